@@ -141,7 +141,7 @@ def _jobs(session: Session) -> dict[str, Job]:
 def _against_bare(times: Mapping[str, float], told: dict[str, str], missing: dict[str, str]) -> list[Row]:
     """Return the gate's row, which tells too what could not be measured beside it, and those of what it is made of."""
     unit = "times a bare validated await"
-    after = f"{unit} after the same suspension"  # which is a turn of the event loop, whoever suspends
+    after = f"{unit} after the same suspension"  # which is a turn of the event loop
     compared = [
         ("governed call, no policies", "governed call, no policies", BARE, unit, NO_POLICIES_TARGET),
         ("governed call, three policies", "governed call, three policies", BARE, unit, AT_ONCE_TARGET),

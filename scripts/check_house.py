@@ -104,14 +104,14 @@ def repeated_classes(house: House) -> Iterator[str]:
 def crutch_words(house: House) -> Iterator[str]:
     """Yield the lines of the package with a word that its prose avoids, and docstrings that begin with one."""
     for path, tree in house.modules.items():
-        excepted = house.excepted("crutch_words", path.as_posix())
-        for number, line in enumerate(house.text(path.as_posix()).splitlines(), 1):
-            if (word := CRUTCHES.search(line)) is not None and not excepted:
+        name = path.as_posix()
+        for number, line in enumerate(house.text(name).splitlines(), 1):
+            if (word := CRUTCHES.search(line)) is not None and not house.excepted("crutch_words", name):
                 yield f"{path}:{number} says {word[0]!r}; say it plainly"
         for one in ast.walk(tree):
             if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = ((ast.get_docstring(one) or "").split() or [""])[0]
-                if first in BEGINNINGS and not excepted:
+                if first in BEGINNINGS and not house.excepted("crutch_words", name):
                     where = f"{path}:{getattr(one, 'lineno', 1)}"
                     yield f"{where} has a docstring that begins with {first!r}; begin with a noun or a verb"
 

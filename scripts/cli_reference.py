@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,28 +12,61 @@ import typer.core
 import typer.main
 
 from capset.cli.app import app
+from scripts.pages import write_pages
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "commands"
+PAGES: Final = {
+    "define": ("Definitions and hashes", "check compose describe diff fingerprint list schema"),
+    "run": ("Calls, agents, servers", "call chat demo kernel mcp replay run serve"),
+    "agents": ("Stored agents", "agents"),
+    "sessions": ("Sessions", "sessions"),
+    "approvals": ("Approvals", "approvals"),
+    "audit": ("The record", "audit"),
+    "db": ("Databases and keys", "db key"),
+}
+"""The pages: their titles, and the commands and groups on each."""
 _HEAD: Final = """\
 # Commands
 
 Every command with its arguments and options, made from the commands themselves; `capset COMMAND --help` says the same.
-The guide is [The command line](../guide/command-line.md): how agents are named, where settings come from, what the exit
-codes mean.
+The guide is [The command line](../../guide/command-line.md): how agents are named, where settings come from, what the
+exit codes mean.
+
+| | |
+|---|---|
 """
 
 
-def render() -> str:
-    """Return the page."""
-    return "\n".join([_HEAD, *_commands("capset", typer.main.get_command(app))]).rstrip() + "\n"
+def render() -> dict[str, str]:
+    """Return the pages by the names of their files. Raises ``ValueError`` for a command that is on none of them."""
+    group: Any = typer.main.get_command(app)  # of typer's own classes
+    commands = dict(group.commands)
+    pages: dict[str, str] = {}
+    index = [_HEAD.rstrip()]
+    for page, (title, names) in PAGES.items():
+        found = [(name, one) for top in names.split() for name, one in _found(f"capset {top}", commands.pop(top))]
+        pages[f"{page}.md"] = (
+            "\n".join([f"# {title}\n", *(part for one in found for part in _command(*one))]).rstrip() + "\n"
+        )
+        index += [f"| [`{name}`]({page}.md#{name.replace(' ', '-')}) | {_sentence(one)} |" for name, one in found]
+    if commands:
+        raise ValueError(
+            f"{', '.join(commands)}: on no page of the reference; add it to PAGES in scripts/cli_reference.py"
+        )
+    return {"index.md": "\n".join(index) + "\n", **pages}
 
 
-def _commands(name: str, command: Any) -> Iterator[str]:  # of typer's own classes
-    """Yield the sections of a command, or of all commands of a group, in the order of their names."""
+def _found(name: str, command: Any) -> Iterator[tuple[str, Any]]:  # of typer's own classes
+    """Yield a command with its name, or all commands of a group, in the order of their names."""
     if isinstance(command, typer.core.TyperGroup):
         for one, inner in sorted(command.commands.items()):
-            yield from _commands(f"{name} {one}", inner)
-        return
+            yield from _found(f"{name} {one}", inner)
+    else:
+        yield name, command
+
+
+def _command(name: str, command: Any) -> Iterator[str]:  # of typer's own classes
+    """Yield the section of a command."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
     usage = [name, *(["[OPTIONS]"] if options else []), *(_usage(one) for one in arguments)]
@@ -67,5 +101,10 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
+def _sentence(command: Any) -> str:  # of typer's own classes
+    """Return the first sentence of a command's help."""
+    return re.split(r"\.\s|: ", _plain(inspect.cleandoc(command.help or "")))[0].rstrip(".")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(render(), encoding="utf-8")
+    write_pages(FOLDER, render())

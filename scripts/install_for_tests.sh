@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Install the system's programs that some tests need, where that is possible. Where it is not, those tests are skipped,
-# and say so; with CI set, a skipped test fails.
+# Install the system's programs that some tests need, or those that are named, where that is possible. Where it is not,
+# those tests are skipped, and say so; with CI set, a skipped test fails.
 set -euo pipefail
 
 missing=()
-for program in curl jq; do
+for program in ${@:-curl jq}; do
     command -v "$program" >/dev/null || missing+=("$program")
 done
 [ "${#missing[@]}" -gt 0 ] || exit 0

@@ -93,7 +93,7 @@ def _split(rows: list[Result]) -> tuple[list[Result], list[Result]]:
 def _suspension(times: dict[str, float]) -> str:
     turn = times[_SUSPENDED] - times[_BARE]
     return (
-        "A policy that suspends gives the event loop a turn, which costs whoever suspends: it makes the bare call "
+        "A policy that suspends gives the event loop a turn, and that has a price: it makes the bare call "
         f"{turn:.1f} µs longer, {times[_SUSPENDED] / times[_BARE]:.1f} times as long. So the call with a suspension is "
         "compared with that, too.\n"
     )

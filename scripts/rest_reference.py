@@ -1,24 +1,32 @@
-"""``python -m scripts.rest_reference``: write the reference of the REST API, from its OpenAPI document."""
+"""``python -m scripts.rest_reference``: write the reference of the REST API, from its OpenAPI document.
+
+A page for each tag has its operations and the objects that it alone uses; those that several use have their own pages.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from capset.server.app import make_api
+from scripts.pages import write_pages
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "rest.md"
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "rest"
+LINES: Final = 260
+"""The length of a page of objects, in lines, after which the next one begins."""
 _HEAD: Final = """\
 # The REST API
 
 Made from the server's own OpenAPI 3.1 document, which every server gives at `/openapi.json`; clients can be
-[generated](../guide/serve.md#generated-clients) from it. The guide is [Serve](../guide/serve.md).
+[generated](../../guide/serve.md#generated-clients) from it. The guide is [Serve](../../guide/serve.md).
 
 Every request needs `Authorization: Bearer KEY`, but `/v1/healthz` and `/v1/readyz`. What cannot be served is
 answered with [problem details](https://www.rfc-editor.org/rfc/rfc9457), `application/problem+json`, as
-[Problem](#problem). Every answer has an `X-Correlation-Id`: that of the request, if it has one, or a new one; the
+[Problem](#:Problem). Every answer has an `X-Correlation-Id`: that of the request, if it has one, or a new one; the
 records of its calls have it too.
 """
 
@@ -28,24 +36,74 @@ Node = dict[str, Any]
 """A part of an OpenAPI document."""
 
 
-def render() -> str:
-    """Return the page."""
+def render() -> dict[str, str]:
+    """Return the pages by the names of their files."""
     document: Node = make_api().state.document
-    parts = [_HEAD]
-    tag = ""
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            if operation["tags"][0] != tag:
-                tag = operation["tags"][0]
-                parts.append(f"## {tag.title()}\n")
-            parts.append("\n".join(_operation(path, method, operation)))
-    parts.append("## Objects\n")
-    parts += ["\n".join(_object(name, schema)) for name, schema in sorted(document["components"]["schemas"].items())]
-    return "\n".join(parts)
+    operations = [
+        (operation["tags"][0], path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    texts = {
+        tag: "\n".join("\n".join(_operation(path, method, one)) for _, path, method, one in found)
+        for tag, found in groupby(operations, lambda operation: operation[0])
+    }
+    objects = {name: "\n".join(_object(name, one)) for name, one in sorted(document["components"]["schemas"].items())}
+    places = _places(texts, objects)
+    pages = {f"{tag}.md": [f"# REST: {tag}\n", text] for tag, text in texts.items()}
+    for name, place in places.items():
+        if place not in pages:
+            pages[place] = [f"# REST: objects, from {name}\n", "What more than one part of the API uses.\n"]
+        elif place.removesuffix(".md") in texts and len(pages[place]) == 2:
+            pages[place].append("## Objects\n")
+        pages[place].append(objects[name])
+    summary = ["## Operations\n", "| | |", "|---|---|"]
+    for tag, path, method, one in operations:
+        anchor = re.sub(r"[^\w -]", "", f"{method} {path}").replace(" ", "-")
+        summary.append(f"| [`{method.upper()} {path}`]({tag}.md#{anchor.lower()}) | {_sentence(one['description'])} |")
+    index = [_HEAD, "\n".join(summary) + "\n"]
+    return {name: _linked("\n".join(parts), name, places) for name, parts in {"index.md": index, **pages}.items()}
+
+
+def _places(texts: Mapping[str, str], objects: Mapping[str, str]) -> dict[str, str]:
+    """Return the page of each object: that of the one tag that uses it, or one of those for all."""
+    users: dict[str, set[str]] = {name: set() for name in objects}
+    for tag, text in texts.items():
+        left = _named(text)
+        while left:
+            name = left.pop()
+            if tag not in users[name]:
+                users[name].add(tag)
+                left += _named(objects[name])
+    places: dict[str, str] = {}
+    lines, page = LINES, ""
+    for name, text in objects.items():
+        if len(users[name]) == 1:
+            places[name] = f"{next(iter(users[name]))}.md"
+            continue
+        lines += text.count("\n")
+        if lines > LINES:
+            lines, page = text.count("\n"), f"objects-{name.lower()}.md"
+        places[name] = page
+    return places
+
+
+def _named(text: str) -> list[str]:
+    return re.findall(r"\]\(#:(\w+)\)", text)
+
+
+def _linked(text: str, page: str, places: Mapping[str, str]) -> str:
+    """Return a page with its links to objects made ones to their pages."""
+
+    def link(found: re.Match[str]) -> str:
+        place = places[found[1]]
+        return f"]({'' if place == page else place}#{found[1].lower()})"
+
+    return re.sub(r"\]\(#:(\w+)\)", link, text)
 
 
 def _operation(path: str, method: str, operation: Node) -> Iterator[str]:
-    yield f"### `{method.upper()} {path}`\n"
+    yield f"## `{method.upper()} {path}`\n"
     yield f"{operation['description']}\n"
     rows = [*map(_parameter, operation.get("parameters", ())), *_body(operation)]
     if rows:
@@ -96,7 +154,7 @@ def _object(name: str, schema: Node) -> Iterator[str]:
 def _type(schema: Node) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](#:{name})"
     if options := schema.get("anyOf") or schema.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(option) for option in options))
     if "enum" in schema:
@@ -108,9 +166,13 @@ def _type(schema: Node) -> str:
     return f"{kind} {'–'.join(bounds)}".strip()
 
 
+def _sentence(text: str) -> str:
+    return re.split(r"\.\s", _cell(text))[0].rstrip(".")
+
+
 def _cell(text: str) -> str:
     return " ".join(text.replace("``", "`").replace("|", "\\|").split())
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(), encoding="utf-8")
+    write_pages(FOLDER, render())

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 HEAVY = {
-    "alembic", "bashkit", "click", "dbos", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
-    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "re2", "redis",
+    "alembic", "bashkit", "click", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
+    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "re2",
     "requests", "rich", "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
 }  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.cli_reference import PAGE, render
+from scripts.cli_reference import FOLDER, render
+from scripts.pages import read_pages
 
 
-def test_the_page_is_what_the_commands_say_of_themselves() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render(), "write it again: python -m scripts.cli_reference"
+def test_the_pages_are_what_the_code_says_of_itself() -> None:
+    assert read_pages(FOLDER) == render(), "write them again: python -m scripts.cli_reference"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.rest_reference import PAGE, render
+from scripts.pages import read_pages
+from scripts.rest_reference import FOLDER, render
 
 
-def test_the_page_is_what_the_server_says_of_itself() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render(), "write it anew: python -m scripts.rest_reference"
+def test_the_pages_are_what_the_code_says_of_itself() -> None:
+    assert read_pages(FOLDER) == render(), "write them again: python -m scripts.rest_reference"

@@ -33,7 +33,7 @@ T = TypeVar("T")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as capset approvals list shows it.")]
 Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
 Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
-Note = Annotated[str | None, typer.Option(help="What whoever made the call is to know.")]
+Note = Annotated[str | None, typer.Option(help="A text for the caller.")]
 _LINES: Final = ("id", "status", "scope", "tool", "arguments", "modified", "reason", "principal", "on_behalf_of")
 _MORE: Final = (
     "tool_hash",
@@ -112,7 +112,7 @@ def approve_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve a call. Nobody approves their own request (exit code 3)."""
+    """Approve a call. A principal cannot approve its own request (exit code 3)."""
     given: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
     answer = Answer(approved=True, scope="session" if for_session else "once", arguments=given, note=note)
     return _decide(id, answer, principal, org, db, url, as_json=as_json)
@@ -128,7 +128,7 @@ def reject_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Reject a call; whoever made it reads the note."""
+    """Reject a call; its caller reads the note."""
     return _decide(id, Answer(approved=False, note=note), principal, org, db, url, as_json=as_json)
 
 

@@ -27,7 +27,7 @@ def upgrade_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Bring a database to this version's revision, a new one too. Others may have it open meanwhile, and work on."""
+    """Bring a database to this version's revision, a new one too. Others may have it open, and go on working."""
     from capset.stores.sql.schema.maintenance import plan, upgrade
     from capset.stores.sql.schema.revisions import HEAD
 
@@ -41,7 +41,7 @@ def upgrade_command(
         out().print(f"the database is of revision {cell(str(after))}: nothing to do")
         return Exit.DONE
     for step in done.steps:
-        how = " [dim](its writers go on meanwhile)[/]" if step.beside_writers else ""
+        how = " [dim](its writers go on)[/]" if step.beside_writers else ""
         out().print(f"{cell(step.revision)}  {cell(step.does)}{how}")
     said = "would go" if dry_run else "went"
     start = "nothing" if done.before is None else f"revision {done.before}"

@@ -77,7 +77,7 @@ def create_command(
 
 @guarded
 def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
-    """List every key, the newest first; the keys themselves nobody can see any more."""
+    """List every key, the newest first; the keys themselves cannot be seen any more."""
     rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
     if as_json:
         print_json(KeyPageShape(items=[key_shape(row) for row in rows]).plain())

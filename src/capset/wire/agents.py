@@ -62,7 +62,7 @@ Entry = Annotated[
 class AgentShape(Shape):
     """The written form of an agent. The order of ``capabilities`` is their priority.
 
-    ``model`` names the model that whoever runs the agent is to use; ``static_context`` is data for hosts, which no
+    ``model`` names the model to run the agent with; ``static_context`` is data for hosts, which no
     model sees; ``allowance`` is what its sessions and runs may use. No hash covers the three.
     """
 
@@ -263,7 +263,7 @@ class AgentDiffShape(Shape):
     """Two versions of an agent compared.
 
     ``fields`` are those that were written otherwise, whether a hash covers them or not; ``composition`` is what comes
-    of it for whoever asks, ``null`` where one of the two cannot be composed any more, or has something of high risk
+    of it for the caller, ``null`` where one of the two cannot be composed any more, or has something of high risk
     that the present version has not and an administrator does not ask. ``notices`` say why, and what has gone of each.
     """
 

@@ -34,7 +34,7 @@ class ApproveInput(Shape):
 
 
 class RejectInput(Shape):
-    """``note`` says why; whoever made the call reads it."""
+    """``note`` says why; the caller reads it."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,9 +44,9 @@ class RejectInput(Shape):
 class ApprovalShape(Shape):
     """A request, and what became of it; ``used`` is an approval for one call that was made.
 
-    ``arguments`` are whole but for secrets, and ``digest`` tells the exact ones; ``modified`` are those that whoever
-    decided put in their place. ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO
-    8601 UTC. ``reason`` is why it has to be approved, ``note`` what whoever decided said. ``code_hash`` is the hash of
+    ``arguments`` are whole but for secrets, and ``digest`` tells the exact ones; ``modified`` are those that the
+    approver put in their place. ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO
+    8601 UTC. ``reason`` is why it has to be approved, ``note`` what the approver said. ``code_hash`` is the hash of
     the tool's code as it was, ``code`` whose that is, where this process runs it too.
     """
 

@@ -84,7 +84,7 @@ class CapabilityDetail(CapabilityShape):
 
     The tools of a toolkit stand among ``tools``, and a toolkit that is within another among ``toolkits``.
 
-    ``instructions`` are there whatever presets are on; ``uses`` are the ids of what it needs; ``config`` is the JSON
+    ``instructions`` are there with any presets; ``uses`` are the ids of what it needs; ``config`` is the JSON
     Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
     before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
     """

@@ -76,7 +76,7 @@ def test_without_a_key_it_says_what_it_cannot_see(keyed: Run) -> None:
     assert told.code == 0
     assert first == "no key was given: nothing vouches for what follows"
     assert second == "consistent in itself: 3 records, every hash holds"
-    assert "a log that was emptied, cut off or computed anew looks the same" in told.said
+    assert "a log that was emptied, cut off or computed again looks the same" in told.said
 
 
 @pytest.mark.spec("G21", "G22")

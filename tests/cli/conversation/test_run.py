@@ -163,7 +163,7 @@ def test_programs_read_one_event_a_line(keeper: Command) -> None:
 
 
 def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> None:
-    """Nobody approves their own request; after the approval the turn goes on, and the session with it."""
+    """A principal cannot approve its own request; after the approval the turn goes on, and the session with it."""
     model = script(keeper.folder, call("burn", text="letters"), {"text": "Burnt."}, {"text": "As I said."})
     done = keeper("run", "keeper", "burn the letters", "--model", model, "--json")
     assert done.code == 3
@@ -179,6 +179,9 @@ def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> Non
     assert keeper("approvals", "approve", approval, "--principal", "eve").code == 0
     done = keeper("run", "--session", session, "--model", model)
     assert (done.code, done.out) == (0, "Burnt.\n"), done.err
+    assert (keeper.folder / "shelf.txt").read_text() == "burnt letters\n"
+    again = keeper("run", "--session", session, "--model", model)
+    assert (again.code, again.out) == (0, "Burnt.\n"), "the end of a turn that another process went on with is shown"
     assert (keeper.folder / "shelf.txt").read_text() == "burnt letters\n"
     done = keeper("run", "--session", session, "what did you do?", "--model", model)
     assert (done.code, done.out) == (0, "As I said.\n"), done.err

@@ -125,7 +125,7 @@ class SecurityShape(_Strict):
         None, alias="defaultPermissions", description="What every principal holds; nothing, if left out."
     )
     require_auth: bool | None = Field(
-        None, alias="requireAuth", description="Refuses principals whom nobody has authenticated."
+        None, alias="requireAuth", description="Refuses principals that are not authenticated."
     )
     record_reads: bool | None = Field(
         None, alias="auditLog", description="`false` silences reads only: all other calls are on record all the same."
@@ -138,7 +138,7 @@ class GovernanceShape(_Strict):
     default_permissions: list[Permission] | None = Field(
         None, description="What every principal holds; nothing, if left out."
     )
-    require_auth: bool | None = Field(None, description="Refuses principals whom nobody has authenticated.")
+    require_auth: bool | None = Field(None, description="Refuses principals that are not authenticated.")
     record_reads: bool | None = Field(
         None, description="Whether calls of tools that only read are on record; all others always are."
     )

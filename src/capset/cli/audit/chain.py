@@ -39,7 +39,7 @@ PrivateKey = Annotated[
 
 @guarded
 def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
-    """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives whatever is done to the log."""
+    """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives any change of the log."""
     made = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
     if made is None:
         raise DefinitionError("there are no records to sign for")
@@ -138,7 +138,7 @@ def verify_command(
     """Check the whole chain of records; the exit code is 3 if it does not hold.
 
     Only keys and checkpoints that you give, or have pinned (capset audit pin), vouch for it: the first line says if
-    there were none. Then it can only be consistent in itself, as a log is that was emptied or computed anew.
+    there were none. Then it can only be consistent in itself, as a log is that was emptied or computed again.
     """
     keys, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
     if file is None:
@@ -189,7 +189,7 @@ def _limits(
         yield f"they begin with record {found.since}; {where}"
     if not (keys or kept):
         yield (
-            "a log that was emptied, cut off or computed anew looks the same: "
+            "a log that was emptied, cut off or computed again looks the same: "
             "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
         )
         return

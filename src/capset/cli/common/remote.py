@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,11 @@ Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="A server to ask instead (or CAPSET_URL), by the key in CAPSET_KEY."),
 ]
+
+
+def place_options(url: str | None, db: str | None) -> str:
+    """Return the options by which a further command works where this one does, each after a space."""
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in (("--url", url), ("--db", db)) if value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell
 from capset.cli.common.process import on_ending
-from capset.cli.common.remote import Server, Url, server_of
+from capset.cli.common.remote import Server, Url, place_options, server_of
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_kernel
 from capset.cli.conversation.talk import LocalTalk, RemoteTalk, Talk
@@ -62,6 +62,8 @@ class _Options:
     approver: str | None
     waits: bool
     as_json: bool
+    place: str
+    """The options that lead another command to the same database or server."""
 
 
 @guarded
@@ -100,7 +102,8 @@ def run_command(
             "say what the agent is to do: capset run AGENT TASK, or capset run TASK --config FILE, whose agent it is"
         )
     text = sys.stdin.read() if task == "-" else task
-    asked = _Options(agent, session, approver, sys.stdin.isatty() if wait is None else wait, as_json)
+    waits = sys.stdin.isatty() if wait is None else wait
+    asked = _Options(agent, session, approver, waits, as_json, place_options(url, db))
 
     async def work(talk: Talk) -> Exit:
         view = TurnView(as_json=as_json)
@@ -152,7 +155,7 @@ def chat_command(
 
     --resume goes on with a session, also with a turn in it that waits for an approval.
     """
-    asked = _Options(agent, session, approver, True, as_json)
+    asked = _Options(agent, session, approver, True, as_json, place_options(url, db))
 
     async def work(talk: Talk) -> Exit:
         return await _chat(talk, asked)
@@ -250,7 +253,7 @@ async def _second(server: Server) -> AsyncGenerator[Client | None]:
 async def _chat(talk: Talk, asked: _Options) -> Exit:
     view = TurnView(as_json=asked.as_json)
     view.tell(f"[dim]session {cell(talk.session)}; Ctrl-D ends the chat[/]")
-    if asked.session is not None and await talk.past():
+    if asked.session is not None and (past := await talk.past()) and past[-1].type not in ENDINGS:
         await _turn(talk, view, None, asked)
     while True:
         try:
@@ -275,14 +278,18 @@ def _read_line(prompt: str) -> str:
 
 
 async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options) -> Exit | None:
-    """Run one turn, or go on with the one that the session is in; return its exit code, ``None`` after Ctrl-C."""
+    """Run one turn, or go on with the newest one; return its exit code, ``None`` after Ctrl-C.
+
+    Of a turn that has ended since, such as one that its server went on with, the end is shown.
+    """
     if content is None:
         past = await talk.past()
         if not past:
-            raise DefinitionError("the session is in no turn: say what the agent is to do")
+            raise DefinitionError("the session had no turn yet: say what the agent is to do")
         turn, after = past[-1].turn, past[-1].seq
-        if await talk.is_pending():  # the requests are shown again, with all since the turn began or was resumed
-            after = max(one.seq for one in past if one.type in ("turn.started", "turn.resumed"))
+        if past[-1].type in ENDINGS or await talk.is_pending():
+            # The requests are shown again, with all since the turn began or was resumed.
+            after = max((one.seq for one in past if one.type in ("turn.started", "turn.resumed")), default=0)
     else:
         turn, after = await talk.send(content)
     interrupted = False
@@ -317,9 +324,10 @@ async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Opt
             requests = []
             if not decided:
                 for approval in event.data["approvals"]:
-                    view.tell(f"[yellow]waits for an approval:[/] capset approvals approve {cell(str(approval))}")
+                    approve = f"capset approvals approve {approval}{talk.approve_options}{asked.place}"
+                    view.tell(f"[yellow]waits for an approval:[/] {cell(approve)}")
                 if not asked.waits:
-                    view.tell(f"[dim]then: capset run --session {cell(talk.session)}[/]")
+                    view.tell(f"[dim]then: capset run --session {cell(talk.session + asked.place)}[/]")
                     return Exit.REFUSED
     return Exit.FAILED
 

@@ -27,10 +27,14 @@ _PAGE = 100
 
 
 class Talk(Protocol):
-    """A conversation. ``can_decide`` is whether its approvals can be decided through it."""
+    """A conversation. ``can_decide`` is whether its approvals can be decided through it.
+
+    ``approve_options`` is what ``capset approvals approve`` needs to decide one, beside its id and the place.
+    """
 
     session: str
     can_decide: bool
+    approve_options: str
 
     async def send(self, content: Any) -> tuple[str, int]:
         """Begin a turn, and return its id, and the number of the event before its first."""
@@ -41,7 +45,7 @@ class Talk(Protocol):
         ...
 
     async def past(self) -> list[EventShape]:
-        """Return the events so far of the turn that the session is in; none if it is in no turn."""
+        """Return the events so far of the session's newest turn, if it had one."""
         ...
 
     async def is_pending(self) -> bool:
@@ -65,6 +69,7 @@ class LocalTalk:
     ) -> None:
         self.session = row.id
         self.can_decide = approver is not None
+        self.approve_options = " --principal WHO"
         self._kernel = kernel
         self._row = row
         self._agent: Block = session.snapshot.composition.block
@@ -112,16 +117,12 @@ class LocalTalk:
                 pass
 
     async def past(self) -> list[EventShape]:
-        """Return the events so far of the turn that the session is in."""
+        """Return the events so far of the session's newest turn."""
         found, after = list[EventShape](), 0
-        while True:
-            page = await self._kernel.store.events.read(self.session, after=after, limit=_PAGE)
-            if page.running is None:
-                return []
-            found += [event_shape(row) for row in page.items if row.turn == page.running.turn]
-            if not page.items:
-                return found
-            after = page.items[-1].seq
+        while page := (await self._kernel.store.events.read(self.session, after=after, limit=_PAGE)).items:
+            found += map(event_shape, page)
+            after = page[-1].seq
+        return [one for one in found if one.turn == found[-1].turn]
 
     async def is_pending(self) -> bool:
         """Return whether a request waits for its answer."""
@@ -146,6 +147,7 @@ class RemoteTalk:
     def __init__(self, client: Client, session: str, approver: Client | None) -> None:
         self.session = session
         self.can_decide = approver is not None
+        self.approve_options = ""
         self._client = client
         self._approver = approver
 
@@ -165,13 +167,13 @@ class RemoteTalk:
                     return
 
     async def past(self) -> list[EventShape]:
-        """Return the events so far of the turn that the session is in."""
+        """Return the events so far of the session's newest turn."""
         found = list[EventShape]()
         async with self._client.sessions.events(self.session, follow=False) as stream, aclosing(stream):
             async for event in stream:
                 if isinstance(event, EventShape):
-                    found = [*found, event] if found and found[-1].turn == event.turn else [event]
-        return [] if found and found[-1].type in ENDINGS else found
+                    found.append(event)
+        return [one for one in found if one.turn == found[-1].turn]
 
     async def is_pending(self) -> bool:
         """Return whether a request waits for its answer."""

@@ -73,7 +73,7 @@ def serve_command(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Ask nobody for a key: everybody is --principal. On loopback only.")
+        bool, typer.Option("--insecure", help="Ask for no key: every caller is --principal. On loopback only.")
     ] = False,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
@@ -117,7 +117,7 @@ def serve_command(
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
-    Whoever asks needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
+    A caller needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
     With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
     changes nothing.
     """
@@ -143,7 +143,7 @@ def serve_command(
         attributes=jwt_attribute,
     )
     if insecure and issuer is not None:
-        raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")
+        raise DefinitionError("--insecure asks for no token: leave it or the --jwt options out")
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)

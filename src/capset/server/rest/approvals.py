@@ -59,7 +59,7 @@ async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
 async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput) -> ApprovalShape:
-    """Approve a call, with other arguments perhaps. Nobody approves their own request (403)."""
+    """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403)."""
     row = await _seen(service, caller, id)
     if given.arguments is not None and given.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
@@ -69,7 +69,7 @@ async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
 async def reject(service: Served, caller: Approves, id: Id, given: RejectInput) -> ApprovalShape:
-    """Reject a call; whoever made it reads the note."""
+    """Reject a call; its caller reads the note."""
     return await _decide(service, caller, id, Answer(approved=False, note=given.note))
 
 

@@ -56,7 +56,7 @@ class AuditFilter(Asked):
 
 @router.get("", responses=problems(422), operation_id="list_records")
 async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditFilter, Query()]) -> RecordPageShape:
-    """List how calls ended, newest first: those of the organisation, whoever made them.
+    """List how calls ended, newest first: those of all principals of the organisation.
 
     With ``kind=act`` or the name of an ``act``, what was administered; with ``kind=all``, both. Each request leaves an
     act ``log.read``.

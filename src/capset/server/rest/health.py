@@ -49,7 +49,7 @@ def _draining() -> HttpRefusal:
     responses={
         **problems(422),
         200: {
-            "description": "Every metric, in Prometheus' text format, or as OpenMetrics for whoever accepts that",
+            "description": "Every metric, in Prometheus' text format, or as OpenMetrics for clients that accept that",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 "application/openmetrics-text": {"schema": {"type": "string"}},

@@ -1,0 +1,146 @@
+"""``python -m scripts.check_docs``: hold the pages of the documentation, and how they look, to their rules.
+
+It reads ``docs/`` and the built ``site/``. Tables are measured by chromium, on a screen as narrow as a phone's; where
+that is not installed this is left out and said, but in continuous integration it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from scripts.check_house import CRUTCHES
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+SITE: Final = ROOT / "site"
+MOST_LINES: Final = 300
+NARROW: Final = 400
+"""The width of a narrow screen, in pixels."""
+HASHED: Final = "capabilities"
+"""Pages with texts of built-in capabilities, which stay as they are: hashes cover them."""
+_HARNESS: Final = """\
+<!doctype html><iframe id="screen" style="border:0;width:%(width)dpx;height:800px"></iframe>
+<pre id="found"></pre><script>
+const frame = document.getElementById("screen");
+const read = async (path) => new DOMParser().parseFromString(await (await fetch(path)).text(), "text/html");
+const wide = (shown, article) => {
+  const body = shown.querySelector(".md-content"), view = frame.contentWindow.innerWidth;
+  body.replaceChildren(shown.importNode(article, true));
+  const over = (one) => one.scrollWidth > one.clientWidth || one.getBoundingClientRect().right > view;
+  const tables = [...body.querySelectorAll("table")].filter((one) => [one, ...one.querySelectorAll("td")].some(over));
+  return tables.map((one) => one.innerText.trim().split("\\n")[0].slice(0, 60));
+};
+(async () => {
+  const found = {}, first = await read("/index.html");
+  const sheets = [...first.querySelectorAll("link[rel=stylesheet]")].map((one) => one.getAttribute("href"));
+  const styles = sheets.map((one) => `<link rel=stylesheet href=/${one}>`);
+  await new Promise((done) => {
+    frame.onload = done;
+    frame.srcdoc = `<!doctype html>${styles.join("")}<body><div class="md-content"></div>`;
+  });
+  for (const path of %(paths)s) {
+    const article = (await read(path)).querySelector("article");  // a redirect has none
+    found[path] = article === null ? [] : wide(frame.contentDocument, article);
+  }
+  document.getElementById("found").textContent = JSON.stringify(found);
+})();
+</script>"""
+
+
+def texts() -> Iterator[str]:
+    """Yield what is wrong with the texts of the pages."""
+    for page in sorted([ROOT / "README.md", *DOCS.rglob("*.md")]):
+        name, lines = page.relative_to(ROOT), page.read_text("utf-8").splitlines()
+        if len(lines) > MOST_LINES:
+            yield f"{name} has {len(lines)} lines, and may have {MOST_LINES}; make two pages of it"
+        if page.parent.name == HASHED:
+            continue
+        for number, line in enumerate(lines, 1):
+            if (word := CRUTCHES.search(line)) is not None:
+                yield f"{name}:{number} says {word[0]!r}; say it plainly"
+
+
+def menu() -> Iterator[str]:
+    """Yield the pages that the menu does not lead to."""
+    listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    for page in sorted(DOCS.rglob("*.md")):
+        if (name := page.relative_to(DOCS).as_posix()) not in listed:
+            yield f"docs/{name} is not in the menu; add it to nav in mkdocs.yml"
+
+
+def measured(paths: Sequence[str], browser: str) -> dict[str, list[str]]:
+    """Return the tables that are wider than a narrow screen, each by its first line, by page.
+
+    Raises ``RuntimeError`` if the browser says nothing.
+    """
+    harness = _HARNESS % {"width": NARROW, "paths": json.dumps([f"/{path}" for path in paths])}
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/measure":
+                self.send_response(200)
+                self.send_header("content-type", "text/html")
+                self.end_headers()
+                self.wfile.write(harness.encode())
+            else:
+                super().do_GET()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(SITE))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/measure"
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server", "--window-size=800,900"]
+        done = subprocess.run(
+            [browser, *flags, "--virtual-time-budget=120000", "--dump-dom", address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            timeout=300,
+            check=True,
+        )
+        server.shutdown()
+    said = re.search(r'<pre id="found">(\{.*?\})</pre>', done.stdout, re.DOTALL)
+    if said is None:
+        raise RuntimeError(f"the browser measured nothing: {done.stdout[-500:]}")
+    return json.loads(unescape(said[1]))
+
+
+def tables(browser: str) -> Iterator[str]:
+    """Yield the tables that do not fit a narrow screen."""
+    paths = [page.relative_to(SITE).as_posix() for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
+    for path, wide in measured(paths, browser).items():
+        for one in wide:
+            yield f"site{path}: the table {one!r} is wider than {NARROW} px; give it fewer columns or shorter words"
+
+
+def main() -> int:
+    """Print what is wrong, and return 1 if anything is."""
+    found = [*texts(), *menu()]
+    browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    if browser is not None:
+        found += tables(browser)
+    elif os.environ.get("CI"):
+        found.append("no chromium is installed: the tables were not measured")
+    else:
+        print("docs: no chromium is installed, so the tables are not measured", file=sys.stderr)
+    for one in found:
+        print(f"docs: {one}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Pages whose shell snippets are run as a reader would: files are written, commands typed, their output compared.
+
+A block with a title (``yaml title="capset.yaml"``) is a file. In a ``text`` or ``console`` block a line after ``$`` is
+a command, ``>`` continues it, and the lines up to the next one are what it prints on both streams. A command that
+begins with ``capset serve`` stays. An ``sh`` block prints nothing that matters; one that installs capset is left out,
+since the tests have it. The reader's own package is installed beside the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r'title="([^"]+)"')
+PORT = "8000"
+"""The port of servers on the pages; a test takes another."""
+_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*…?"
+_VOLATILE = {
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?": "TIME",
+    r"(?<![\w-])[0-9a-f]{8,}…?(?![\w-])": "HASH",
+}
+"""What differs from run to run: it has to be there, and may be any such thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that the page has its reader write."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command that the page has its reader type, and what it prints; ``None`` if the page does not say."""
+
+    command: str
+    printed: str | None
+
+
+def steps(page: Path) -> Iterator[File | Typed]:
+    """Yield what a reader of a page does, in order."""
+    for language, rest, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if title := TITLE.search(rest):
+            yield File(title[1], body)
+        elif language == "sh" and "/capset[" not in body:
+            yield Typed(body, None)
+        elif language in ("text", "console"):
+            yield from _typed(body)
+
+
+def _typed(body: str) -> Iterator[Typed]:
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, *printed = part.splitlines()
+        while printed and printed[0].startswith("> "):
+            command += "\n" + printed.pop(0)[2:]
+        yield Typed(command, "\n".join(printed) or None)
+
+
+class Terminal:
+    """A shell in an empty folder, with the ids on the page and those that came instead."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ids: dict[str, str] = {}
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self._port = str(_free_port())
+        self._shell = subprocess.Popen(
+            ["bash", "--norc"],
+            cwd=folder,
+            env=self._environ(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+
+    def type(self, step: Typed) -> None:
+        """Run a command, and compare what it prints. Raises ``AssertionError``."""
+        command = self._with_ids(step.command).replace(f":{PORT}", f":{self._port}")
+        command = command.replace("pip install -e .", 'uv pip install --quiet --no-deps --target "$PYTHONPATH" .')
+        if command.startswith("capset serve"):
+            self._serve(command)
+            return
+        printed = self.run(command)
+        if step.printed is not None:
+            self._compare(step, printed)
+
+    def run(self, command: str) -> str:
+        """Run a command, and return what it prints on both streams."""
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        end = f"end of {uuid4()}"
+        self._shell.stdin.write(f"{{ {command}\n}} </dev/null; printf '\\n%s\\n' '{end}'\n")
+        self._shell.stdin.flush()
+        lines = list(iter(self._shell.stdout.readline, f"{end}\n"))
+        return "".join(lines).replace(f":{self._port}", f":{PORT}")
+
+    def _serve(self, command: str) -> None:
+        log = self._folder / f"server{len(self._servers)}.log"
+        words = [*shlex.split(command), "--port", self._port]
+        with log.open("wb") as errors:
+            stays = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
+        self._servers.append(stays)
+        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or stays.poll() is not None, 30)
+        assert stays.poll() is None, log.read_text(encoding="utf-8")
+
+    def _environ(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        site = str(self._folder.with_name(f"{self._folder.name}-site"))
+        home = {"HOME": str(self._folder), "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), "PYTHONPATH": site}
+        return kept | home | {"PATH": path, "NO_PROXY": "*", "COLUMNS": "200", "LANG": "C.UTF-8"}
+
+    def _with_ids(self, command: str) -> str:
+        return re.sub(_ID, lambda found: self._ids.get(found[0], found[0]), command)
+
+    def _compare(self, step: Typed, told: str) -> None:
+        shown, came = _lines(step.printed or ""), _lines(told)
+        same = len(shown) == len(came) and all(map(self._fits, shown, came))
+        assert same, f"{step.command}\n--- the page shows\n{step.printed}\n--- it prints\n{told}"
+
+    def _fits(self, shown: str, came: str) -> bool:
+        parts = re.split(f"({_ID})|…", shown)
+        names = [one for one in parts[1::2] if one]
+        wanted = "".join(
+            re.escape(_steady(part)) if place % 2 == 0 else (r"([0-9a-f-]{36})" if part else ".*")
+            for place, part in enumerate(parts)
+        )
+        found = re.fullmatch(wanted, _steady(came))
+        if found is None:
+            return False
+        for name, actual in zip(names, found.groups(), strict=True):
+            if self._ids.setdefault(name, actual) != actual:
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the shell, and the servers."""
+        self._shell.communicate()
+        for stays in self._servers:
+            stays.send_signal(signal.SIGTERM)
+            stays.wait(30)
+
+
+def follow(page: Path, folder: Path) -> int:
+    """Do all that a page says, in an empty folder, and return how many commands it shows with what they print."""
+    terminal = Terminal(folder)
+    compared = 0
+    try:
+        for step in steps(page):
+            if isinstance(step, File):
+                (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / step.name).write_text(step.text, encoding="utf-8")
+            else:
+                terminal.type(step)
+                compared += bool(step.printed)
+    finally:
+        terminal.close()
+    return compared
+
+
+def _lines(text: str) -> Sequence[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def _steady(line: str) -> str:
+    for pattern, name in _VOLATILE.items():
+        line = re.sub(pattern, name, line)
+    return line
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _until(is_so: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.05)
