@@ -38,8 +38,14 @@ def _agent(effect: Any) -> Agent:
     return Agent("bench", system_prompt="Look.", uses=[Capability("kit", tools=[tool(effect=effect)(look)])])
 
 
-def _model() -> ScriptedModel:
-    return ScriptedModel(*(Call("look", number=number) for number in range(CALLS)), "Done.")
+class _InWords(ScriptedModel):
+    """The same answers, streamed word by word, as those of most providers are."""
+
+    answers_at_once = False
+
+
+def _model(kind: type[ScriptedModel] = ScriptedModel) -> ScriptedModel:
+    return kind(*(Call("look", number=number) for number in range(CALLS)), "Done.")
 
 
 class _Host:
@@ -53,10 +59,15 @@ class _Host:
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
         return await self._kernel.enter(row, self._agent, principal=WHO, hooks=hooks)
 
-    async def turn(self) -> None:
-        """Take one turn of a new session to its end."""
+    async def session(self) -> SessionRow:
+        """Return a new session, for one turn."""
         row = self._kernel.new_session(self._agent, WHO)
         await self._kernel.store.sessions.create(row)
+        return row
+
+    async def turn(self, row: SessionRow | None) -> None:
+        """Take one turn of a session to its end."""
+        assert row is not None
         new = NewTurn("go", "bench", {}, lambda hooks: self.reopen(row, {}, hooks))
         await self._turns.wait((await self._turns.begin(row, new)).turn)
 
@@ -79,27 +90,28 @@ async def _measure(*, rounds: int) -> list[Row]:
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+        async def host(name: str, effect: str, model: ScriptedModel) -> _Host:
+            kernel = Kernel(f"sqlite:///{folder / f'{name}.db'}", generator=AgentRunner(model))
+            return _Host(await stack.enter_async_context(kernel), _agent(effect))
+
         hosts = {
-            effect: _Host(
-                await stack.enter_async_context(
-                    Kernel(f"sqlite:///{folder / f'{effect}.db'}", generator=AgentRunner(_model()))
-                ),
-                _agent(effect),
-            )
-            for effect in ("read", "write")
+            "capset": await host("read", "read", _model()),
+            "capset, answers in words": await host("words", "read", _model(_InWords)),
+            "capset, durable writes": await host("write", "write", _model()),
         }
-        jobs: dict[str, Callable[[], Awaitable[object]]] = {
-            "pydantic-ai": lambda: plain.run("go"),
-            "pydantic-ai, streamed": streamed,
-            "capset": hosts["read"].turn,
-            "capset, durable writes": hosts["write"].turn,
+        jobs: dict[str, Callable[[SessionRow | None], Awaitable[object]]] = {
+            "pydantic-ai": lambda _: plain.run("go"),
+            "pydantic-ai, streamed": lambda _: streamed(),
+            **{name: one.turn for name, one in hosts.items()},
         }
         times: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(rounds + 1):  # the first round warms up
             for name, job in jobs.items():
+                of = [await hosts[name].session() if name in hosts else None for _ in range(3)]
                 began = time.process_time()
-                for _ in range(3):
-                    await job()
+                for session in of:
+                    await job(session)
                 times[name].append((time.process_time() - began) / 3)
     took = {name: median(some[1:]) for name, some in times.items()}
     told = {name: f"{seconds * 1e3:.1f} ms" for name, seconds in took.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic_ai.exceptions import ModelHTTPError, UnexpectedModelBehavior
 from pydantic_ai.messages import (
@@ -41,6 +41,9 @@ class ScriptedModel(FunctionModel):
     Where a conversation stands in the script is read from its messages, so that any process continues it. A request
     beyond the end raises ``ScriptError``.
     """
+
+    answers_at_once: ClassVar[bool] = True
+    """Its answers come whole; where a caller streams them, it is in words."""
 
     def __init__(
         self, *moves: Call | Say | str | Sequence[Call] | ScriptStep, script: Script | None = None, agent: str = ""

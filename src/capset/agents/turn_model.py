@@ -27,7 +27,8 @@ Emit = Callable[[ModelResponseStreamEvent], None]
 class TurnModel(WrapperModel):
     """A model as one turn asks it.
 
-    It streams within ``request``, since the streams of pydantic-ai's runs cost as much again as the run.
+    It streams within ``request``, since the streams of pydantic-ai's runs cost as much again as the run. A model that
+    says that it ``answers_at_once`` has nothing to stream: its texts are told whole.
     """
 
     def __init__(self, model: Model, retries: int, prepare: Prepare | None = None, emit: Emit | None = None) -> None:
@@ -63,6 +64,11 @@ class TurnModel(WrapperModel):
         self._has_told = False
         if self._emit is None:
             return await self.wrapped.request(messages, settings, parameters)
+        if getattr(self.wrapped, "answers_at_once", False):
+            response = await self.wrapped.request(messages, settings, parameters)
+            for index, part in enumerate(response.parts):
+                self._emit(PartStartEvent(index=index, part=part))
+            return response
         async with self.wrapped.request_stream(messages, settings, parameters) as stream:
             async for event in stream:
                 self._has_told = self._has_told or isinstance(event, PartStartEvent)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, fields
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Text, bindparam, delete, func, insert, literal, select, update
 
 from capset.errors import StateError
 from capset.stores.base import (
@@ -23,6 +23,7 @@ from capset.stores.base import (
     TurnRow,
 )
 from capset.stores.rows import can_be
+from capset.stores.sql.inserts import insert_rows
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import session_events, session_messages, session_turns, sessions
 from capset.stores.sql.writer.writer import Writer
@@ -30,6 +31,23 @@ from capset.stores.texts import busy, gone, over, storable
 
 _NAMED: Final = 1_000
 """Number of ids per statement."""
+_EVENT: Final = ", ".join(field.name for field in fields(EventRow))
+_MESSAGE: Final = tuple(field.name for field in fields(MessageRow))
+_SESSION: Final = bindparam("of_session", type_=Text)
+_HELD: Final = (
+    (session_turns.c.session == _SESSION)
+    & (session_turns.c.turn == bindparam("of_turn"))
+    & (session_turns.c.holder == bindparam("of_holder"))
+)
+# Made once: a running turn takes these with every batch, and making one takes as long as running it.
+_RENEWAL: Final[dict[str, Any]] = {"holder": bindparam("new_holder"), "until": bindparam("new_until")}
+_RENEW: Final = update(session_turns).where(_HELD).values(_RENEWAL)
+_CHANGE: Final = update(session_turns).where(_HELD).values({**_RENEWAL, "checkpoint": bindparam("new_checkpoint")})
+_END: Final = delete(session_turns).where(_HELD)
+_THERE: Final = select(sessions.c.id).where(sessions.c.id == _SESSION)
+_TURN: Final = select(session_turns).where(session_turns.c.session == _SESSION)
+_LAST_EVENT: Final = select(func.max(session_events.c.seq)).where(session_events.c.session == _SESSION)
+_LAST_MESSAGE: Final = select(func.max(session_messages.c.seq)).where(session_messages.c.session == _SESSION)
 
 
 Heard = Callable[[str | None], None]
@@ -76,7 +94,7 @@ class SqlEvents:
             _interrupt(connection, turn.session, now, interrupted)
             if (there := _turn(connection, turn.session)) is not None:
                 return Begun(there.turn, _last(connection, turn.session))
-            connection.execute(insert(session_turns).values(asdict(turn)))
+            connection.execute(insert(session_turns), asdict(turn))
             self._notifications.send(connection, turn.session)
             return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now))
 
@@ -93,12 +111,14 @@ class SqlEvents:
     ) -> int:
         """Store events and messages of a turn, with its state from now on; return the last event's number."""
         session = held.session
-        own = (session_turns.c.session == session) & (session_turns.c.turn == held.turn)
-        own &= session_turns.c.holder == held.holder
-        changed = delete(session_turns) if then is None else update(session_turns).values(_state(then, held))
+        values: dict[str, str | None] = {"of_session": session, "of_turn": held.turn, "of_holder": held.holder}
+        changed = _END
+        if then is not None:
+            values |= {f"new_{name}": value for name, value in _state(then, held).items()}
+            changed = _CHANGE if "new_checkpoint" in values else _RENEW
 
         def write(connection: Connection) -> int:
-            if not connection.execute(changed.where(own)).rowcount:
+            if not connection.execute(changed, values).rowcount:
                 _require(connection, session, "turn")
                 raise over(held.turn)
             if events or then is None:
@@ -183,9 +203,8 @@ class SqlEvents:
 
     async def summary(self, session: str) -> int:
         """Return the number of the newest summary of a session's conversation, 0 if there is none."""
-        own = (session_messages.c.session == session) & (session_messages.c.kind == "summary")
-        asked = select(func.coalesce(func.max(session_messages.c.seq), 0)).where(own)
-        return await self._reader.read(lambda connection: connection.execute(asked).scalar_one())
+        asked = _LAST_MESSAGE.where(session_messages.c.kind == "summary")
+        return await self._reader.read(lambda one: one.execute(asked, {"of_session": session}).scalar_one() or 0)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
@@ -231,9 +250,6 @@ class SqlEvents:
         return await self._writer.write(write)
 
 
-_MESSAGE: Final = tuple(field.name for field in fields(MessageRow))
-
-
 def _state(turn: TurnRow, before: TurnRow) -> dict[str, str | None]:
     """Return the columns of a turn that change; a checkpoint may be large, and most renewals leave it as it is."""
     state: dict[str, str | None] = {"holder": turn.holder, "until": turn.until}
@@ -241,13 +257,12 @@ def _state(turn: TurnRow, before: TurnRow) -> dict[str, str | None]:
 
 
 def _require(connection: Connection, session: str, what: str) -> None:
-    if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
+    if connection.execute(_THERE, {"of_session": session}).first() is None:
         raise gone(what)
 
 
 def _turn(connection: Connection, session: str) -> TurnRow | None:
-    asked = select(session_turns).where(session_turns.c.session == session)
-    found = connection.execute(asked).mappings().one_or_none()
+    found = connection.execute(_TURN, {"of_session": session}).mappings().one_or_none()
     return TurnRow(**found) if found else None
 
 
@@ -263,8 +278,7 @@ def _latest(connection: Connection, wanted: Collection[str]) -> dict[str, int]:
 
 
 def _last(connection: Connection, session: str) -> int:
-    asked = select(func.max(session_events.c.seq)).where(session_events.c.session == session)
-    return connection.execute(asked).scalar_one() or 0
+    return connection.execute(_LAST_EVENT, {"of_session": session}).scalar_one() or 0
 
 
 def _interrupt(connection: Connection, session: str, now: str, interrupted: NewEvent) -> bool:
@@ -278,14 +292,14 @@ def _interrupt(connection: Connection, session: str, now: str, interrupted: NewE
 
 def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
     last = _last(connection, session)
-    new = [
-        EventRow(session, last + number, turn, one.type, storable(one.data, "the event"), now)
-        for number, one in enumerate(events, 1)
-    ]
-    if not new:
+    if not events:
         return last
-    connection.execute(insert(session_events), [asdict(row) for row in new])
-    last = new[-1].seq
+    new = [
+        (session, number, turn, one.type, storable(one.data, "the event"), now)
+        for number, one in enumerate(events, last + 1)
+    ]
+    insert_rows(connection, session_events.name, _EVENT, new)
+    last += len(new)
     if last > KEPT:
         own = session_events.c.session == session
         connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
@@ -293,8 +307,7 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
 
 
 def _last_message(connection: Connection, session: str) -> int:
-    asked = select(func.max(session_messages.c.seq)).where(session_messages.c.session == session)
-    return connection.execute(asked).scalar_one() or 0
+    return connection.execute(_LAST_MESSAGE, {"of_session": session}).scalar_one() or 0
 
 
 def _put_messages(connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str) -> None:
@@ -302,7 +315,7 @@ def _put_messages(connection: Connection, held: TurnRow, messages: Sequence[NewM
         return
     last = _last_message(connection, held.session)
     new = [
-        MessageRow(held.session, last + number, held.turn, one.kind, storable(one.data, "the message"), now)
-        for number, one in enumerate(messages, 1)
+        (held.session, number, held.turn, one.kind, storable(one.data, "the message"), now, len(one.data.encode()))
+        for number, one in enumerate(messages, last + 1)
     ]
-    connection.execute(insert(session_messages), [{**asdict(row), "size": len(row.data.encode())} for row in new])
+    insert_rows(connection, session_messages.name, f"{', '.join(_MESSAGE)}, size", new)

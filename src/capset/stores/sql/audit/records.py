@@ -5,10 +5,8 @@ The differences between the engines' drivers are handled here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from operator import itemgetter
 from typing import Any, Final, cast
 
@@ -20,13 +18,8 @@ from capset.errors import StoreError
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, seal
 from capset.stores.audit_rules import BadEntry, Row
-from capset.stores.sql.postgres.texts import escaped
+from capset.stores.sql.inserts import insert_rows
 from capset.stores.sql.problems import is_too_long
-
-# Many rows a statement: the driver releases the interpreter lock at every statement, and beside a busy event loop it
-# waits up to 5 ms to get it back (measured there: 7 ms a row with executemany, 20 µs with 64 rows a statement). SQLite
-# takes 32,766 parameters; few sizes keep its statement cache warm.
-_SIZES: Final = (256, 64, 16, 4, 1)
 
 _READ_AHEAD: Final = 500
 """Number of rows that a server sends at once."""
@@ -35,14 +28,6 @@ _READ_AHEAD: Final = 500
 def marks(connection: Connection, count: int) -> str:
     """Return this many parameter placeholders, in the style of the engine's driver."""
     return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
-
-
-def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows into a table of this package; ``names`` are its columns, with commas between."""
-    if connection.dialect.name == "sqlite":
-        _insert_by_parameters(connection, f"{table} ({names})", rows)
-    elif rows:
-        _insert_as_json(connection, table, names, rows)
 
 
 @contextmanager
@@ -67,35 +52,6 @@ def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ())
     how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
     with connection.exec_driver_sql(query, tuple(parameters), how) as found:
         yield from found
-
-
-def _insert_by_parameters(connection: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    start = 0
-    for size in _SIZES:
-        while len(rows) - start >= size:
-            values = tuple([value for row in rows[start : start + size] for value in row])
-            connection.exec_driver_sql(_statement(into, len(rows[0]), size), values)
-            start += size
-
-
-@cache
-def _statement(into: str, width: int, size: int) -> str:
-    row = f"({', '.join('?' * width)})"
-    return f"INSERT INTO {into} VALUES {', '.join([row] * size)}"  # noqa: S608 - a table of this package
-
-
-def _insert_as_json(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows by one statement with one parameter, four times faster than one with a parameter for each value."""
-    listed = names.split(", ")
-    text = _json(listed, rows)
-    if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which costs only time
-        text = _json(listed, [tuple(escaped(one) if isinstance(one, str) else one for one in row) for row in rows])
-    found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s)"  # noqa: S608 - names of this package
-    connection.exec_driver_sql(f"INSERT INTO {table} ({names}) {found}", (text,))
-
-
-def _json(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
-    return json.dumps([dict(zip(names, row, strict=True)) for row in rows], ensure_ascii=False)
 
 
 def _text(value: bytes) -> str | bytes:
