@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -80,39 +81,47 @@ def menu() -> Iterator[str]:
             yield f"docs/{name} is not in the menu; add it to nav in mkdocs.yml"
 
 
+@contextmanager
+def served(folder: Path, pages: Mapping[str, str] | None = None) -> Generator[str]:
+    """Serve a folder, and further pages by their paths, on this machine; yield the address."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if (page := (pages or {}).get(self.path)) is None:
+                super().do_GET()
+                return
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
 def measured(paths: Sequence[str], browser: str) -> dict[str, list[str]]:
     """Return the tables that are wider than a narrow screen, each by its first line, by page.
 
     Raises ``RuntimeError`` if the browser says nothing.
     """
     harness = _HARNESS % {"width": NARROW, "paths": json.dumps([f"/{path}" for path in paths])}
-
-    class Handler(SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/measure":
-                self.send_response(200)
-                self.send_header("content-type", "text/html")
-                self.end_headers()
-                self.wfile.write(harness.encode())
-            else:
-                super().do_GET()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(SITE))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/measure"
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server", "--window-size=800,900"]
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server", "--window-size=800,900"]
+    with served(SITE, {"/measure": harness}) as address:
         done = subprocess.run(
-            [browser, *flags, "--virtual-time-budget=120000", "--dump-dom", address],
+            [browser, *flags, "--virtual-time-budget=120000", "--dump-dom", f"{address}/measure"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             encoding="utf-8",
             timeout=300,
             check=True,
         )
-        server.shutdown()
     said = re.search(r'<pre id="found">(\{.*?\})</pre>', done.stdout, re.DOTALL)
     if said is None:
         raise RuntimeError(f"the browser measured nothing: {done.stdout[-500:]}")

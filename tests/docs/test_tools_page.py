@@ -1,0 +1,18 @@
+"""The page about tools names every option of a tool, and no other."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from capset import tool
+from capset.definitions.tools.options import ToolOptions
+from tests.docs.test_snippets import ROOT
+
+
+def test_every_option_has_a_row() -> None:
+    page = (ROOT / "docs" / "guide" / "tools.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| option \| meaning \|\n.*?\n\n", page, re.MULTILINE | re.DOTALL)
+    parameters = inspect.signature(tool).parameters.items()
+    own = {name for name, one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {*ToolOptions.__annotations__, *own}
