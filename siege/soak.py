@@ -26,17 +26,20 @@ GROWTH_BYTES = 15_000_000
 
 _CALLS = (
     ("repeat", '{"text":"said again"}', "200"),
-    (
-        "write_todos",
-        '{"todos":[{"content":"Read","status":"pending"}]}',
-        "200",
-    ),
+    ("write_todos", '{"todos":[{"content":"Read","activeForm":"Reading","status":"pending"}]}', "200"),
     ("write_file", '{"path":"/note.txt","content":"noted"}', "200"),
     ("read_file", '{"path":"/note.txt"}', "200"),
-    ("repeat", '{"words":"not an argument"}', "422"),
-    ("no_such_tool", "{}", "404"),
 )
 """What is called in turn: a tool, its arguments, and the status of the answer."""
+_REFUSED = (("repeat", '{"words":"not an argument"}', "422"), ("no_such_tool", "{}", "404"))
+_REFUSED_EACH = 100
+"""One call in so many is refused: more than 600 a minute are refused before any other check."""
+
+
+def _call(number: int) -> tuple[str, str, str]:
+    if number % _REFUSED_EACH == 0:
+        return _REFUSED[number // _REFUSED_EACH % len(_REFUSED)]
+    return _CALLS[number % len(_CALLS)]
 
 
 async def _make(port: int, members: tuple[Member, ...], count: int) -> Counter[str]:
@@ -47,7 +50,7 @@ async def _make(port: int, members: tuple[Member, ...], count: int) -> Counter[s
     async def work() -> None:
         async with Connection(port) as connection:
             for number in numbers:
-                tool, arguments, expected = _CALLS[number % len(_CALLS)]
+                tool, arguments, expected = _call(number)
                 member = members[number // len(_CALLS) % len(members)]
                 answered = await in_time(connection, call(member, tool, arguments), 60)
                 if answered != expected:

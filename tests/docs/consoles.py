@@ -23,6 +23,8 @@ from uuid import uuid4
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
+CTRL_C = "^C"
+"""A block of this alone ends the servers."""
 PORT = "8000"
 """The port of servers on the pages; a test takes another."""
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*…?"
@@ -56,6 +58,8 @@ def steps(page: Path) -> Iterator[File | Typed]:
             yield File(title[1], body)
         elif language == "sh" and "/capset[" not in body:
             yield Typed(body, None)
+        elif body == f"{CTRL_C}\n":
+            yield Typed(CTRL_C, None)
         elif language in ("text", "console"):
             yield from _typed(body)
 
@@ -93,6 +97,9 @@ class Terminal:
         if command.startswith("capset serve"):
             self._serve(command)
             return
+        if command == CTRL_C:
+            self._end_servers()
+            return
         printed = self.run(command)
         if step.printed is not None:
             self._compare(step, printed)
@@ -111,10 +118,10 @@ class Terminal:
         log = self._folder / f"server{len(self._servers)}.log"
         words = [*shlex.split(command), "--port", self._port]
         with log.open("wb") as errors:
-            stays = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
-        self._servers.append(stays)
-        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or stays.poll() is not None, 30)
-        assert stays.poll() is None, log.read_text(encoding="utf-8")
+            server = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
+        self._servers.append(server)
+        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None, 30)
+        assert server.poll() is None, log.read_text(encoding="utf-8")
 
     def _environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
@@ -149,9 +156,13 @@ class Terminal:
     def close(self) -> None:
         """End the shell, and the servers."""
         self._shell.communicate()
-        for stays in self._servers:
-            stays.send_signal(signal.SIGTERM)
-            stays.wait(30)
+        self._end_servers()
+
+    def _end_servers(self) -> None:
+        for server in self._servers:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+        self._servers.clear()
 
 
 def follow(page: Path, folder: Path) -> int:

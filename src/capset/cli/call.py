@@ -23,7 +23,7 @@ from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
 from capset.cli.common.output import cell, err, one_line, pretty, print_error, print_json, visible
-from capset.cli.common.remote import Url, ask, place_options, server_of
+from capset.cli.common.remote import Url, ask, server_of, written_options
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_session, refuse_both
 from capset.definitions.agents import Agent
@@ -141,7 +141,7 @@ def call_command(
     refuse_both(agent, session)
     check_seconds("--timeout", timeout)
     refuse_agent(config, agent)
-    where = ("" if server is not None else " --principal WHO") + place_options(url, db)
+    where = ("" if server is not None else " --principal WHO") + written_options(url=url, db=db)
     way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
     target = CallTarget(tool, agent, session, config, allowance)

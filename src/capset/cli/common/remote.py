@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -25,9 +26,13 @@ Url = Annotated[
 ]
 
 
-def place_options(url: str | None, db: str | None) -> str:
-    """Return the options by which a further command works where this one does, each after a space."""
-    return "".join(f" {option} {shlex.quote(value)}" for option, value in (("--url", url), ("--db", db)) if value)
+def written_options(**options: str | Path | Sequence[str] | None) -> str:
+    """Return options as they are written, each after a space; those that were given several times as often."""
+    written = ""
+    for name, value in options.items():
+        values = [] if value is None else [str(value)] if isinstance(value, str | Path) else value
+        written += "".join(f" --{name} {shlex.quote(one)}" for one in values)
+    return written
 
 
 @dataclass(frozen=True, slots=True)

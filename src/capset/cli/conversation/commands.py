@@ -22,7 +22,7 @@ from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell
 from capset.cli.common.process import on_ending
-from capset.cli.common.remote import Server, Url, place_options, server_of
+from capset.cli.common.remote import Server, Url, server_of, written_options
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_kernel
 from capset.cli.conversation.talk import LocalTalk, RemoteTalk, Talk
@@ -64,6 +64,8 @@ class _Options:
     as_json: bool
     place: str
     """The options that lead another command to the same database or server."""
+    again: str
+    """Those with which this command goes on with the session."""
 
 
 @guarded
@@ -103,7 +105,9 @@ def run_command(
         )
     text = sys.stdin.read() if task == "-" else task
     waits = sys.stdin.isatty() if wait is None else wait
-    asked = _Options(agent, session, approver, waits, as_json, place_options(url, db))
+    place = written_options(url=url, db=db)
+    again = written_options(config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env)
+    asked = _Options(agent, session, approver, waits, as_json, place, again + place)
 
     async def work(talk: Talk) -> Exit:
         view = TurnView(as_json=as_json)
@@ -155,7 +159,7 @@ def chat_command(
 
     --resume goes on with a session, also with a turn in it that waits for an approval.
     """
-    asked = _Options(agent, session, approver, True, as_json, place_options(url, db))
+    asked = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
 
     async def work(talk: Talk) -> Exit:
         return await _chat(talk, asked)
@@ -327,7 +331,7 @@ async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Opt
                     approve = f"capset approvals approve {approval}{talk.approve_options}{asked.place}"
                     view.tell(f"[yellow]waits for an approval:[/] {cell(approve)}")
                 if not asked.waits:
-                    view.tell(f"[dim]then: capset run --session {cell(talk.session + asked.place)}[/]")
+                    view.tell(f"[dim]then: capset run --session {cell(talk.session + asked.again)}[/]")
                     return Exit.REFUSED
     return Exit.FAILED
 
