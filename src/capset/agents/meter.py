@@ -25,7 +25,7 @@ class TurnMeter:
         self._budget = budget
         self._used = AgentUsage() if turn.journal is None else usage_of(turn.journal.usage)
         self._new = AgentUsage()
-        """What does not count in the session's limits yet."""
+        """Usage that the session's limits do not count yet."""
         self._unpriced: str | None = None
         """The name of a model that has answered at a price that is not known."""
         self._since = asyncio.get_running_loop().time()

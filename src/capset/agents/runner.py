@@ -43,7 +43,7 @@ from capset.schemas.schema import Schema
 SUMMARISE_AT: Final = 100_000
 """The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
 _BYTES_A_TOKEN: Final = 4
-"""What tokens are estimated by: a rule of thumb for English, on the safe side for the JSON of messages."""
+"""Bytes per token, to estimate tokens: a rule of thumb for English, on the safe side for messages as JSON."""
 _SUMMARISE: Final = (
     "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."

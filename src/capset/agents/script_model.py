@@ -29,7 +29,7 @@ from pydantic_ai.models.function import (
 from capset.agents.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_of
 
 _PIECES: Final = re.compile(r"\S*\s*")
-"""What a text is streamed in: words, with the spaces behind them."""
+"""The pieces in which a text is streamed: words, each with the spaces after it."""
 _STATUS: Final = {"unavailable": 503, "rate_limited": 429, "rejected": 400}
 
 

@@ -81,7 +81,7 @@ class AgentShape(Shape):
 
 
 class AgentFileShape(AgentShape):
-    """What an agent file holds, beside what is stored of agents: ``agents`` are others that it has as tools.
+    """An agent as a file describes it: the fields of stored agents, and ``agents``, others that it has as tools.
 
     One is the name of an installed agent, a path of another agent file as seen from this one, or an entry.
     """

@@ -130,7 +130,7 @@ class Turn:
         self._run = run
         terms, runtime = run.base.terms, run.base.runtime
         self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
-        """What the session may use of models: the runner checks it before each step, and adds what each has used."""
+        """The limits on the session's use of models: checked by the runner before each step, and counted after it."""
         self.input = input
         self.output = output
 

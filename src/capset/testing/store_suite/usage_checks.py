@@ -69,4 +69,4 @@ CHECKS: Final[tuple[Check, ...]] = (
     usage_of_a_session_goes_with_it,
     usage_is_counted_exactly,
 )
-"""What every store promises of usage."""
+"""The checks of usage that every store passes."""
