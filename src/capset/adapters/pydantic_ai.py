@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from capset.clock import iso
 from capset.definitions.messages import Json, Meta
 from capset.errors import ApprovalRequired
-from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.session import Session
 
 try:
@@ -20,14 +19,13 @@ try:
         AbstractToolset,
         InstructionPart,
         RunContext,
-        ToolDefinition,
         ToolFailed,
         ToolReturn,
         ToolsetTool,
     )
     from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
 
-    from capset.agents.toolset import AnyArguments, error_suffix, error_text, json_of, tool_definition
+    from capset.agents.toolset import OfferedTools, error_suffix, error_text, json_of
 except ModuleNotFoundError as missing:
     if missing.name != "pydantic_ai":
         raise
@@ -65,7 +63,7 @@ class CapsetToolset(AbstractToolset[object]):
         self._session = session
         self._id = id
         self._tells = include_instructions
-        self._shown: tuple[Snapshot, list[ToolDefinition]] | None = None
+        self._offered = OfferedTools()
 
     @property
     def id(self) -> str | None:
@@ -83,16 +81,7 @@ class CapsetToolset(AbstractToolset[object]):
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
         """Return exactly the tools that are in play in this step."""
-        snapshot = await self._session.current()
-        if self._shown is None or self._shown[0] is not snapshot:
-            # Sorted by name, so that equal runtime hashes show a model the same list.
-            self._shown = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
-        return {
-            definition.name: ToolsetTool(
-                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=AnyArguments()
-            )
-            for definition in self._shown[1]
-        }
+        return self._offered.of(await self._session.current(), self, ctx.max_retries)
 
     async def call_tool(
         self,

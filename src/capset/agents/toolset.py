@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 from pydantic_ai import (
     AbstractToolset,
@@ -34,6 +34,7 @@ from capset.kernel.blocks.generation import Journal, ModelStep, Turn
 from capset.kernel.results import Result
 from capset.stores.base import Attempt
 
+D = TypeVar("D")
 UNTOUCHED: Final = ("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected", "unavailable")
 """The outcomes of calls whose handler was never started."""
 _NO_OBJECT: Final = "(not a JSON object)"
@@ -59,7 +60,7 @@ class TurnToolset(AbstractToolset[None]):
         self.results: dict[str, str] = {}
         """The results of the current step, as they are stored, by the model's ids of the calls."""
         self._step: ModelStep | None = None
-        self._shown: tuple[Snapshot, list[ToolDefinition]] | None = None
+        self._offered = OfferedTools()
         self._brakes = Brakes()
 
     @property
@@ -87,17 +88,8 @@ class TurnToolset(AbstractToolset[None]):
 
     async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
         """Return exactly the tools in play in the step."""
-        snapshot = self.step.snapshot
-        if self._shown is None or self._shown[0] is not snapshot:
-            # Sorted by name, so that equal runtime hashes show a model the same list.
-            self._shown = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
-        return {
-            definition.name: ToolsetTool(
-                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=AnyArguments()
-            )
-            for definition in self._shown[1]
-            if not self._brakes.is_left_out(definition.name)
-        }
+        offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
+        return {name: one for name, one in offered.items() if not self._brakes.is_left_out(name)}
 
     async def refuse_absent(self, part: ToolCallPart) -> None:
         """Have the kernel refuse, on record, a call of a tool that was not offered, which nothing else does."""
@@ -251,6 +243,24 @@ class AnyArguments:
 def json_of(arguments: dict[str, Any]) -> bytes:  # any JSON
     """Return arguments as JSON."""
     return json.dumps(arguments, default=to_jsonable_python).encode()
+
+
+class OfferedTools:
+    """The tools of snapshots as pydantic-ai offers them to models; described once for a snapshot that stays."""
+
+    def __init__(self) -> None:
+        self._described: tuple[Snapshot, list[ToolDefinition]] | None = None
+
+    def of(self, snapshot: Snapshot, toolset: AbstractToolset[D], max_retries: int) -> dict[str, ToolsetTool[D]]:
+        """Return the tools in play by their names, sorted, so that equal runtime hashes show a model the same list."""
+        if self._described is None or self._described[0] is not snapshot:
+            self._described = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
+        return {
+            definition.name: ToolsetTool(
+                toolset=toolset, tool_def=definition, max_retries=max_retries, args_validator=AnyArguments()
+            )
+            for definition in self._described[1]
+        }
 
 
 def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
