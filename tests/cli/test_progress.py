@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
-import struct
-import termios
-
 from tests.cli.support import Command
+from tests.cli.terminal import MOVES, at_terminal
 
 STEPS = ("call", "workshop.steps", "--args", '{"count": 4}')
 POUR = ("call", "foundry.pour", "--args", '{"count": 2}')
-_MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-
-
-def at_terminal(capset: Command, *arguments: str, term: str = "xterm") -> tuple[int, str, str]:
-    """Run a command whose stderr is a terminal; return its exit code, its stdout, and what the terminal got."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 100, 0, 0))
-    with capset.start(*arguments, stderr=theirs, env={"TERM": term}) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 65536):
-                shown += part
-        except OSError:
-            pass  # the other side was closed
-        os.close(ours)
-        out, _ = process.communicate(timeout=60)
-    return process.returncode, out, shown.decode()
 
 
 def test_a_terminal_has_one_bar_that_goes_away(workshop: Command) -> None:
     code, out, shown = at_terminal(workshop, *STEPS)
     assert (code, out) == (0, "4\n")
-    text = _MOVES.sub("", shown)
+    text = MOVES.sub("", shown)
     assert "━" in text
     assert "0% [red]step 0[/]" in text
     assert "75% [red]step 3[/]" in text
@@ -60,7 +36,7 @@ def test_other_events_are_lines_on_a_terminal_and_elsewhere(foundry: Command) ->
     code, out, shown = at_terminal(foundry, *POUR)
     assert (code, out) == (0, "2\n")
     told = ['Foundry.Ladle "0x"', 'Foundry.Ladle "1x"']
-    assert _MOVES.sub("", shown).splitlines()[:2] == told
+    assert MOVES.sub("", shown).splitlines()[:2] == told
     done = foundry(*POUR)
     assert (done.out, done.err.splitlines()[:2]) == ("2\n", told)
     assert foundry(*POUR, "--json").err == ""
@@ -69,6 +45,6 @@ def test_other_events_are_lines_on_a_terminal_and_elsewhere(foundry: Command) ->
 def test_a_bar_is_gone_when_the_call_fails_on_its_way(foundry: Command) -> None:
     code, out, shown = at_terminal(foundry, "call", "foundry.tick", "--args", "{}", "--timeout", "1")
     assert (code, out) == (1, "")
-    text = _MOVES.sub("", shown)
+    text = MOVES.sub("", shown)
     assert "50% halfway" in text
-    assert "error: Deadline exceeded" in _MOVES.sub("", shown.split("\x1b[2K")[-1])
+    assert "error: Deadline exceeded" in MOVES.sub("", shown.split("\x1b[2K")[-1])

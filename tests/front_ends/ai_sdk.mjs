@@ -22,8 +22,10 @@ class Chat extends AbstractChat {
   }
 }
 
+let data = []; // what is told beside the messages
 const chat = new Chat({
   id: thread,
+  onData: (part) => void data.push(part),
   transport: new DefaultChatTransport({ api: url, headers: { Authorization: `Bearer ${key}` } }),
   sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
 });
@@ -34,11 +36,12 @@ async function settled() {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { say, answer, again } = JSON.parse(line);
+  data = [];
   if (say !== undefined) await chat.sendMessage({ text: say });
   if (answer !== undefined) await chat.addToolApprovalResponse({ id: answer.id, approved: answer.approved });
   if (again) await chat.sendMessage();
   await new Promise((done) => setTimeout(done, 50)); // what is sent automatically has begun
   await settled();
   const parts = chat.messages.flatMap((message) => (message.role === "assistant" ? message.parts : []));
-  console.log(JSON.stringify({ status: chat.status, error: chat.error?.message ?? null, parts }));
+  console.log(JSON.stringify({ status: chat.status, error: chat.error?.message ?? null, parts, data }));
 }

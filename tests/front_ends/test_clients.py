@@ -26,17 +26,19 @@ from tests.server.running import Running, running
 HERE: Final = Path(__file__).parent
 KEPT: Final = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH")
 OFFICE: Final = '''
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from capset import Agent, Capability, tool
+from capset import Agent, Capability, Progress, Reply, tool
 
 
 @tool(effect="external", approval="ask")
-async def pay(to: str, amount: int) -> str:
+async def pay(to: str, amount: int) -> AsyncIterator[Progress | Reply[str]]:
     """Pay somebody."""
+    yield Progress(0.5, "counting the money")
     with Path("paid.txt").open("a") as paid:
         paid.write(f"{to} {amount}\\n")
-    return f"{to} has {amount}"
+    yield Reply(f"{to} has {amount}")
 
 
 @tool(effect="write", permissions={"vault:open"})
@@ -61,7 +63,7 @@ steps:
 Do = Callable[..., dict[str, Any]]
 """Has a client do something, and returns what it says then."""
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(180), pytest.mark.spec("R19")]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(180), pytest.mark.spec("R19", "R26")]
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,10 @@ def test_a_chat_of_the_ai_sdk_shows_a_refusal_and_waits_for_an_approval(office: 
         assert (done["status"], done["error"]) == ("ready", None)
         paid = tools(done["parts"])["pay"]
         assert (paid["state"], paid["output"]) == ("output-available", "bob has 7")
+        (progress,) = done["data"]
+        assert (progress["type"], progress["data"]["fraction"]) == ("data-tool-progress", 0.5)
+        assert progress["data"]["call"] == paid["toolCallId"]
+        assert not [part for part in done["parts"] if part["type"].startswith("data-")], "it is not kept"
         assert done["parts"][-1]["text"] == "Bob is paid."
     assert office.paid == before + 1
 
@@ -189,5 +195,7 @@ def test_a_client_of_ag_ui_shows_a_refusal_and_waits_for_an_approval(office: Off
         done = do(answer={"id": interrupt["id"], "approved": True})
         assert done["error"] is None
         assert done["messages"][-1]["content"] == "Bob is paid."
+        (progress,) = [event for event in done["events"] if event["type"] == "CUSTOM"]
+        assert (progress["name"], progress["value"]["message"]) == ("tool.progress", "counting the money")
         assert done["events"][-1]["outcome"] == {"type": "success"}
     assert office.paid == before + 1

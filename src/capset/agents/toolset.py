@@ -25,6 +25,7 @@ from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from capset.agents.brakes import Brakes
+from capset.agents.progress import CallProgress
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json
 from capset.errors import ApprovalRequired, CapsetError, LimitExceeded, TurnSuspended
@@ -180,7 +181,11 @@ class TurnToolset(AbstractToolset[None]):
             self._brakes.check(name, arguments)
         except LimitExceeded as error:
             return await self.step.refuse(name, Json(arguments), error, cause=self._cause(call))
-        result = await self.step.call(name, Json(arguments), cause=self._cause(call))
+        if self._journal is None:
+            result = await self.step.call(name, Json(arguments), cause=self._cause(call))
+        else:
+            with CallProgress(self._journal.emit, call, name) as progress:
+                result = await self.step.call(name, Json(arguments), cause=self._cause(call), listener=progress)
         if not isinstance(result.error, ApprovalRequired | TurnSuspended):
             told = error_text(result.error) if result.error is not None else to_json(result.data).decode()
             has_effect = self._has_effect(name)

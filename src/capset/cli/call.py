@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import typer
 from pydantic_core import from_json
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.bars import CallBars
 from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
-from capset.cli.common.output import cell, err, one_line, pretty, print_error, print_json, visible
+from capset.cli.common.output import cell, err, pretty, print_error, print_json, visible
 from capset.cli.common.remote import Url, ask, server_of, written_options
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_session, refuse_both
@@ -46,10 +45,8 @@ class ProgressView:
     """
 
     def __init__(self, *, quiet: bool, where: str = "") -> None:
-        self._console: Console | None = None if quiet else err()
+        self._bars = None if quiet else CallBars(err())
         self._where = where
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
 
     def __enter__(self) -> Self:
         return self
@@ -58,8 +55,8 @@ class ProgressView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
     def show(self, message: Message | MessageShape) -> None:
         """Show an event; other messages are ignored."""
@@ -67,15 +64,12 @@ class ProgressView:
         if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
             self._ask(cast("Mapping[str, object]", data))
             return
-        if self._console is None or message.kind != "event":
+        if self._bars is None or message.kind != "event":
             return
-        said = progress_of(message)
-        if said is None:
-            self._print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
-        elif sys.stderr.isatty() and not self._console.is_dumb_terminal:
-            self._move(said.fraction, one_line(said.message or ""))
+        if (progress := progress_of(message)) is not None:
+            self._bars.show("", progress)
         else:
-            self._print_line(f"{said.fraction:>4.0%} {said.message or ''}")
+            self._bars.print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
 
     def _ask(self, request: Mapping[str, object]) -> None:
         """Report a call that waits for an approval, and the command for it."""
@@ -85,20 +79,6 @@ class ProgressView:
         console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
         console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
         console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
-
-    def _print_line(self, line: str) -> None:
-        if self._console is not None:
-            self._console.print(f"[dim]{cell(line)}[/]", soft_wrap=True)
-
-    def _move(self, fraction: float, told: str) -> None:
-        """Move the bar, which appears with the first progress."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=fraction, description=told)
-            return
-        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
-        self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(told, total=1.0, completed=fraction)  # pyright: ignore[reportArgumentType]  # rich takes a float
-        self._bar.start()
 
 
 @guarded

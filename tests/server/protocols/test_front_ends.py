@@ -129,6 +129,25 @@ async def test_threads_are_their_callers(bank: Site, agent: str) -> None:
         problem(stranger, 409, "conflict")
 
 
+@pytest.mark.spec("R19", "R26")
+async def test_progress_is_told_beside_the_messages(tmp_path: Path) -> None:
+    """As a custom event of AG-UI, and as data of the AI SDK that its client does not keep."""
+    generator = AgentRunner(ScriptedModel(Call("steps", count=2), "Done.", Call("steps", count=2), "Done."))
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
+        made = await make_agent(ada, "kit")
+        events = await run(ada, made["id"], run_input(user("go")))
+        assert_valid_agui(events)
+        (progress,) = [event for event in events if event["type"] == "CUSTOM"]
+        (began,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
+        about = {"call": began["toolCallId"], "tool": "steps", "fraction": 0.0, "message": "step 0"}
+        assert (progress["name"], progress["value"]) == ("tool.progress", about)
+        body = {"id": "t", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]}
+        chunks = [one for one in await run(ada, made["id"], body, "ai-sdk") if one != "[DONE]"]
+        (data,) = [one for one in chunks if one["type"].startswith("data-")]
+        assert (data["type"], data["transient"], data["data"]["fraction"]) == ("data-tool-progress", True, 0.0)
+        assert [one["delta"] for one in chunks if one["type"] == "text-delta"] == ["Done."]
+
+
 @pytest.mark.spec("R19")
 async def test_a_failed_turn_ends_its_run_with_the_error(tmp_path: Path) -> None:
     generator = AgentRunner(ScriptedModel(Call("echo", text="a")))

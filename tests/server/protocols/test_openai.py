@@ -295,3 +295,21 @@ async def test_a_turn_that_fails_is_a_failed_response_and_an_error_of_a_completi
         with pytest.raises(openai.APIError, match="script"):
             async for _ in await client.chat.completions.create(**asked, stream=True):
                 pass
+
+
+@pytest.mark.spec("R18", "R26")
+@pytest.mark.parametrize("api", ["responses", "completions"])
+async def test_progress_has_no_words_there_and_changes_nothing(tmp_path: Path, api: str) -> None:
+    generator = AgentRunner(ScriptedModel(Call("steps", count=2), "Done."))
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here:
+        async with here.client() as ada:
+            agent = (await make_agent(ada, "kit"))["id"]
+        async with Bank(here, agent).client() as client:
+            if api == "completions":
+                done = await client.chat.completions.create(model=agent, messages=[{"role": "user", "content": "go"}])
+                assert done.choices[0].message.content == "Done."
+                return
+            stream = await client.responses.create(model=agent, input="go", stream=True)
+            types = [event.type async for event in stream]
+            assert types[-1] == "response.completed"
+            assert len([one for one in types if one == "response.output_item.added"]) == 2

@@ -310,9 +310,12 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options
     except asyncio.CancelledError:
         if not interrupted:
             raise
+        view.clear()
         await talk.cancel(turn)
         view.tell("[dim]cancelled; the session goes on[/]")
         return None
+    finally:
+        view.clear()
 
 
 async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Options) -> Exit:

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from capset.cli.common.bars import CallBars
 from capset.cli.common.exits import Exit
 from capset.cli.common.output import cell, err, out, pretty, print_json, verbatim, visible
+from capset.definitions.messages import Progress
 from capset.wire.turns import EventShape
 
 _REFUSED: Final = (401, 403, 409, 429)
@@ -27,6 +29,7 @@ class TurnView:
         self._err = console or err()
         self._has_text = False
         self._calls: dict[str, str] = {}
+        self._bars = CallBars(self._err)
 
     def show(self, event: EventShape) -> None:
         """Show an event."""
@@ -34,13 +37,20 @@ class TurnView:
             print_json(event.plain())
             return
         data = event.data
+        if event.type not in ("tool.progress", "tool.executed", "tool.result"):  # those of calls leave others' bars
+            self._bars.stop()
         match event.type:
             case "text.delta":
                 self._print_text(str(data["text"]))
             case "tool.called":
                 self._break()
                 self._calls[str(data["call"])] = f"{data['tool']} {_short(data['arguments'])}"
+            case "tool.progress":
+                self._break()
+                progress = Progress(data["fraction"], data["message"])
+                self._bars.show(str(data["call"]), progress, name=str(data["tool"]))
             case "tool.result":
+                self._bars.remove(str(data["call"]))
                 self._show_result(data)
             case "approval.requested":
                 self._show_request(data)
@@ -60,8 +70,13 @@ class TurnView:
     def tell(self, markup: str) -> None:
         """Print a line for people, of markup; programs do not get it."""
         if not self._as_json:
+            self.clear()
             self._break()
             self._err.print(markup, soft_wrap=True)
+
+    def clear(self) -> None:
+        """Remove the bars of calls that are running."""
+        self._bars.stop()
 
     def _show_result(self, data: dict[str, Any]) -> None:
         self._break()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from capset.definitions.agents import Agent
-from capset.definitions.messages import Json
+from capset.definitions.messages import Json, Message
 from capset.definitions.model_context import ContextMessage
 from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -21,6 +21,7 @@ from capset.kernel.call.truncation import truncate_for_model
 from capset.kernel.governance.usage import UsageMeter
 from capset.kernel.results import Result
 from capset.kernel.state.files import SessionFiles
+from capset.kernel.streams.emission import CallStream
 from capset.schemas.schema import Schema
 from capset.stores.base import Attempt
 
@@ -199,16 +200,26 @@ class ModelStep:
         """The tools in play in this step, with the hashes for the records of its calls."""
         return self._prompt.context.snapshot
 
-    async def call(self, tool: str, arguments: Mapping[str, Any] | Json, *, cause: str | None = None) -> Result[Any]:
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | Json,
+        *,
+        cause: str | None = None,
+        listener: Callable[[Message], None] | None = None,
+    ) -> Result[Any]:
         """Call a tool at the model's request, and return the outcome, refusals and failures too.
 
-        ``cause`` is the model's id of the call, which its record then has as its causation. A result that is too long
-        for a model is truncated: its data, or the error's message, is then a text that says so.
+        ``cause`` is the model's id of the call, which its record then has as its causation. A ``listener`` gets the
+        events of the call, such as its progress, and returns at once. A result that is too long for a model is
+        truncated: its data, or the error's message, is then a text that says so.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
         context = self._prompt.context
         call = nested_call(self._run, resolve_name(tool)(context), arguments, context, cause=cause)
+        if listener is not None:
+            call.stream = CallStream(listener=listener)
         return await self._executed(call)
 
     async def refuse(

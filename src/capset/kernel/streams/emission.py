@@ -26,15 +26,24 @@ if TYPE_CHECKING:
 class CallStream:
     """The messages of one call: where they go, and the waits for its consumer. ``emission`` writes it."""
 
-    __slots__ = ("blocked", "channel", "has_emitted", "processor", "stalled", "time_left", "unheard")
+    __slots__ = ("blocked", "channel", "has_emitted", "listener", "processor", "stalled", "time_left", "unheard")
 
-    def __init__(self, channel: Channel | None = None, processor: Processing | None = None) -> None:
-        """``channel`` is ``None`` without a listener; ``processor`` runs already, on a duplex stream."""
+    def __init__(
+        self,
+        channel: Channel | None = None,
+        processor: Processing | None = None,
+        listener: Callable[[Message], None] | None = None,
+    ) -> None:
+        """``channel`` is ``None`` without a consumer; ``processor`` runs already, on a duplex stream.
+
+        Where there is no channel, a ``listener`` gets the events, and makes no sender wait.
+        """
         self.channel = channel
+        self.listener = listener
         self.processor = processor
         self.has_emitted = False
         self.unheard = 0
-        """Number of events that were emitted without a listener."""
+        """Number of events that were emitted without a consumer."""
         self.blocked = 0
         """Number of emissions that wait for the consumer."""
         self.time_left: float | None = None
@@ -119,13 +128,18 @@ async def emit_event(call: Invocation, type: str, data: Any) -> None:
     stream = stream_of(call)
     stream.has_emitted = True
     if stream.channel is None:
-        await unheard(stream)
+        await unheard(call, stream, type, data)
     elif (turn := stream.channel.offer(emitted(call, "event", type, data))) is not None:
         await wait_for_consumer(call, stream, turn)
 
 
-async def unheard(stream: CallStream) -> None:
-    """Count an event without a consumer. Every hundredth yields to other tasks: nothing else makes its sender wait."""
+async def unheard(call: Invocation, stream: CallStream, type: str, data: Any) -> None:
+    """Count an event without a consumer, and hand it to the listener.
+
+    Every hundredth yields to other tasks: nothing else makes its sender wait.
+    """
+    if stream.listener is not None:
+        stream.listener(emitted(call, "event", type, data))
     stream.unheard += 1
     if not stream.unheard % 100:
         await asyncio.sleep(0)
@@ -283,7 +297,7 @@ class Emitter:
             except (ValueError, RecursionError) as error:
                 raise self._misfit(named, data, error) from None
             if stream.channel is None:
-                await unheard(stream)
+                await unheard(call, stream, named, data)
             elif (turn := stream.channel.offer(emitted(call, "event", named, data))) is not None:
                 await self._wait(turn)
         elif kind == "reply" and isinstance(named, str) and named in self._replies:

@@ -132,13 +132,13 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
 async def run_ai_sdk(service: Served, caller: Calls, id: Id, body: Given, request: Request) -> ExchangeResponse:
     """Run an agent for a client of the AI SDK."""
     _check_encoders(service)
-    from pydantic_ai.ui.vercel_ai import VercelAIEventStream
+    from capset.server.protocols.native_events import AiSdkEventStream
 
     given = _read(AiSdkInput, body)
     newest = given.messages[-1]
     replies = [one.approval for one in newest.parts if one.state == "approval-responded" and one.approval is not None]
     answers = {one.id: Answer(approved=one.approved, note=one.reason) for one in replies if one.approved is not None}
-    stream = VercelAIEventStream[Any, Any](sdk_version=_VERSION)
+    stream = AiSdkEventStream(sdk_version=_VERSION)
     return await _exchange(service, caller, id, given.id, newest, answers, request, stream)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Generator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from pydantic_ai import AgentRunResult, AgentRunResultEvent, DeferredToolRequests
+from pydantic_ai import AgentRunResult, AgentRunResultEvent, CustomEvent, DeferredToolRequests
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import (
     FunctionToolCallEvent,
@@ -23,11 +24,32 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.ui import NativeEvent
+from pydantic_ai.ui.vercel_ai import VercelAIEventStream
+from pydantic_ai.ui.vercel_ai.response_types import BaseChunk, DataChunk
 
 from capset.errors import CapsetError
-from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolUse
+from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolProgress, ToolUse
 
 _RESULT: Final = TypeAdapter[AgentRunResult[Any]](AgentRunResult[Any])
+
+
+@dataclass(kw_only=True)
+class ProgressEvent(CustomEvent, name="tool.progress"):
+    """The progress of a call, with the data of the turn's event."""
+
+    data: dict[str, Any]  # JSON data
+
+    def to_payload(self) -> dict[str, Any]:
+        """Return what clients get."""
+        return self.data
+
+
+class AiSdkEventStream(VercelAIEventStream[Any, Any]):
+    """Encodes events for the AI SDK. Custom ones are for the moment: no part of a message that the client keeps."""
+
+    async def handle_custom_event(self, event: CustomEvent) -> AsyncGenerator[BaseChunk]:
+        """Yield the event as data: ``tool.progress`` is ``data-tool-progress``."""
+        yield DataChunk(type=f"data-{event.name.replace('.', '-')}", data=event.to_payload(), transient=True)
 
 
 class RunFailed(CapsetError):
@@ -59,6 +81,9 @@ class _Run:
     def add(self, item: Item) -> Generator[NativeEvent]:
         if isinstance(item, Text):
             yield from self._text(item)
+            return
+        if isinstance(item, ToolProgress):
+            yield ProgressEvent(data=item.data)
             return
         yield from self._close()
         if isinstance(item, ToolUse):

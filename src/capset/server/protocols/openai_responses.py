@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
-from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolUse
+from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolProgress, ToolUse
 
 SERVER: Final = "capset"
 """The label of the server in items: calls of an agent's tools are made there."""
@@ -90,6 +90,8 @@ class ResponseBuilder:
         if isinstance(item, Text):
             yield from self._text(item)
             return
+        if isinstance(item, ToolProgress):
+            return  # the API has no event that would say how far a call has come
         yield from self._close()
         if isinstance(item, ToolUse):
             if item.success is not None:

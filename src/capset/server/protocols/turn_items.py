@@ -41,6 +41,13 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """The progress of a call that is running, as its event describes it."""
+
+    data: dict[str, Any]  # JSON data
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalAsked:
     """A request for an approval that the turn waits for, as its event describes it; ``uses`` are the calls."""
 
@@ -75,7 +82,7 @@ class Stop:
     http_status: int = 0
 
 
-Item: TypeAlias = Text | ToolUse | ApprovalAsked | StepUsage | Stop
+Item: TypeAlias = Text | ToolUse | ToolProgress | ApprovalAsked | StepUsage | Stop
 
 
 @dataclass(slots=True)
@@ -99,6 +106,8 @@ class TurnItems:
                 yield Text(kind, (data["step"], data["part"]), data["text"])
             case "tool.called":
                 yield self._use(data["call"], data["tool"], data["arguments"])
+            case "tool.progress":
+                yield ToolProgress(data)
             case "tool.result":
                 use = self.uses.get(data["call"]) or self._use(data["call"], data["tool"], {})
                 use.success, use.output = data["success"], data["data"] if data["success"] else data["text"]
