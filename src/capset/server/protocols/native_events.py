@@ -37,11 +37,11 @@ _RESULT: Final = TypeAdapter[AgentRunResult[Any]](AgentRunResult[Any])
 class ProgressEvent(CustomEvent, name="tool.progress"):
     """The progress of a call, with the data of the turn's event."""
 
-    data: dict[str, Any]  # JSON data
+    report: dict[str, Any]  # JSON data
 
     def to_payload(self) -> dict[str, Any]:
         """Return what clients get."""
-        return self.data
+        return self.report
 
 
 class AiSdkEventStream(VercelAIEventStream[Any, Any]):
@@ -83,7 +83,7 @@ class _Run:
             yield from self._text(item)
             return
         if isinstance(item, ToolProgress):
-            yield ProgressEvent(data=item.data)
+            yield ProgressEvent(report=item.data)
             return
         yield from self._close()
         if isinstance(item, ToolUse):
