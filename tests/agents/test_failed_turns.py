@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from capset.agents.scripts import Call, ScriptStep
 from capset.errors import Conflict, NotFound
@@ -44,6 +49,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
 
 
+def texts(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Return the texts of a turn's events, and where they are taken back."""
+    kinds = {"text.delta": "{text}", "text.discarded": "discarded {step}"}
+    return [kinds[kind].format(**data) for kind, data in told if kind in kinds]
+
+
 DOWN = ModelHTTPError(503, "moody")
 REJECTED = ModelHTTPError(401, "moody")
 
@@ -75,18 +86,92 @@ async def test_a_provider_that_fails_ends_the_turn(url: str, shelf: Shelf, error
         assert kinds == ["request", "response", "request"], "each prompt is stored, and the first one is closed"
 
 
+@pytest.mark.spec("R3")
+@pytest.mark.usefixtures("quick")
+async def test_an_answer_that_breaks_off_is_taken_back_and_asked_for_again(url: str, shelf: Shelf) -> None:
+    provider = Provider(2, DOWN, before="Here ")
+    async with site(url, shelf, [], model=provider.model()) as here:
+        row = await here.session()
+        await here.say(row, "hello")
+        assert texts(await here.told(row)) == ["Here ", "discarded 1", "Here ", "discarded 1", "Here I am."]
+        assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
+        said = [part["content"] for one in await here.said(row) for part in one["parts"]]
+        assert said == ["hello", "Here I am."], "the conversation has the whole answer alone"
+
+
 @pytest.mark.spec("R3", "R20")
 @pytest.mark.usefixtures("quick")
-async def test_an_answer_that_breaks_off_is_not_told_twice(url: str, shelf: Shelf) -> None:
-    """The turn has failed for the moment; taken up again, it asks for the whole answer."""
-    provider = Provider(1, DOWN, before="Here ")
+async def test_what_was_told_last_stays_until_the_turn_is_taken_up_again(url: str, shelf: Shelf) -> None:
+    provider = Provider(3, DOWN, before="Here ")
     async with site(url, shelf, [], model=provider.model()) as here:
         row = await here.session()
         turn = await here.say(row, "hello")
         kind, data = await here.last(row)
-        assert (kind, data["error"]["retryable"], provider.asked) == ("turn.failed", True, 1)
+        assert (kind, data["error"]["retryable"], provider.asked) == ("turn.failed", True, 3)
+        before = texts(await here.told(row))
+        assert before == ["Here ", "discarded 1", "Here ", "discarded 1", "Here "]
         await here.resume(row, turn)
+        assert texts(await here.told(row)) == [*before, "discarded 1", "Here I am."]
         assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
+
+
+@pytest.mark.spec("R3", "R9")
+async def test_an_answer_that_its_process_did_not_get_to_the_end_is_taken_back(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capset.kernel.kernel.DRAIN_SECONDS", 0.1)
+    began = asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "Here "
+        began.set()
+        await asyncio.sleep(3_600)
+
+    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="slow")) as here:
+        row = await here.session()
+        await here.begin(row, "hello")
+        await began.wait()
+        while not texts(await here.told(row)):  # noqa: ASYNC110  # events are stored in batches, without a sign
+            await asyncio.sleep(0.01)
+    async with site(url, shelf, ["Here I am."], agent=here.agent) as there:
+        await there.go_on()
+        assert texts(await there.told(row)) == ["Here ", "discarded 1", "Here I am."]
+        assert (await there.last(row))[0] == "turn.ended"
+
+
+@pytest.mark.spec("R3")
+@pytest.mark.usefixtures("quick")
+async def test_a_provider_whose_connection_breaks_is_asked_again(url: str, shelf: Shelf) -> None:
+    """One that speaks HTTP: it sends the beginning of an answer, and hangs up."""
+    asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
+        asked += 1
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for text in ("Here ", "I am.", None) if asked > 1 else ("Here ",):
+            delta, ended = ({"content": text}, None) if text else ({}, "stop")
+            choice = {"index": 0, "delta": delta, "finish_reason": ended}
+            whole = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            data = f"data: {json.dumps(whole)}\n\n".encode()
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if asked > 1:
+            writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=address, api_key="none"))
+        async with site(url, shelf, [], model=model) as here:
+            row = await here.session()
+            await here.say(row, "hello")
+            assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
+            assert "discarded 1" in texts(await here.told(row))
+            assert asked == 2
 
 
 @pytest.mark.spec("R20")

@@ -119,6 +119,8 @@ class _TurnRun:
         """The size of the messages of the run as they are stored, without images and other files."""
         self._number = 0
         """The number of the current step, for events."""
+        self._has_told = False
+        """Whether a part of the answer of that step was told."""
         self._tools = TurnToolset(turn, self._journal, self._keep)
 
     async def run(self, agent: Agent[None, Any]) -> Any:
@@ -139,10 +141,9 @@ class _TurnRun:
         try:
             if is_new and self._is_long:
                 history = await self._summarise(agent, history)
-            streams = self._journal is not None and self._journal.streams
             async with agent.iter(
                 await prompt_of(self._turn.input, self._turn.files) if is_new else None,
-                model=TurnModel(self._model, self._retries, self._prepare, self._emit_event if streams else None),
+                model=self._turn_model(streams=self._journal is not None and self._journal.streams),
                 message_history=history,
                 output_type=_output(self._turn.output),
                 toolsets=[self._tools],
@@ -151,7 +152,7 @@ class _TurnRun:
                 async for node in running:
                     messages = running.ctx.state.message_history
                     if Agent.is_model_request_node(node):
-                        self._number += 1
+                        self._number, self._has_told = self._number + 1, False
                         await self._meter.check()
                         self._keep([*messages, node.request])
                         if self._is_long:
@@ -196,6 +197,16 @@ class _TurnRun:
         self._kept, self._summary, self._size = 0, len(summary), 0
         return summary
 
+    def _turn_model(self, *, streams: bool) -> TurnModel:
+        emit = self._emit_event if streams else None
+        return TurnModel(self._model, self._retries, self._prepare, emit, self._discard)
+
+    def _discard(self) -> None:
+        """Take back what was told of an answer that broke off."""
+        if self._has_told and self._journal is not None:
+            self._journal.emit("text.discarded", {"step": self._number})
+        self._has_told = False
+
     def _emit_event(self, event: ModelResponseStreamEvent) -> None:
         if isinstance(event, PartStartEvent):
             self._emit_text(event.index, event.part, getattr(event.part, "content", None))
@@ -205,6 +216,7 @@ class _TurnRun:
     def _emit_text(self, part: int, of: object, text: str | None) -> None:
         if not text or self._journal is None:
             return
+        self._has_told = True
         if isinstance(of, TextPart | TextPartDelta):
             self._journal.emit_text("text.delta", self._number, part, text)
         elif isinstance(of, ThinkingPart | ThinkingPartDelta):

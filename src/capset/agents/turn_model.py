@@ -22,6 +22,8 @@ Prepare = Callable[[list[ModelMessage], ModelSettings | None], tuple[list[ModelM
 """Returns the messages and the settings of a request with what the step adds."""
 Emit = Callable[[ModelResponseStreamEvent], None]
 """Is told of an answer as it comes."""
+Discard = Callable[[], None]
+"""Is told that the answer so far is void, since the model is asked again."""
 
 
 class TurnModel(WrapperModel):
@@ -31,14 +33,20 @@ class TurnModel(WrapperModel):
     says that it ``answers_at_once`` has nothing to stream: its texts are told whole.
     """
 
-    def __init__(self, model: Model, retries: int, prepare: Prepare | None = None, emit: Emit | None = None) -> None:
-        """Without ``emit`` answers come whole."""
+    def __init__(
+        self,
+        model: Model,
+        retries: int,
+        prepare: Prepare | None = None,
+        emit: Emit | None = None,
+        discard: Discard | None = None,
+    ) -> None:
+        """Without ``emit`` answers come whole, and there is nothing to ``discard``."""
         super().__init__(model)
         self._retries = retries
         self._prepare = prepare
         self._emit = emit
-        self._has_told = False
-        """Whether something of the current answer was told: another one would be told after it."""
+        self._discard = discard
 
     async def request(
         self,
@@ -46,22 +54,23 @@ class TurnModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Ask the model, and again after a delay if its provider fails for a moment before anything was told of it."""
+        """Ask the model; again after a delay if its provider fails for a moment, also in the middle of an answer."""
         if self._prepare is not None:
             messages, model_settings = self._prepare(messages, model_settings)
         for attempt in range(1, self._retries):
             try:
                 return await self._ask(messages, model_settings, model_request_parameters)
             except ModelAPIError as error:
-                if self._has_told or not _is_momentary(error):
+                if not _is_momentary(error):
                     raise
+            if self._discard is not None:
+                self._discard()
             await asyncio.sleep(min(BACKOFF_SECONDS * 2 ** (attempt - 1), _LONGEST_SECONDS))
         return await self._ask(messages, model_settings, model_request_parameters)
 
     async def _ask(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        self._has_told = False
         if self._emit is None:
             return await self.wrapped.request(messages, settings, parameters)
         if getattr(self.wrapped, "answers_at_once", False):
@@ -71,7 +80,6 @@ class TurnModel(WrapperModel):
             return response
         async with self.wrapped.request_stream(messages, settings, parameters) as stream:
             async for event in stream:
-                self._has_told = self._has_told or isinstance(event, PartStartEvent)
                 self._emit(event)
             return stream.get()
 

@@ -39,9 +39,10 @@ from capset.errors import (
 from capset.kernel.blocks.generation import continues
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.stores.base import SUSPENDED, Begun, NewEvent, SessionRow, TurnRow
+from capset.stores.base import SUSPENDED, Begun, EventRow, NewEvent, SessionRow, TurnRow
 from capset.wire.turns import (
     cancelled_event,
+    discarded_event,
     failed_event,
     resumed_event,
     retried_event,
@@ -56,6 +57,8 @@ MOST: Final = 16
 """How many turns of one principal a process runs at once: each holds a conversation in memory."""
 TAKEOVERS: Final = 3
 """How often a turn is continued after its process died: a turn that ends processes must not end them all."""
+_NEWEST: Final = 3
+"""How many events are looked at for an answer that broke off: its turn may have failed since, and been retried."""
 _DAY_NS: Final = 24 * 3_600 * 1_000_000_000
 CALLER: Final = "caller"
 """The holder of a turn that waits for its caller, who has to come back with a valid credential."""
@@ -302,9 +305,17 @@ class TurnService:
         turn.journal = TurnJournal(
             kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored
         )
+        if (discarded := discarded_event(await self._newest(row))) is not None:
+            turn.journal.add_event(discarded)
         turn.journal.add_event(resumed)
         self._spawn(turn, session)
         return True
+
+    async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
+        """Return the newest events of a session: the last one of an answer is among them, if that broke off."""
+        events = self._kernel.store.events
+        last = (await events.read(row.id, after=0, limit=1)).last
+        return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
 
     async def _give_up(self, seen: TurnRow, error: CapsetError) -> bool:
         """End a turn that cannot be continued."""

@@ -177,6 +177,17 @@ def retried_event() -> NewEvent:
     return _event("turn.retried", {})
 
 
+def discarded_event(newest: Sequence[EventRow]) -> NewEvent | None:
+    """Return the event that takes back what was told of an answer that broke off, if the newest of a turn are of one.
+
+    The turn goes on by asking for the whole answer again.
+    """
+    told = [row for row in newest if row.type not in ("turn.failed", "turn.retried")]
+    if not told or told[-1].type not in ("text.delta", "reasoning.delta"):
+        return None
+    return _event("text.discarded", {"step": from_json(told[-1].data)["step"]})
+
+
 def cancelled_event(by: str) -> NewEvent:
     """Return the last event of a turn that was cancelled, and by whom."""
     return _event("turn.cancelled", {"by": by})

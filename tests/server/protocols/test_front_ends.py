@@ -19,6 +19,7 @@ from capset.server.app import make_api
 from capset.server.http.routes import FRONT_END_PATHS, OPENAI_PATHS
 from capset.server.protocols import front_ends, openai
 from tests.server.approving import till
+from tests.server.protocols.breaking import breaking_model
 from tests.server.support import Site, make_agent, problem, site
 
 IMAGE = {"type": "url", "value": "http://example.org/a.png"}
@@ -146,6 +147,32 @@ async def test_progress_is_told_beside_the_messages(tmp_path: Path) -> None:
         (data,) = [one for one in chunks if one["type"].startswith("data-")]
         assert (data["type"], data["transient"], data["data"]["fraction"]) == ("data-tool-progress", True, 0.0)
         assert [one["delta"] for one in chunks if one["type"] == "text-delta"] == ["Done."]
+
+
+@pytest.mark.spec("R3", "R19")
+async def test_what_a_model_did_not_finish_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
+    generator = AgentRunner(breaking_model())
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
+        made = await make_agent(ada, "kit")
+        events = await run(ada, made["id"], run_input(user("go")))
+        assert_valid_agui(events)
+        (mark,) = [event for event in events if event["type"] == "CUSTOM"]
+        told: dict[str, str] = {}
+        for event in events:
+            if event["type"] in ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"):
+                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+        assert mark["name"] == "text.discarded"
+        assert [told.pop(one) for one in mark["value"]["messages"]] == ["hm", "Bob is "]
+        assert list(told.values()) == ["Bob is paid."]
+        body = {"id": "t", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]}
+        chunks = [one for one in await run(ada, made["id"], body, "ai-sdk") if one != "[DONE]"]
+        kinds = [one["type"] for one in chunks]
+        at = kinds.index("data-text-discarded")
+        assert "transient" not in chunks[at]
+        assert kinds[at - 1] == "text-end"
+        texts = [[one["delta"] for one in part if one["type"] == "text-delta"] for part in (chunks[:at], chunks[at:])]
+        assert ["".join(one) for one in texts] == ["Bob is ", "Bob is paid."]
 
 
 @pytest.mark.spec("R19")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,6 +18,7 @@ from capset.agents.runner import AgentRunner
 from capset.agents.script_model import ScriptedModel
 from capset.agents.scripts import Call, Say
 from tests.server.approving import till
+from tests.server.protocols.breaking import breaking_model
 from tests.server.support import Site, make_agent, site
 
 PAYS = (Call("unlock"), Call("pay", to="bob", amount=7), "Paid.")
@@ -313,3 +315,58 @@ async def test_progress_has_no_words_there_and_changes_nothing(tmp_path: Path, a
             types = [event.type async for event in stream]
             assert types[-1] == "response.completed"
             assert len([one for one in types if one == "response.output_item.added"]) == 2
+
+
+@pytest.fixture
+async def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Bank]:
+    """Give a server whose model breaks off in the middle of its first answer in each turn."""
+    monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=AgentRunner(breaking_model())) as here:
+        async with here.client() as ada:
+            agent = (await make_agent(ada, "kit"))["id"]
+        yield Bank(here, agent)
+
+
+@pytest.mark.spec("R3", "R18")
+async def test_what_a_model_did_not_finish_is_incomplete_in_a_response(moody: Bank) -> None:
+    async with moody.client() as client:
+        stream = await client.responses.create(model=moody.agent, input="go", stream=True)
+        events = [event async for event in stream]
+        done = [event.item for event in events if event.type == "response.output_item.done"]
+        assert [(item.type, getattr(item, "status", None)) for item in done] == [
+            ("reasoning", "completed"),
+            ("message", "incomplete"),
+            ("message", "completed"),
+        ]
+        last = events[-1]
+        assert last.type == "response.completed"
+        assert last.response.output_text == "Bob is paid."
+        assert [getattr(item, "status", None) for item in last.response.output] == ["incomplete"] * 2 + ["completed"]
+        assert [len(getattr(item, "content", ())) for item in last.response.output] == [0, 0, 1]
+        kept = await client.responses.retrieve(last.response.id)
+        assert kept.output_text == "Bob is paid."
+        assert (await respond(client, model=moody.agent, input="go")).output_text == "Bob is paid."
+
+
+@pytest.mark.spec("R3", "R18")
+async def test_chunks_that_cannot_be_taken_back_end_with_an_error_and_the_turn_goes_on(moody: Bank) -> None:
+    messages: Any = [{"role": "user", "content": "go"}]
+    async with moody.client() as client:
+        whole = await client.chat.completions.create(model=moody.agent, messages=messages)
+        assert whole.choices[0].message.content == "Bob is paid."
+        stream = await client.chat.completions.create(model=moody.agent, messages=messages, stream=True)
+        chunks: list[Any] = []
+
+        async def read() -> None:
+            async for chunk in stream:
+                chunks.append(chunk)  # noqa: PERF401  # those before the error are wanted
+
+        with pytest.raises(openai.APIError, match="asked for again: get the completion chatcmpl-") as broken:
+            await read()
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert (text, broken.value.code) == ("Bob is ", "text_discarded")
+        later = await client.chat.completions.retrieve(chunks[0].id)
+        while not later.choices[0].finish_reason:
+            await asyncio.sleep(0.02)
+            later = await client.chat.completions.retrieve(chunks[0].id)
+        assert later.choices[0].message.content == "Bob is paid."

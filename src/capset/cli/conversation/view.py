@@ -15,6 +15,8 @@ from capset.definitions.messages import Progress
 from capset.wire.turns import EventShape
 
 _REFUSED: Final = (401, 403, 409, 429)
+_TEXTS: Final = ("text.delta", "reasoning.delta", "text.discarded")
+"""The events of an answer that is not complete."""
 _MAX_SHOWN: Final = 200
 """The longest text of arguments or results that is shown in one line."""
 
@@ -28,6 +30,8 @@ class TurnView:
         self._out = console or out()
         self._err = console or err()
         self._has_text = False
+        self._held: list[str] = []
+        """The text of the present step where it cannot be taken back once it is printed: not on a terminal."""
         self._calls: dict[str, str] = {}
         self._bars = CallBars(self._err)
 
@@ -39,9 +43,11 @@ class TurnView:
         data = event.data
         if event.type not in ("tool.progress", "tool.executed", "tool.result"):  # those of calls leave others' bars
             self._bars.stop()
+        if event.type in _TEXTS:
+            self._show_text(event)
+            return
+        self._print_held()
         match event.type:
-            case "text.delta":
-                self._print_text(str(data["text"]))
             case "tool.called":
                 self._break()
                 self._calls[str(data["call"])] = f"{data['tool']} {_short(data['arguments'])}"
@@ -101,6 +107,20 @@ class TurnView:
         self._out.print(visible(text), end="", markup=False, soft_wrap=True)
         sys.stdout.flush()
         self._has_text = True
+
+    def _show_text(self, event: EventShape) -> None:
+        if event.type == "text.discarded":
+            self._held.clear()
+            self._note("the model's answer broke off; it is asked again")
+        elif event.type == "text.delta" and self._out.file.isatty():
+            self._print_text(str(event.data["text"]))
+        elif event.type == "text.delta":
+            self._held.append(str(event.data["text"]))
+
+    def _print_held(self) -> None:
+        held, self._held = self._held, []
+        if held:
+            self._print_text("".join(held))
 
     def _end(self, data: dict[str, Any]) -> None:
         output = data["output"]

@@ -115,7 +115,8 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
     """Run an agent for a client of AG-UI."""
     _check_encoders(service)
     from ag_ui.core import RunAgentInput
-    from pydantic_ai.ui.ag_ui import AGUIEventStream
+
+    from capset.server.protocols.native_events import AguiEventStream
 
     given = _read(AguiInput, body)
     try:
@@ -124,7 +125,7 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
         raise misfit("request", validation_fields(error, list(RunAgentInput.model_fields), body)) from None
     answers = {one.interrupt_id.removeprefix("int-"): one.answer for one in given.resume or ()}
     newest = given.messages[-1] if given.messages else None
-    stream = AGUIEventStream[Any, Any](run)
+    stream = AguiEventStream(run)
     return await _exchange(service, caller, id, given.thread_id, newest, answers, request, stream)
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ag_ui.core import BaseEvent, ReasoningMessageStartEvent, TextMessageStartEvent
 from pydantic import TypeAdapter
 from pydantic_ai import AgentRunResult, AgentRunResultEvent, CustomEvent, DeferredToolRequests
 from pydantic_ai.exceptions import RunCancelled
@@ -24,11 +25,21 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.ui import NativeEvent
+from pydantic_ai.ui.ag_ui import AGUIEventStream
 from pydantic_ai.ui.vercel_ai import VercelAIEventStream
 from pydantic_ai.ui.vercel_ai.response_types import BaseChunk, DataChunk
 
 from capset.errors import CapsetError
-from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolProgress, ToolUse
+from capset.server.protocols.turn_items import (
+    ApprovalAsked,
+    Item,
+    StepUsage,
+    Stop,
+    Text,
+    TextDiscarded,
+    ToolProgress,
+    ToolUse,
+)
 
 _RESULT: Final = TypeAdapter[AgentRunResult[Any]](AgentRunResult[Any])
 
@@ -44,12 +55,56 @@ class ProgressEvent(CustomEvent, name="tool.progress"):
         return self.report
 
 
+@dataclass(kw_only=True)
+class DiscardedEvent(CustomEvent, name="text.discarded"):
+    """The texts of the present step are void."""
+
+    step: int
+    messages: tuple[str, ...] = ()
+    """The ids of the messages with them, in AG-UI."""
+
+
 class AiSdkEventStream(VercelAIEventStream[Any, Any]):
-    """Encodes events for the AI SDK. Custom ones are for the moment: no part of a message that the client keeps."""
+    """Encodes events for the AI SDK."""
 
     async def handle_custom_event(self, event: CustomEvent) -> AsyncGenerator[BaseChunk]:
-        """Yield the event as data: ``tool.progress`` is ``data-tool-progress``."""
-        yield DataChunk(type=f"data-{event.name.replace('.', '-')}", data=event.to_payload(), transient=True)
+        """Yield the event as data: progress for the moment, the mark behind texts that are void to stay."""
+        if isinstance(event, DiscardedEvent):
+            yield DataChunk(type="data-text-discarded", data={"step": event.step})
+        else:
+            yield DataChunk(type=f"data-{event.name.replace('.', '-')}", data=event.to_payload(), transient=True)
+
+
+class AguiEventStream(AGUIEventStream[Any, Any]):
+    """Encodes events for AG-UI, and knows the messages of the present step."""
+
+    _told: list[str]
+
+    def __post_init__(self) -> None:
+        """Begin without messages."""
+        super().__post_init__()
+        self._told = []
+
+    async def handle_event(self, event: NativeEvent) -> AsyncGenerator[BaseEvent]:
+        """Yield what tells of an event."""
+        async for one in super().handle_event(event):
+            if isinstance(one, TextMessageStartEvent | ReasoningMessageStartEvent):
+                self._told.append(one.message_id)
+            yield one
+
+    async def before_response(self) -> AsyncGenerator[BaseEvent]:
+        """Begin a step."""
+        self._told.clear()
+        async for event in super().before_response():
+            yield event
+
+    async def handle_custom_event(self, event: CustomEvent) -> AsyncGenerator[BaseEvent]:
+        """Yield the event; of texts that are void, with their messages."""
+        if isinstance(event, DiscardedEvent):
+            event.messages = tuple(self._told)
+            self._told.clear()
+        async for one in super().handle_custom_event(event):
+            yield one
 
 
 class RunFailed(CapsetError):
@@ -86,7 +141,10 @@ class _Run:
             yield ProgressEvent(report=item.data)
             return
         yield from self._close()
-        if isinstance(item, ToolUse):
+        if isinstance(item, TextDiscarded):
+            self._said = ""
+            yield DiscardedEvent(step=item.step)
+        elif isinstance(item, ToolUse):
             if item.success is None:
                 yield from self._call(_part(item))
             else:

@@ -197,8 +197,12 @@ class _Answer:
         async for item in self._told():
             for chunk in builder.add(item):
                 yield _sse(chunk)
+            if builder.is_broken:
+                told = f"The model's answer broke off, and is asked for again: get the completion {builder.id} later"
+                yield _sse(_chunk_error(told, "text_discarded"))
+                return
         if (failed := builder.failed) is not None:
-            yield _sse({"error": {"message": failed.message, "type": "error", "param": None, "code": failed.code}})
+            yield _sse(_chunk_error(failed.message, failed.code))
         if with_usage:
             yield _sse(builder.usage())
         yield b"data: [DONE]\n\n"
@@ -282,6 +286,10 @@ def _model(id: str, created: int) -> dict[str, Any]:
 
 def _seconds(at: str) -> int:
     return int(datetime.fromisoformat(at).timestamp())
+
+
+def _chunk_error(message: str, code: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "error", "param": None, "code": code}}
 
 
 def _sse(data: dict[str, Any], name: str | None = None) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text
+from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, TextDiscarded
 
 _APART: Final = "\n\n"
 
@@ -26,7 +26,11 @@ class CompletionBuilder:
     """The ids of the session and of the turn."""
     metadata: dict[str, str] = field(init=False)
     stop: Stop | None = None
+    is_broken: bool = False
+    """Whether text that was added is void: in chunks it cannot be taken back."""
     _text: str = ""
+    _kept: str = ""
+    """The text up to the last complete answer of the model."""
     _part: tuple[int, int] | None = None
     _waits_for: list[str] = field(default_factory=list[str])
     _used: StepUsage = field(default_factory=StepUsage)
@@ -57,8 +61,12 @@ class CompletionBuilder:
             apart = _APART if self._text and self._part != item.part else ""
             self._part = item.part
             yield self._add_text(apart + item.text)
+        elif isinstance(item, TextDiscarded):
+            self.is_broken = self.is_broken or self._text != self._kept
+            self._text, self._part = self._kept, None
         elif isinstance(item, StepUsage):
             self._used += item
+            self._kept = self._text
         elif isinstance(item, ApprovalAsked):
             self._waits_for.append(item.data["id"])
             asked = f"This needs an approval by another principal: {item.data['tool']} ({item.data['id']})."

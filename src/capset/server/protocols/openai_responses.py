@@ -13,7 +13,16 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
-from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolProgress, ToolUse
+from capset.server.protocols.turn_items import (
+    ApprovalAsked,
+    Item,
+    StepUsage,
+    Stop,
+    Text,
+    TextDiscarded,
+    ToolProgress,
+    ToolUse,
+)
 
 SERVER: Final = "capset"
 """The label of the server in items: calls of an agent's tools are made there."""
@@ -39,6 +48,8 @@ class ResponseBuilder:
     _used: StepUsage = field(default_factory=StepUsage)
     _open: tuple[str, tuple[int, int]] | None = None
     """The kind and the part of the text that is being told."""
+    _step: int = 0
+    """How many items there were when the model was last asked."""
 
     @property
     def response(self) -> dict[str, Any]:
@@ -92,6 +103,9 @@ class ResponseBuilder:
             return
         if isinstance(item, ToolProgress):
             return  # the API has no event that would say how far a call has come
+        if isinstance(item, TextDiscarded):
+            yield from self._discard()
+            return
         yield from self._close()
         if isinstance(item, ToolUse):
             if item.success is not None:
@@ -108,6 +122,7 @@ class ResponseBuilder:
             )
         elif isinstance(item, StepUsage):
             self._used += item
+            self._step = len(self.output)
         else:
             self._stop(item)
             yield f"response.{self.status}", {"response": self.response}
@@ -145,15 +160,25 @@ class ResponseBuilder:
         place = len(self.output) - 1
         return {"item_id": self.output[place]["id"], "output_index": place, "content_index": 0}
 
-    def _close(self) -> Generator[Event]:
+    def _close(self, status: str = "completed") -> Generator[Event]:
         if self._open is None:
             return
         self._open = None
         last, at = self.output[-1], self._at()
-        last["status"], part = "completed", last["content"][0]
+        last["status"], part = status, last["content"][0]
         yield f"response.{part['type']}.done", {**at, "text": part["text"], **_probabilities(part)}
         yield "response.content_part.done", {**at, "part": part}
         yield "response.output_item.done", {"output_index": at["output_index"], "item": last}
+
+    def _discard(self) -> Generator[Event]:
+        """Take back the texts of the present step: their items are incomplete, and have no text in the end.
+
+        They stay, since the events count the items.
+        """
+        yield from self._close("incomplete")
+        for item in self.output[self._step :]:
+            if item["type"] in ("message", "reasoning"):
+                item["status"], item["content"] = "incomplete", []
 
     def _call(self, use: ToolUse) -> Generator[Event]:
         """Tell of a call with its result, whose call may have come in an earlier response."""

@@ -48,6 +48,13 @@ class ToolProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class TextDiscarded:
+    """The texts of the present step are void: the model's answer broke off, and is asked for again."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalAsked:
     """A request for an approval that the turn waits for, as its event describes it; ``uses`` are the calls."""
 
@@ -82,7 +89,7 @@ class Stop:
     http_status: int = 0
 
 
-Item: TypeAlias = Text | ToolUse | ToolProgress | ApprovalAsked | StepUsage | Stop
+Item: TypeAlias = Text | TextDiscarded | ToolUse | ToolProgress | ApprovalAsked | StepUsage | Stop
 
 
 @dataclass(slots=True)
@@ -100,10 +107,8 @@ class TurnItems:
         """Yield what an event adds; a call comes twice, without and with its result."""
         data: dict[str, Any] = from_json(row.data)
         match row.type:
-            case "text.delta" | "reasoning.delta":
-                kind = "text" if row.type == "text.delta" else "reasoning"
-                self.texts += kind == "text"
-                yield Text(kind, (data["step"], data["part"]), data["text"])
+            case "text.delta" | "reasoning.delta" | "text.discarded":
+                yield self._text(row.type, data)
             case "tool.called":
                 yield self._use(data["call"], data["tool"], data["arguments"])
             case "tool.progress":
@@ -131,6 +136,13 @@ class TurnItems:
                 yield Stop("cancelled", "cancelled", f"The turn was cancelled by {data['by']}", CANCELLED)
             case _:
                 pass  # the others tell of what these protocols have no words for
+
+    def _text(self, type: str, data: Mapping[str, Any]) -> Item:
+        if type == "text.discarded":
+            self.texts = 0
+            return TextDiscarded(data["step"])
+        self.texts += type == "text.delta"
+        return Text("text" if type == "text.delta" else "reasoning", (data["step"], data["part"]), data["text"])
 
     def _suspended(self, calls: Mapping[str, str]) -> Generator[Item]:
         for call, approval in calls.items():
