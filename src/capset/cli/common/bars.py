@@ -27,10 +27,13 @@ class CallBars:
         if self._bars is None:
             columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
             self._bars = Bars(*columns, console=self._console, transient=True)
-            self._bars.start()
-        if call not in self._tasks:
-            self._tasks[call] = self._bars.add_task("", total=1.0)
-        self._bars.update(self._tasks[call], completed=progress.fraction, description=one_line(told))
+        shown = one_line(told)
+        if call in self._tasks:
+            self._bars.update(self._tasks[call], completed=progress.fraction, description=shown)
+            return
+        self._tasks[call] = self._bars.add_task(shown, total=1.0)
+        self._bars.update(self._tasks[call], completed=progress.fraction)
+        self._bars.start()
 
     def print_line(self, text: str) -> None:
         """Print a line above the bars."""

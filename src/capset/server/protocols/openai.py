@@ -23,6 +23,7 @@ from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal, request_context
 from capset.server.protocols.exchange import STOPS, AgentExchange, ExchangeResponse, begin_exchange, decide
 from capset.server.protocols.openai_chat import CompletionBuilder
+from capset.server.protocols.openai_histories import find_conversation
 from capset.server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, read_input
 from capset.server.protocols.openai_responses import ResponseBuilder
 from capset.server.protocols.turn_items import Item, TurnItems
@@ -118,12 +119,16 @@ async def create_completion(service: Served, caller: Calls, body: Given, request
     known = given.metadata.session
     leave = service.turns.followers.join(caller.principal)
     try:
-        if known is None:
+        *history, newest = (message.text for message in given.messages)
+        if history:
+            row = await find_conversation(service, caller, given.model, history, known)
+            _check_agent(row, given.model)
+        elif known is None:
             row = await _new_session(service, caller, given.model, request)
         else:
             row = await service.session_row(caller, known)
             _check_agent(row, given.model)
-        exchange = await begin_exchange(service, caller, row, request, given.messages[0].text)
+        exchange = await begin_exchange(service, caller, row, request, newest)
         place = _Place(row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         answer = _Answer(exchange, place)
         if given.stream:

@@ -13,6 +13,8 @@ from typing import Any, Final
 from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, TextDiscarded
 
 _APART: Final = "\n\n"
+ASKS: Final = "This needs an approval by another principal:"
+"""The beginning of the text about a request for an approval."""
 
 
 @dataclass(slots=True)
@@ -28,7 +30,8 @@ class CompletionBuilder:
     stop: Stop | None = None
     is_broken: bool = False
     """Whether text that was added is void: in chunks it cannot be taken back."""
-    _text: str = ""
+    text: str = ""
+    """The text so far."""
     _kept: str = ""
     """The text up to the last complete answer of the model."""
     _part: tuple[int, int] | None = None
@@ -41,7 +44,7 @@ class CompletionBuilder:
     @property
     def completion(self) -> dict[str, Any]:
         """The completion as it is now, as JSON data."""
-        message = {"role": "assistant", "content": self._text, "refusal": None}
+        message = {"role": "assistant", "content": self.text, "refusal": None}
         reason = "stop" if self.stop is not None else None
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage()}
@@ -58,20 +61,20 @@ class CompletionBuilder:
     def add(self, item: Item) -> Generator[dict[str, Any]]:
         """Add an item, and yield the chunks that tell of it."""
         if isinstance(item, Text) and item.kind == "text":
-            apart = _APART if self._text and self._part != item.part else ""
+            apart = _APART if self.text and self._part != item.part else ""
             self._part = item.part
             yield self._add_text(apart + item.text)
         elif isinstance(item, TextDiscarded):
-            self.is_broken = self.is_broken or self._text != self._kept
-            self._text, self._part = self._kept, None
+            self.is_broken = self.is_broken or self.text != self._kept
+            self.text, self._part = self._kept, None
         elif isinstance(item, StepUsage):
             self._used += item
-            self._kept = self._text
+            self._kept = self.text
         elif isinstance(item, ApprovalAsked):
             self._waits_for.append(item.data["id"])
-            asked = f"This needs an approval by another principal: {item.data['tool']} ({item.data['id']})."
+            asked = f"{ASKS} {item.data['tool']} ({item.data['id']})."
             self._part = None
-            yield self._add_text((_APART if self._text else "") + asked)
+            yield self._add_text((_APART if self.text else "") + asked)
         elif isinstance(item, Stop):
             self.stop = item
             waits = {"approvals": ",".join(self._waits_for)} if item.status == "waiting" else {}
@@ -84,7 +87,7 @@ class CompletionBuilder:
         return {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
     def _add_text(self, text: str) -> dict[str, Any]:
-        self._text += text
+        self.text += text
         return self._chunk({"content": text})
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 from pydantic import Field as At
 from pydantic import ValidationError
@@ -53,6 +53,18 @@ class UserMessage(Shape):
         return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
 
 
+class AssistantMessage(Shape):
+    """An answer in a history."""
+
+    role: Literal["assistant"]
+    content: str | Annotated[list[TextContent], At(min_length=1)]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+
+
 class ApprovalResponse(Shape):
     """An answer to a request for an approval."""
 
@@ -85,10 +97,10 @@ class ChatMetadata(Shape):
 
 
 class ChatInput(Shape):
-    """The body of ``POST /v1/chat/completions``."""
+    """The body of ``POST /v1/chat/completions``. All messages but the last are a history."""
 
     model: str
-    messages: Annotated[list[UserMessage], At(min_length=1, max_length=1)]
+    messages: Annotated[list[UserMessage | AssistantMessage], At(min_length=1)]
     metadata: ChatMetadata = ChatMetadata()
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
@@ -112,8 +124,8 @@ def read_input(shape: type[_S], body: Mapping[str, Any]) -> _S:  # members of an
     for name in given:
         if name not in shape.model_fields:
             raise InvalidArguments(f"{name} {_AGENTS}: leave it out")
-    if shape is ChatInput:
-        _check_history(given.get("messages"))
+    if shape is ChatInput and isinstance(messages := given.get("messages"), list):
+        given["messages"] = _spoken(cast("list[Any]", messages))
     present = {name: value for name, value in given.items() if value is not None}
     try:
         return shape.model_validate(present, strict=True)
@@ -142,10 +154,24 @@ def _is_neutral(value: object, known: tuple[Any, ...]) -> bool:
     return value is None or value in ([], {}) or value in known
 
 
-def _check_history(messages: object) -> None:
-    """Raise ``InvalidArguments`` for a history: what was said is what the server has."""
-    if isinstance(messages, list) and len(messages) > 1:  # pyright: ignore[reportUnknownArgumentType]  # any JSON
-        raise InvalidArguments(
-            "messages has a history, which the server keeps itself: send the new message of the user only, and as "
-            "metadata.session the session that the answer before named"
-        )
+def _spoken(messages: list[Any]) -> list[Any]:  # any JSON
+    """Return messages without the members that say nothing.
+
+    Raises ``InvalidArguments`` unless the user and answers follow each other, the user last.
+    """
+    for number, message in enumerate(messages):
+        role: object = cast("dict[str, object]", message).get("role") if isinstance(message, dict) else None
+        expected = "user" if number % 2 == 0 else "assistant"
+        if isinstance(role, str) and role != expected:
+            raise InvalidArguments(
+                f"messages[{number}] has the role {role!r:.40}, and {expected!r} was expected: messages of the user "
+                "and the answers to them follow each other; system texts and tools are the agent's own"
+            )
+    if len(messages) % 2 == 0 and messages:
+        raise InvalidArguments("messages ends with an answer: send a message of the user last")
+    return [
+        {name: value for name, value in cast("dict[str, Any]", one).items() if value not in (None, [], {})}
+        if isinstance(one, dict)
+        else one
+        for one in messages
+    ]
