@@ -265,6 +265,44 @@ async def test_a_turn_that_does_not_come_is_given_up_and_taken_from_nobody() -> 
             pass
 
 
+async def test_work_that_takes_turns_is_let_in_when_what_came_before_it_is_done() -> None:
+    turns, hog = Turns(5), Principal("hog", org="a")
+    gate, let_in, done = asyncio.Event(), list[int](), list[int]()
+
+    async def admit() -> None:
+        let_in.append(len(done))
+        if done:
+            await gate.wait()
+
+    async def work() -> None:
+        async with turns.take(hog, admit=admit):
+            await asyncio.sleep(0)
+            done.append(len(done))
+
+    working = [asyncio.create_task(work()) for _ in range(4)]
+    async with asyncio.timeout(2):
+        while len(let_in) < 2:
+            await asyncio.sleep(0)
+        async with turns.take(Principal("other", org="b")):  # it passes by those that have yet to be let in
+            assert done == [0]
+        gate.set()
+        await asyncio.gather(*working)
+    assert let_in == [0, 1, 2, 3]
+
+
+async def test_a_turn_that_is_not_let_in_is_the_next_ones() -> None:
+    turns, who = Turns(5), Principal("a", org="a")
+
+    async def refuse() -> None:
+        raise HttpRefusal(503, "overloaded", "no")
+
+    with pytest.raises(HttpRefusal, match="no"):
+        async with turns.take(who, admit=refuse):
+            raise AssertionError("it is not let in")
+    async with asyncio.timeout(1), turns.take(who):
+        pass
+
+
 async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
     turns, who = Turns(5), Principal("a", org="a")
     async with turns.take(who, most=0.01), asyncio.timeout(2), turns.take(who):
@@ -337,3 +375,42 @@ async def test_another_organisation_is_served_beside_one_that_takes_all_it_can()
             await asyncio.gather(*attacking)
     # In turn with eight callers that hold the loop for 30 ms each, it would be a fiftieth.
     assert beside > 0.2 * alone
+
+
+async def test_large_requests_sent_together_are_let_in_as_the_ones_before_are_paid_for() -> None:
+    told = list[str]()
+
+    @tool(effect="read")
+    async def spin_long(name: str) -> str:
+        """Hold the loop again and again, for 0.4 seconds in all."""
+        told.append(f"{name} begins")
+        for _ in range(40):
+            burn(0.01)
+            await asyncio.sleep(0)
+        told.append(f"{name} ends")
+        return name
+
+    async with site(Capability("spin", description="Spins.", tools=[spin_long])) as here:
+        await here.key("mallory", org="mallory")
+        async with here.client("mallory") as mallory, here.client("ada") as ada:
+            session = await make_session(mallory, "spin")
+            agent = (await ada.post("/v1/agents", json={"name": "mine"})).json()["id"]
+            ended = asyncio.Event()
+
+            async def call(name: str) -> None:
+                body = json.dumps({"tool": "spin_long", "arguments": {"name": name}}) + 20_000 * " "
+                headers = {"Content-Type": "application/json"}
+                answer = await mallory.post(f"/v1/sessions/{session}/calls", content=body, headers=headers)
+                assert answer.status_code == 200
+
+            async def read() -> None:
+                while not ended.is_set():
+                    assert (await ada.get(f"/v1/agents/{agent}")).status_code == 200
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(0.2)
+            await asyncio.gather(call("first"), call("second"))
+            ended.set()
+            await reading
+    # The first has its turn for a fraction of its time; both were there before it had cost anything.
+    assert told == ["first begins", "first ends", "second begins", "second ends"]

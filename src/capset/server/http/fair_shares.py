@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
 from time import perf_counter, process_time
 from typing import Final, Self
+from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
-from capset.kernel.call.fair_slots import FairSlots, owner_of
+from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
 MEMORY_SECONDS: Final = 0.5
@@ -299,22 +300,32 @@ class Turns:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._slot = FairSlots(1)
+        self._own = WeakValueDictionary[Owner, asyncio.Lock]()
 
     @asynccontextmanager
-    async def take(self, principal: Principal, *, most: float | None = None) -> AsyncGenerator[None]:
+    async def take(
+        self, principal: Principal, *, most: float | None = None, admit: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[None]:
         """Wait for a turn, and keep it while inside, or for at most as many seconds.
 
-        Raises ``HttpRefusal`` if it does not come in time.
+        ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
+        as it came, nobody would wait until others have had as much. Raises ``HttpRefusal`` if the turn does not come in
+        time.
         """
         owner = owner_of(principal)
-        if not self._slot.take(owner):
+        own = self._own.setdefault(owner, asyncio.Lock())
+        with ExitStack() as taken:
             try:
                 async with asyncio.timeout(self._seconds):
-                    await self._slot.wait(owner)
+                    await own.acquire()
+                    taken.callback(own.release)
+                    if admit is not None:
+                        await admit()
+                    if not self._slot.take(owner):
+                        await self._slot.wait(owner)
+                    taken.callback(self._slot.release, owner)
             except TimeoutError:
                 raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
-        with ExitStack() as taken:
-            taken.callback(self._slot.release, owner)
             timer = None if most is None else asyncio.get_running_loop().call_later(most, taken.close)
             try:
                 yield
