@@ -31,9 +31,9 @@ their requests are dear."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
 MANY: Final = 16
-"""The number of requests at once with which a share counts once more; with twice as many, and then more, twice more."""
+"""The number of requests at once with which a share counts once more; with four times as many or more, four times."""
 DEAR_SECONDS: Final = 0.01
-"""The mean time of its requests with which a share counts once more; as with ``MANY``, twice more at most."""
+"""The mean time of its requests with which a share counts once more; with twice as much, and then more, twice more."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 REQUEST_SECONDS: Final = 0.0003
@@ -131,7 +131,7 @@ class Share:
 
     def weight(self, now: float) -> float:
         """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
-        return self.load(now) * (1 + min(self.requests / MANY, 2.0) + min(self._dear(), 2.0))
+        return self.load(now) * (1 + min(self.requests / MANY, 4.0) + min(self._dear(), 2.0))
 
     def _dear(self) -> float:
         return self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
@@ -309,8 +309,7 @@ class Turns:
         """Wait for a turn, and keep it while inside, or for at most as many seconds.
 
         ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
-        as it came, nobody would wait until others have had as much. Raises ``HttpRefusal`` if the turn does not come in
-        time.
+        as it came, none of it would wait until others have had as much. Raises ``HttpRefusal`` if it takes too long.
         """
         owner = owner_of(principal)
         own = self._own.setdefault(owner, asyncio.Lock())
