@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from capset import Capability, Registry, ToolError, tool
+from capset.extras import install_command
 from tests.cli.support import Command, Done, Run
 from tests.cli.test_databases import heed_permissions
 
@@ -281,4 +282,4 @@ def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, m
     done = run("demo", "empty", "--json")
     assert done.code == 0
     assert "research" not in done.json
-    assert "skipped: this takes pip install 'capset[web,sandbox]' (bashkit)" in done.err
+    assert f"skipped: this takes {install_command('web', 'sandbox')} (bashkit)" in done.err

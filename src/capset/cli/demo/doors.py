@@ -16,6 +16,7 @@ from capset.cli.demo.display import show_doors, show_progress
 from capset.cli.demo.scenario import import_folders
 from capset.cli.demo.server import CLIENT, press, serving, store_of
 from capset.definitions.agents import Agent
+from capset.extras import install_command
 from capset.kernel.kernel import Kernel
 from capset.wire.agents import AgentInput
 from capset.wire.calls import CallShape, call_data
@@ -54,7 +55,8 @@ class RemoteFiles:
 async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
     """Use every interface of a server, and return the records; ``None`` if the extras are not installed."""
     if missing := missing_modules(*NEEDED):
-        err().print(f"[yellow]skipped:[/] the server needs pip install 'capset\\[server,mcp]' ({', '.join(missing)})")
+        needed = verbatim(install_command("server", "mcp"))
+        err().print(f"[yellow]skipped:[/] the server needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     from capset.client import Client
 
