@@ -94,7 +94,8 @@ class Cassette:
     @property
     def _advice(self) -> str:
         model = self._exchanges[0].model if self._exchanges else "NAME"
-        return f"Record it again: capset run AGENT TASK --model {model} --record {self.name}"
+        again = f"capset run AGENT TASK --model {model} --record {self.name}"
+        return f"Record it again: {again}; in Python, CassetteRecorder(MODEL, {self.name!r})"
 
     def _explain(self, request: HashedRequest) -> str:
         """Return what differs from the exchange that comes next in the conversation."""
@@ -132,7 +133,7 @@ def read_cassette(path: Path) -> list[RecordedExchange]:
 
 
 def _read_line(path: Path, number: int, line: bytes) -> RecordedExchange:
-    hint = "record it again: --record FILE"
+    hint = "record it again: --record FILE, or in Python CassetteRecorder(MODEL, FILE)"
     found = _format_of(line)
     if found is not None and found != FORMAT:
         told = f"{path}, line {number}: a cassette of the format {found!r}; this version of capset reads {FORMAT}"
