@@ -13,8 +13,10 @@ import pytest
 
 from capset.extras import MissingExtras, install_command, missing_extras
 
-REQUIRES = "Requires-Dist: pydantic>=2\nRequires-Dist: no-such-package[a,b]>=1 ; extra == 'far'\n"
-REQUIRES += "Requires-Dist: pydantic>=2 ; sys_platform != 'os9' and extra == 'near'\n"
+REQUIRES = (
+    "Requires-Dist: pydantic>=2\nRequires-Dist: no-such-package[a,b]>=1 ; extra == 'far'\n"
+    "Requires-Dist: pydantic>=2 ; sys_platform != 'os9' and extra == 'near'\n"
+)
 
 
 @pytest.fixture

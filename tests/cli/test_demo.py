@@ -154,7 +154,7 @@ def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None
         out, _ = process.communicate(timeout=TIMEOUT)
     os.close(ours)
     assert process.returncode == 0
-    assert "1 files, 4 bytes" in out
+    assert "1 file, 4 bytes" in out
 
 
 @pytest.mark.long

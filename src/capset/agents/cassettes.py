@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent
 from pydantic_core import from_json
 
 from capset.agents.request_hashes import HashedRequest, RequestHashes, find_changes
-from capset.errors import CapsetError, DefinitionError, InternalError
+from capset.errors import CapsetError, DefinitionError, InternalError, counted
 
 FORMAT: Final = 1
 """The version of the format of each line."""
@@ -108,7 +108,7 @@ class Cassette:
             count = len(self._exchanges)
             return (
                 f"The cassette {self.name} ends before the run does: "
-                f"it has {count} exchange{'' if count == 1 else 's'}, and the model is asked once more"
+                f"it has {counted(count, 'exchange')}, and the model is asked once more"
             )
         changes = "; ".join(find_changes(self._exchanges[expected].asked, request.hashes))
         first = self._exchanges[met].asked.conversation.messages + 1 if met >= 0 else 0
