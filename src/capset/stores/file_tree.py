@@ -55,9 +55,10 @@ def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> 
 
 def _check(path: str, what: str, several: str, there: int, more: int, most: int) -> None:
     if more > 0 and there + more > most:
+        used = counted(there, what, several)
         raise QuotaExceeded(
-            f"there is no room for {path!r}: the session has {counted(there, what, several)}, this needs {more:,} more, and "
-            f"the limit is {most:,}; delete what is not needed any more"
+            f"there is no room for {path!r}: the session has {used}, this needs {more:,} more, and the limit"
+            f" is {most:,}; delete what is not needed any more"
         )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from capset import Capability, Context, Progress, Reply, tool
 from capset.definitions.principals import Principal
+from capset.errors import counted
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.keys import create_key
