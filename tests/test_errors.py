@@ -19,6 +19,7 @@ from capset.errors import (
     NotFound,
     ToolError,
     closest,
+    counted,
     refuse_unknown_keys,
     unknown,
 )
@@ -149,3 +150,8 @@ def test_unknown_keys_are_refused() -> None:
     refuse_unknown_keys("file", {"name": 1}, iter(["name", "uses"]))
     with pytest.raises(DefinitionError, match="file: unknown field 'usse'; did you mean 'uses'"):
         refuse_unknown_keys("file", {"name": 1, "usse": 2}, iter(["name", "uses"]))
+
+
+@pytest.mark.parametrize(("number", "told"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])
+def test_a_number_has_its_noun_in_the_singular_or_plural(number: int, told: str) -> None:
+    assert counted(number, "record") == told

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from coverage.numbits import numbits_to_nums
 
+from capset.errors import counted
 from scripts.mutants.tree import Tree
 
 SUITES: Final = "src/capset/testing"
@@ -43,7 +44,8 @@ class Reach:
         self._known = {name: one for name, one in self._known.items() if name in hashes}
         stale = [name for name, found in hashes.items() if self._known.get(name, {}).get("hash") != found]
         if stale:
-            say(f"measuring which lines {len(stale)} files of tests reach; what is known is kept in {self._folder}")
+            files = counted(len(stale), "file")
+            say(f"measuring which lines {files} of tests reach; what is known is kept in {self._folder}")
             self._folder.mkdir(parents=True, exist_ok=True)
             number = 1 + max((int(path.stem) for path in self._folder.glob("*.sqlite")), default=0)
             self._measure(tree, stale, number, hashes)

@@ -418,6 +418,11 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def counted(number: float, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, ``1 record`` or ``2 records``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return a message that ``name`` is unknown, with a suggestion, or else the known names."""
     names = sorted(known)

@@ -14,6 +14,7 @@ from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.definitions.usage import AgentUsage, UsageLimit
 from capset.errors import FileError, StateError, TransientError, VersionMismatch
+from capset.extras import install_command
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
 from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
@@ -89,6 +90,7 @@ __all__ = [
     "digested",
     "every_codec",
     "in_thread",
+    "install_command",
     "is_text",
     "media_type_of",
     "normalise_path",

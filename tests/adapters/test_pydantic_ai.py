@@ -17,6 +17,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from capset import Agent, Capability, Kernel, Principal, tool
 from capset.adapters.pydantic_ai import CapsetToolset
+from capset.extras import install_command
 from capset.fingerprint.hashes import tool_hash
 from tests.adapters.support import Scripted, add, context, count, export, fail, order, returns, run, save, watch
 from tests.kernel.support import desk, opened, records_of
@@ -199,7 +200,7 @@ async def test_one_agent_serves_many_sessions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"), [("pydantic_ai", "pip install 'capset[agent]'"), ("pydantic_graph", "pydantic_graph")]
+    ("missing", "told"), [("pydantic_ai", install_command("agent")), ("pydantic_graph", "pydantic_graph")]
 )
 def test_without_the_extra_the_import_says_what_to_install(missing: str, told: str, tmp_path: Path) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import capset; import capset.adapters.pydantic_ai"
@@ -208,4 +209,4 @@ def test_without_the_extra_the_import_says_what_to_install(missing: str, told: s
     )
     last = done.stderr.strip().splitlines()[-1]
     assert (last.split(":")[0], told in last) == ("ModuleNotFoundError", True)
-    assert ("capset[agent]" in done.stderr) == (missing == "pydantic_ai")
+    assert ("[agent]" in done.stderr) == (missing == "pydantic_ai")

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import (
-    BinaryImage,
-    FilePart,
-    ModelMessage,
-    ModelResponse,
-    TextPart,
-)
+from pydantic_ai.messages import BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.profiles import ModelProfile
@@ -222,7 +216,8 @@ async def test_what_has_changed_is_named(path: Path, changed: dict[str, Any], sa
     with pytest.raises(CassetteMismatch) as refused:
         await told(CassetteModel(path), **options | changed)
     assert said in refused.value.message
-    assert "Record it again: capset run AGENT TASK --model script:script --record talk.jsonl" in refused.value.message
+    told = "--model script:script --record talk.jsonl; in Python, CassetteRecorder(MODEL, 'talk.jsonl')"
+    assert f"Record it again: capset run AGENT TASK {told}" in refused.value.message
 
 
 @pytest.mark.spec("R22")

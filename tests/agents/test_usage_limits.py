@@ -53,7 +53,7 @@ async def said(here: Site, row: SessionRow | None = None) -> dict[str, Any] | No
     ("limit", "told"),
     [
         ("steps=4/1h", "this principal may use 4 steps within 1h, and has used 4."),
-        ("calls=1/1h", "this principal may use 1 calls within 1h, and has used 2."),
+        ("calls=1/1h", "this principal may use 1 call within 1h, and has used 2."),
         ("steps=4/1h per all", "this server may use 4 steps within 1h, and has used 4."),
     ],
 )

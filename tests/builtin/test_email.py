@@ -14,6 +14,7 @@ import pytest
 from capset import Result
 from capset.builtin.email import email, email_send
 from capset.definitions.limits import Limit
+from capset.extras import install_command
 from capset.testing import Desk, session_for
 from tests.builtin.mail import (
     HOST,
@@ -252,7 +253,8 @@ async def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.M
     async with office() as (server, desk):
         result = await send(desk)
         assert result.error is not None
-        assert "pip install 'capset[email]'" in result.error.message
+        assert "the extra 'email'" in result.error.message
+        assert result.error.hint == install_command("email")
         assert server.connections == 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from capset import Capability, Registry, ToolError, tool
+from capset.extras import install_command
 from tests.cli.support import Command, Done, Run
 from tests.cli.test_databases import heed_permissions
 
@@ -153,7 +154,7 @@ def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None
         out, _ = process.communicate(timeout=TIMEOUT)
     os.close(ours)
     assert process.returncode == 0
-    assert "1 files, 4 bytes" in out
+    assert "1 file, 4 bytes" in out
 
 
 @pytest.mark.long
@@ -281,4 +282,4 @@ def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, m
     done = run("demo", "empty", "--json")
     assert done.code == 0
     assert "research" not in done.json
-    assert "skipped: this takes pip install 'capset[web,sandbox]' (bashkit)" in done.err
+    assert f"skipped: this takes {install_command('web', 'sandbox')} (bashkit)" in done.err

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from capset.extras import install_command
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 
 HELLO = {
@@ -224,7 +225,7 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(missing)))
     done = command.anew("mcp", "--agent", "noisy")
     assert (done.code, done.out) == (2, "")
-    assert "pip install 'capset[mcp]'" in done.said
+    assert install_command("mcp") in done.said
     assert "Traceback" not in done.err
     assert command("list").code == 0, "nothing else needs it"
 

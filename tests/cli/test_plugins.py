@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from capset.extras import install_command
 from tests.cli.support import ADD, Command, install
 
 HALF = """
@@ -69,6 +70,18 @@ def test_what_is_broken_is_named_and_the_rest_works(workshop: Command) -> None:
         assert "capability 'number' is installed, but could not be loaded: half:number is int" in told.said
     assert workshop(*ADD).code == 0
     assert workshop("call", "raises.anything").code == 2
+
+
+def test_what_needs_an_extra_that_is_missing_is_listed_with_the_command_that_installs_it(workshop: Command) -> None:
+    install(workshop.folder / "packages", "half", HALF, capabilities={"old": "half:old [far]", "soon": "half:soon"})
+    (metadata,) = (workshop.folder / "packages").glob("half-*.dist-info/METADATA")
+    metadata.write_text(metadata.read_text() + "Requires-Dist: no-such-package ; extra == 'far'\n", encoding="utf-8")
+    done = workshop("list")
+    assert done.code == 0
+    (old,) = [line.split() for line in done.out.splitlines() if line.startswith("old ")]
+    assert old[:3] == ["old", "needs", "[far]"]
+    assert done.err == f"old needs: {install_command('far', package='half')}\n"
+    assert workshop("list", "--json").json["missing_extras"] == {"old": ["far"]}
 
 
 @pytest.mark.spec("P2")

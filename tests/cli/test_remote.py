@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from capset.client import AgentInput, Client
+from capset.extras import install_command
 from capset.wire.agents import AgentDetail
 from tests.cli.conftest import WORKSHOP
 from tests.cli.support import ADD, Command, Done, clean_environment, install, run_here
@@ -274,4 +275,4 @@ def test_without_httpx2_it_says_what_to_install(there: There, tmp_path: Path) ->
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['httpx2'] = None", encoding="utf-8")
     done = there.elsewhere("list", env={"PYTHONPATH": str(tmp_path)})
     assert done.code == 2
-    assert "pip install 'capset[client]'" in done.said
+    assert install_command("client") in done.said

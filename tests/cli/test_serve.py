@@ -204,7 +204,12 @@ def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, n
         calling.join()
     assert here.process.returncode == 0
     assert answers[0].json()["data"] == "waited"
-    assert json.loads(said.splitlines()[-1])["status"] == 200
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert [line["status"] for line in lines if line["event"] == "request"] == [201, 200]
+    events = [line["event"] for line in lines if line.get("logger") == "capset.server"]
+    stops = f"the server stops now ({signal.Signals(number).name}): requests under way have 10 s"
+    assert events[-2:] == [stops, "the server has stopped"]
+    assert lines[-1]["event"] == events[-1]
     assert [(one["tool"], one["outcome"]) for one in records(workshop)] == [("wait", "succeeded")]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from capset.cli.serve import exporters_of
 from capset.errors import DefinitionError
+from capset.extras import install_command
 from tests.cli.support import Run
 from tests.collector import Collector, collecting
 from tests.server.running import running
@@ -50,7 +51,7 @@ def test_without_the_extra_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
     done = run("serve", "--port", "0")
     assert done.code == 2
     assert "needs the extra 'otel'" in done.err
-    assert "pip install 'capset[otel]'" in done.err
+    assert install_command("otel") in done.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from capset.extras import install_command
+
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
@@ -14,7 +16,7 @@ def test_without_httpx2_it_says_what_to_install() -> None:
     done = run("import sys; sys.modules['httpx2'] = None; import capset; import capset.client")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: capset.client needs httpx2: pip install 'capset[client]'"
+        f"ModuleNotFoundError: capset.client needs httpx2: {install_command('client')}"
     )
 
 

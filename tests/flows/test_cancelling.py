@@ -212,7 +212,7 @@ async def test_a_run_that_does_not_end_is_reported_when_the_kernel_closes(
         running = asyncio.create_task(session.run(1))
         await watched.started.wait()
         await kernel.__aexit__(None, None, None)
-        assert "the kernel was closed while 1 calls were still running" in caplog.text
+        assert "the kernel was closed with 1 call still running" in caplog.text
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from capset.extras import install_command
+
 ASK = """
 import asyncio, sys
+from capset.extras import install_command
 from capset import ToolError
 from capset.ext import HttpClient
 from capset.builtin.http import http
@@ -18,7 +21,7 @@ async def main():
         async with HttpClient().open("GET", "https://example.com/", timeout=1):
             pass
     except ToolError as error:
-        print(error.code, error.message)
+        print(error.code, error.message, error.hint)
 
 asyncio.run(main())
 """
@@ -27,4 +30,4 @@ asyncio.run(main())
 def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", ASK], check=True, capture_output=True, text=True)
     assert done.stdout.startswith("not_installed ")
-    assert "capset[web]" in done.stdout
+    assert done.stdout.endswith(f"the extra 'web' of capset, which is not installed. {install_command('web')}\n")

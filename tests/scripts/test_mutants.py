@@ -131,7 +131,7 @@ def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> N
     again = Reach(tiny.cache, tiny.package)
     tree.write("tests/test_values.py", TINY["tests/test_values.py"].replace("loose.more(1)", "held.is_small(1)"))
     again.update(tree, tiny.test_files(), said.append)
-    assert "1 files" in said.pop()
+    assert "1 file of tests" in said.pop()
     assert again.tests_of("src/tiny/held.py", range(2, 3), held) == both
     assert again.tests_of("src/tiny/endless.py", range(3, 4), TINY["src/tiny/endless.py"]) == {
         "tests/test_endless.py::test_fall"

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from capset.clock import iso
 from capset.definitions.messages import Json, Meta
 from capset.errors import ApprovalRequired
+from capset.extras import install_command
 from capset.kernel.call.session import Session
 
 try:
@@ -30,7 +31,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "pydantic_ai":
         raise
     raise ModuleNotFoundError(
-        "capset.adapters.pydantic_ai needs pydantic-ai: pip install 'capset[agent]'", name=missing.name
+        f"capset.adapters.pydantic_ai needs pydantic-ai: {install_command('agent')}", name=missing.name
     ) from None
 
 

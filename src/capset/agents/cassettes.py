@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent
 from pydantic_core import from_json
 
 from capset.agents.request_hashes import HashedRequest, RequestHashes, find_changes
-from capset.errors import CapsetError, DefinitionError, InternalError
+from capset.errors import CapsetError, DefinitionError, InternalError, counted
 
 FORMAT: Final = 1
 """The version of the format of each line."""
@@ -94,7 +94,8 @@ class Cassette:
     @property
     def _advice(self) -> str:
         model = self._exchanges[0].model if self._exchanges else "NAME"
-        return f"Record it again: capset run AGENT TASK --model {model} --record {self.name}"
+        again = f"capset run AGENT TASK --model {model} --record {self.name}"
+        return f"Record it again: {again}; in Python, CassetteRecorder(MODEL, {self.name!r})"
 
     def _explain(self, request: HashedRequest) -> str:
         """Return what differs from the exchange that comes next in the conversation."""
@@ -107,7 +108,7 @@ class Cassette:
             count = len(self._exchanges)
             return (
                 f"The cassette {self.name} ends before the run does: "
-                f"it has {count} exchange{'' if count == 1 else 's'}, and the model is asked once more"
+                f"it has {counted(count, 'exchange')}, and the model is asked once more"
             )
         changes = "; ".join(find_changes(self._exchanges[expected].asked, request.hashes))
         first = self._exchanges[met].asked.conversation.messages + 1 if met >= 0 else 0
@@ -132,7 +133,7 @@ def read_cassette(path: Path) -> list[RecordedExchange]:
 
 
 def _read_line(path: Path, number: int, line: bytes) -> RecordedExchange:
-    hint = "record it again: --record FILE"
+    hint = "record it again: --record FILE, or in Python CassetteRecorder(MODEL, FILE)"
     found = _format_of(line)
     if found is not None and found != FORMAT:
         told = f"{path}, line {number}: a cassette of the format {found!r}; this version of capset reads {FORMAT}"

@@ -27,6 +27,7 @@ from pydantic_ai.models.function import (
 )
 
 from capset.agents.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_of
+from capset.errors import counted
 
 _PIECES: Final = re.compile(r"\S*\s*")
 """The pieces in which a text is streamed: words, each with the spaces after it."""
@@ -100,7 +101,9 @@ class ScriptedModel(FunctionModel):
             step = self._steps[at]
             if step.when is None or step.when.holds(results):
                 return at, step
-        raise ScriptError(f"the script {self._script_name} is over after {number} of {len(self._steps)} steps")
+        raise ScriptError(
+            f"the script {self._script_name} is over after {number} of {counted(len(self._steps), 'step')}"
+        )
 
 
 def _parts(number: int, step: ScriptStep, info: AgentInfo) -> Iterable[ModelResponsePart]:

@@ -14,6 +14,7 @@ from capset.cli.common.configuration import print_warnings
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
 from capset.cli.common.output import cell, err, out, print_json, table, verbatim
+from capset.errors import counted
 from capset.kernel.registry import Registry
 
 
@@ -69,5 +70,5 @@ def _summary(found: Configuration) -> str:
     whole = [one.name for one in found.capabilities if one.base.origin is None]
     more = f", and all tools of {', '.join(whole)}" if whole else ""
     within = f", within {found.governance.allowance}" if found.governance.allowance else ""
-    actions = f"{count} action{'' if count == 1 else 's'}"
+    actions = counted(count, "action")
     return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"

@@ -11,7 +11,7 @@ from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.common.settings import existing_db, load_settings
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, counted
 from capset.stores.base import make_store
 from capset.wire.audit import verification_shape
 from capset.wire.operations import BackupShape, DatabaseCheckShape, StepShape, UpgradeShape
@@ -83,7 +83,7 @@ def check_command(
             if chain is not None and not chain.ok:
                 err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
             if found.ok:
-                records = "" if chain is None else f"; {chain.checked} records, every hash holds"
+                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, every hash holds"
                 out().print(f"[green]sound:[/] revision {found.revision}{records}")
     return Exit.DONE if found.ok else Exit.REFUSED
 

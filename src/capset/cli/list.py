@@ -11,6 +11,7 @@ from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
 from capset.cli.common.output import cell, err, out, print_json, table, verbatim
 from capset.cli.common.remote import Url, ask, server_of
+from capset.extras import MissingExtras
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, CapabilityShape, capability_detail, capability_shape
 
@@ -36,8 +37,17 @@ def list_command(
     for problem in registry.problems:
         err().print(f"[yellow]warning:[/] {verbatim(problem.entry_point)}: {verbatim(problem.message)}", soft_wrap=True)
     problems = [{"entry_point": one.entry_point, "message": one.message} for one in registry.problems]
+    missing = {one.id: registry.missing[one.id] for one in shapes if one.id in registry.missing}
     details = {} if as_json else {one.id: capability_detail(registry.capabilities[one.id]) for one in shapes}
-    _show(shapes, details, {"problems": problems} if problems else {}, as_json=as_json)
+    more: dict[str, object] = {"problems": problems} if problems else {}
+    if missing:
+        more["missing_extras"] = {name: one.names for name, one in missing.items()}
+    _show(shapes, details, more, missing, as_json=as_json)
+    if not as_json:
+        for one in dict.fromkeys(missing.values()):
+            names = ", ".join(name for name, other in missing.items() if other == one)
+            told = f"[dim]{names} {'need' if ',' in names else 'needs'}:[/] {verbatim(one.command)}"
+            err().print(told, soft_wrap=True)
     return Exit.DONE
 
 
@@ -54,6 +64,7 @@ def _show(
     shapes: Sequence[CapabilityShape],
     details: Mapping[str, CapabilityDetail],
     more: Mapping[str, object] | None = None,
+    missing: Mapping[str, MissingExtras] | None = None,
     *,
     as_json: bool,
 ) -> None:
@@ -61,15 +72,17 @@ def _show(
         print_json({"items": [one.plain() for one in shapes], "total": len(shapes), **(more or {})})
         return
     has_aliases = any(one.aliases for one in details.values())
-    rows = (_row(one, details[one.id], has_aliases=has_aliases) for one in shapes)
+    rows = (_row(one, details[one.id], (missing or {}).get(one.id), has_aliases=has_aliases) for one in shapes)
     columns = ["ID", *(["ALIASES"] if has_aliases else []), "STATUS", "CATEGORY", "TOOLS"]
     out().print(table(*columns, rows=rows, folds=("ALIASES", "CATEGORY", "TOOLS")))
 
 
-def _row(one: CapabilityShape, detail: CapabilityDetail, *, has_aliases: bool) -> Iterator[str]:
+def _row(
+    one: CapabilityShape, detail: CapabilityDetail, missing: MissingExtras | None, *, has_aliases: bool
+) -> Iterator[str]:
     yield one.id
     if has_aliases:
         yield ", ".join(detail.aliases) or "–"
-    yield one.status
+    yield one.status if missing is None else cell(f"needs [{','.join(missing.names)}]")
     yield cell(one.category or "–")
     yield ", ".join(tool.name for tool in detail.tools) or "–"

@@ -18,6 +18,7 @@ from capset.cli.common.process import on_ending
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, announce, find_served, open_kernel
 from capset.errors import DefinitionError
+from capset.extras import install_command
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
 
@@ -68,7 +69,7 @@ def _server() -> Serve:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
-        raise DefinitionError("MCP needs an extra", hint="pip install 'capset[mcp]'") from None
+        raise DefinitionError("MCP needs an extra", hint=install_command("mcp")) from None
     return serve_stdio
 
 

@@ -17,7 +17,7 @@ from capset.cli.common.options import AsJson, Db, Who
 from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
 from capset.cli.common.remote import Url, ask, server_of
 from capset.cli.common.settings import Settings, existing_db, load_settings
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, counted
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import SessionQuery
@@ -272,7 +272,7 @@ def rewind_command(
     if as_json:
         print_json({"removed": removed})
     else:
-        out().print(f"{removed} messages removed")
+        out().print(f"{counted(removed, 'message')} removed")
     return Exit.DONE
 
 

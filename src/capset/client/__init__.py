@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from capset.extras import install_command
+
 try:
     import httpx2 as _httpx2  # noqa: F401 # pyright: ignore[reportUnusedImport]
 except ModuleNotFoundError as missing:
     if missing.name != "httpx2":
         raise
-    raise ModuleNotFoundError("capset.client needs httpx2: pip install 'capset[client]'", name=missing.name) from None
+    raise ModuleNotFoundError(f"capset.client needs httpx2: {install_command('client')}", name=missing.name) from None
 
 from capset.client.client import Client
 from capset.client.events import CallEvents

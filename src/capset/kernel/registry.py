@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,6 +14,7 @@ from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability, Capability
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapabilityConflict, CapsetError, DefinitionError, NotFound, unknown
+from capset.extras import MissingExtras, missing_extras
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -40,7 +41,8 @@ class Registry:
     """Capabilities and agents by name, and load problems: a broken definition does not keep out the rest.
 
     ``aliases`` are the capabilities by their other names. ``earlier`` are replaced agents, newest first: running
-    sessions keep the version that they started with.
+    sessions keep the version that they started with. ``missing`` are the extras of its package that a capability needs
+    and that are not installed.
     """
 
     capabilities: Mapping[str, AnyCapability]
@@ -48,6 +50,7 @@ class Registry:
     problems: tuple[LoadProblem, ...] = ()
     aliases: Mapping[str, AnyCapability] = field(default_factory=dict[str, AnyCapability])
     earlier: tuple[Agent, ...] = ()
+    missing: Mapping[str, MissingExtras] = field(default_factory=dict[str, MissingExtras])
 
     @classmethod
     def of(
@@ -64,8 +67,11 @@ class Registry:
     def installed(cls) -> Self:
         """Load everything that is installed. Raises ``DefinitionError`` as ``of`` does."""
         problems: list[LoadProblem] = []
-        capabilities = list(_load_group(CAPABILITIES, Capability, problems))
-        return cls.of(capabilities, _load_group(AGENTS, Agent, problems), problems)
+        capabilities = _load_group(CAPABILITIES, Capability, problems)
+        agents = _load_group(AGENTS, Agent, problems)
+        found = cls.of((one for one, _ in capabilities), (one for one, _ in agents), problems)
+        missing = {one.name: extras for one, point in capabilities if (extras := missing_extras(point))}
+        return replace(found, missing=missing)
 
     def get(self, name: str) -> AnyCapability:
         """Return a capability by its name, or by an alias.
@@ -126,7 +132,7 @@ def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]
     return MappingProxyType(dict(sorted(known.items())))
 
 
-def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[T]:
+def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[tuple[T, EntryPoint]]:
     found: dict[str, tuple[T, EntryPoint]] = {}
     from importlib.metadata import entry_points  # a slow import
 
@@ -152,7 +158,7 @@ def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[
                 raise DefinitionError(
                     f"two different {what} named {loaded.name!r} are installed: {both}; uninstall one of them"
                 )
-    return [one for one, _ in found.values()]
+    return list(found.values())
 
 
 def _origin(point: EntryPoint) -> str:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from capset.clock import Clock
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
+from capset.errors import counted
 from capset.ids import Ids
 from capset.kernel.call.fair_slots import FairSlots
 from capset.kernel.call.worker_threads import Threads
@@ -165,7 +166,7 @@ class KernelRuntime:
                 async with asyncio.timeout_at(end):
                     await self.idle.wait()
             except TimeoutError:
-                _log.error("the kernel was closed while %d calls were still running", self.calls)
+                _log.error("the kernel was closed with %s still running", counted(self.calls, "call"))
 
     def is_stopping(self) -> bool:
         """Whether the current task is one of the kernel's own, and the kernel has cancelled it.

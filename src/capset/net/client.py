@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from capset.errors import ToolError, TransientError
+from capset.extras import install_command
 from capset.net.addresses import Allowed, Resolver, system_resolver
 from capset.net.response import HttpResponse, codings
 from capset.net.urls import Url, read_url
@@ -132,9 +133,10 @@ class HttpClient:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
             raise ToolError(
-                "HTTP needs the extra 'web', which is not installed: pip install 'capset[web]'.",
+                "HTTP needs the extra 'web' of capset, which is not installed.",
                 code="not_installed",
                 status=501,
+                hint=install_command("web"),
             ) from None
         below = self._network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
         network = CheckedNetwork(self._resolver, self._allowed, below, seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
-from capset.errors import FileError, QuotaExceeded, VersionMismatch
+from capset.errors import FileError, QuotaExceeded, VersionMismatch, counted
 from capset.stores.base.files import STANDARD
 
 
@@ -48,15 +48,16 @@ def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> 
     if more <= 0 and not is_new and not growth.directories:
         return
     used = usage()
-    _check(growth.path, "bytes of files", used.size_bytes, more, quota.session_bytes)
-    _check(growth.path, "files", used.files, int(is_new), quota.session_files)
-    _check(growth.path, "directories", used.directories, growth.directories, quota.session_files)
+    _check(growth.path, "byte of files", "bytes of files", used.size_bytes, more, quota.session_bytes)
+    _check(growth.path, "file", "files", used.files, int(is_new), quota.session_files)
+    _check(growth.path, "directory", "directories", used.directories, growth.directories, quota.session_files)
 
 
-def _check(path: str, what: str, there: int, more: int, most: int) -> None:
+def _check(path: str, what: str, several: str, there: int, more: int, most: int) -> None:
     if more > 0 and there + more > most:
+        used = counted(there, what, several)
         raise QuotaExceeded(
-            f"there is no room for {path!r}: the session has {there:,} {what}, this needs {more:,} more, and the limit"
+            f"there is no room for {path!r}: the session has {used}, this needs {more:,} more, and the limit"
             f" is {most:,}; delete what is not needed any more"
         )
 

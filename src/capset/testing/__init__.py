@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from capset.agents.scripts import Call, Say, ScriptError
+from capset.extras import install_command
 from capset.testing.capability_suite import capability_suite
 from capset.testing.harness import Desk, FakeClock, session_for
 from capset.testing.processor_suite import processor_suite
@@ -49,5 +50,5 @@ def __getattr__(name: str) -> Any:  # a class of the extra ``agent``, which take
         if missing.name != "pydantic_ai":
             raise
         raise ModuleNotFoundError(
-            f"capset.testing.{name} needs pydantic-ai: pip install 'capset[agent]'", name=missing.name
+            f"capset.testing.{name} needs pydantic-ai: {install_command('agent')}", name=missing.name
         ) from None

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from capset.agents.scripts import Call, Say, ScriptError
 from capset.definitions.messages import Json
 from capset.definitions.model_context import ContextMessage
+from capset.errors import counted
 from capset.kernel.blocks.generation import ModelStep, Turn
 from capset.kernel.results import Result
 
@@ -83,7 +84,8 @@ class ScriptedRunner:
         moves = self._left[seen.generator]
         if not moves:
             raise ScriptError(
-                f"the script of {seen.generator!r} is over, and no Say ended this run; it had {len(seen.results)} calls"
+                f"the script of {seen.generator!r} is over, and no Say ended this run; it had "
+                f"{counted(len(seen.results), 'call')}"
             )
         move = moves.pop(0)
         decided = move if isinstance(move, Call | Say) else move(seen)

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from capset.builtin.database import DatabaseConfig, DatabaseConnection, database, database_for
+from capset.extras import install_command
 from capset.testing import session_for
 from tests.builtin.database.support import Known, ask, asking, made, refused
 
@@ -106,5 +107,5 @@ async def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "psycopg", None)
     async with asking("postgresql://reader@host/shop") as desk:
         error = await refused(desk, "SELECT 1")
-    assert (error.code, error.hint) == ("driver_missing", "pip install 'capset[postgres]'")
+    assert (error.code, error.hint) == ("driver_missing", install_command("postgres"))
     assert "psycopg" in error.message

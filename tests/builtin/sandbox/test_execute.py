@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from capset.builtin.sandbox import SandboxConfig
 from capset.errors import InvalidArguments, PermissionDenied, ToolError
+from capset.extras import install_command
 from tests.builtin.sandbox.support import box, execute_code, run
 
 
@@ -115,7 +116,8 @@ async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.Mon
         result = await desk.session.try_call(execute_code, language="bash", code="echo hi")
     assert isinstance(result.error, ToolError)
     assert (result.error.code, result.error.status) == ("not_installed", 501)
-    assert "capset[sandbox]" in result.error.message
+    assert "the extra 'sandbox'" in result.error.message
+    assert result.error.hint == install_command("sandbox")
 
 
 @pytest.mark.spec("P18")

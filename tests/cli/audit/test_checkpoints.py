@@ -111,7 +111,7 @@ def test_records_are_cut_up_to_a_checkpoint(keyed: Run) -> None:
     told = keyed("audit", "verify")
     assert (told.code, "they begin with record 4; what was before was pruned" in told.said) == (0, True)
     assert keyed("audit", "prune", "--key", "audit.key", "--keep", "90d", "--json").json == {"removed": 0, "since": 4}
-    assert keyed(*prune).out == "pruned: 1 records; the log begins with 5\n", "at the checkpoint that pruning made"
+    assert keyed(*prune).out == "pruned: 1 record; the log begins with 5\n", "at the checkpoint that pruning made"
     keyed(*ADD)
     keyed("audit", "keygen", "other.key")
     refused = keyed("audit", "prune", "--key", "other.key", "--before", "2999-01-01")

@@ -38,7 +38,7 @@ def write(path: str, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.spec("G22")
 def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
     shown = filled("audit", "export")
-    assert shown.said == "5 records, 1 checkpoints over them"
+    assert shown.said == "5 records, 1 checkpoint over them"
     told = filled("audit", "export", "--to", "records.ndjson", "--checkpoints", "seals.ndjson", "--json")
     assert told.json == {"records": 6, "checkpoints": 1, "first": 1, "last": 6}
     rows = lines("records.ndjson")

@@ -94,7 +94,7 @@ async def test_a_sessions_budget_is_one_over_three_openings_and_a_restart(durabl
         assert sum(told) == 1
     async with Kernel(store=durable) as kernel:
         last = await opened(kernel, agent, session_id=first.id, budget=Budget(calls=9))
-        with pytest.raises(BudgetExceeded, match="the session may make 1 calls, and has made them"):
+        with pytest.raises(BudgetExceeded, match="the session may make 1 call, and has made as many"):
             await last.call(ping)
         other = await opened(kernel, agent, budget=Budget(calls=1))
         assert await passed(other, ping, 3) == 1, "another session has its own"

@@ -124,11 +124,11 @@ async def test_what_is_mounted_is_outside_the_quota(store: str) -> None:
     async with opened(agent, store=store, governance=governance) as desk:
         files = desk.session.files
         await files.write("/docs/own", b"x" * 10)
-        with pytest.raises(QuotaExceeded, match="has 1 files, this needs 1 more, and the limit is 1"):
+        with pytest.raises(QuotaExceeded, match="has 1 file, this needs 1 more, and the limit is 1"):
             await files.write("/docs/new", b"")
         with pytest.raises(QuotaExceeded, match="'/docs/own' would be 11 bytes long, and a file is at most 10"):
             await files.write("/docs/own", b"x" * 11)
-        with pytest.raises(QuotaExceeded, match="has 1 directories, this needs 1 more"):
+        with pytest.raises(QuotaExceeded, match="has 1 directory, this needs 1 more"):
             await files.move("/docs/own", "/new/own")
         stat = await files.stat("/docs/guide")
         assert stat is not None

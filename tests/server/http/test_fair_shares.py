@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import time
-from collections import Counter
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any
@@ -21,7 +20,6 @@ from capset.server.http.fair_shares import (
     MEMORY_SECONDS,
     FairShares,
     Share,
-    Turns,
     resting,
 )
 from capset.server.http.request_context import HttpRefusal, RequestLimits
@@ -78,6 +76,12 @@ async def test_of_two_that_have_had_the_same_the_one_with_more_requests_at_once_
             entered.enter_context(many)
         assert [one.must_wait(now) for one in (few, many)] == [False, True]
     assert (many.requests, many.must_wait(now)) == (0, False)
+    weights = list[float]()
+    for times in (1, 4, 8):
+        many.count(times * MANY)
+        weights.append(many.weight(now) / few.weight(now))
+        many.count(-times * MANY)
+    assert weights[0] < weights[1] == pytest.approx(weights[2]), "it has a bound"
 
 
 async def test_of_two_that_have_had_the_same_the_one_with_dear_requests_waits() -> None:
@@ -233,41 +237,6 @@ async def test_the_requests_of_a_principal_are_counted_while_they_are_under_way(
             pass
     assert (raised.value.status, raised.value.retry_after) == (429, 1.0)
     with shares.enter(who):
-        pass
-
-
-async def test_turns_go_round() -> None:
-    turns, order = Turns(5), list[str]()
-    who = {name: Principal(name, org=name[0]) for name in ("a1", "a2", "b1")}
-
-    async def work(name: str) -> None:
-        async with turns.take(who[name]):
-            order.append(name)
-            await asyncio.sleep(0.001)
-
-    await asyncio.gather(
-        *(work("a1") for _ in range(20)), *(work("a2") for _ in range(3)), *(work("b1") for _ in range(3))
-    )
-    assert order.index("b1") <= 2
-    assert order[:12].count("b1") == 3, "every other turn is the other organisation's"
-    assert [name for name in order if name != "b1"][:7].count("a2") == 3
-    assert Counter(order) == {"a1": 20, "a2": 3, "b1": 3}
-
-
-async def test_a_turn_that_does_not_come_is_given_up_and_taken_from_nobody() -> None:
-    turns, who = Turns(0.05), Principal("a", org="a")
-    async with turns.take(who):
-        with pytest.raises(HttpRefusal, match="turn"):
-            async with turns.take(Principal("b", org="a")):
-                raise AssertionError("it is not free")
-    async with asyncio.timeout(1):
-        async with turns.take(Principal("b", org="a")):
-            pass
-
-
-async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
-    turns, who = Turns(5), Principal("a", org="a")
-    async with turns.take(who, most=0.01), asyncio.timeout(2), turns.take(who):
         pass
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from capset import Capability, DefinitionError, tool
+from capset.extras import install_command
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Check, Example
 from tests.testing.capability_suite.leaking import BROKEN
@@ -112,7 +113,7 @@ def test_without_hypothesis_it_says_what_to_install() -> None:
         "except CapsetError as error: print(error.message, error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "the capability suite needs hypothesis pip install 'capset[testing]'\n"
+    assert done.stdout == f"the capability suite needs hypothesis {install_command('testing')}\n"
 
 
 def test_a_check_is_called_by_what_it_promises() -> None:

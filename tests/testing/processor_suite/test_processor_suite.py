@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Capability, DefinitionError, Tool, handles, policy, tool
+from capset.extras import install_command
 from capset.testing import processor_suite
 from capset.testing.processor_suite import Check
 from tests.testing.processor_suite.broken import BROKEN, FACTORIES, STATE
@@ -118,4 +119,4 @@ def test_without_hypothesis_it_says_what_to_install() -> None:
         "except CapsetError as error: print(error.message, error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "the processor suite needs hypothesis pip install 'capset[testing]'\n"
+    assert done.stdout == f"the processor suite needs hypothesis {install_command('testing')}\n"

@@ -15,7 +15,7 @@ from capset import Capability, Context, Tool, ToolError, parameterised, tool
 from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import SQLITE, DatabaseConfig, DatabaseConnection, engine_of
 from capset.builtin.database.rows import QueryResult
-from capset.ext import in_thread
+from capset.ext import in_thread, install_command
 
 __all__ = ["DatabaseConfig", "DatabaseConnection", "QueryResult", "database", "database_for"]
 
@@ -96,7 +96,7 @@ async def _located(ctx: Context, name: str, chosen: DatabaseConnection) -> tuple
             f"the connection {name!r} is a PostgreSQL, for which the package psycopg is not installed here",
             code="driver_missing",
             status=503,
-            hint="pip install 'capset[postgres]'",
+            hint=install_command("postgres"),
         ) from None
     return query_postgres, url
 

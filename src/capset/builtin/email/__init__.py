@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from capset import Capability, Context, ToolError, tool
 from capset.builtin.email.config import MAX_ADDRESS, EmailConfig, checked_address, is_allowed
 from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
+from capset.ext import install_command
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
@@ -56,9 +57,10 @@ class Delivery:
             from aiosmtplib import SMTP, SMTPException, SMTPResponseException
         except ImportError:
             raise ToolError(
-                "Email needs the extra 'email', which is not installed: pip install 'capset[email]'",
+                "Email needs the extra 'email' of capset, which is not installed",
                 code="email_not_installed",
                 status=503,
+                hint=install_command("email"),
             ) from None
         config = self._config
         context = None if config.tls == "none" else await asyncio.to_thread(_trusting, config.certificates)

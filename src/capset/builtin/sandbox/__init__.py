@@ -19,7 +19,7 @@ from capset.builtin.sandbox.child.frames import Order
 from capset.builtin.sandbox.config import MAX_SECONDS, ExecutionResult, FileChanges, Language, Left, SandboxConfig
 from capset.builtin.sandbox.contents import Contents, committed, gathered
 from capset.builtin.sandbox.process import ChildRun, Outcome
-from capset.ext import digested, in_thread, slot
+from capset.ext import digested, in_thread, install_command, slot
 
 __all__ = ["ExecutionResult", "FileChanges", "Language", "Left", "SandboxConfig", "sandbox"]
 
@@ -144,9 +144,10 @@ def _check_installed(language: Language) -> None:
         )
     if find_spec(_PACKAGES[language]) is None:
         raise ToolError(
-            "Running code needs the extra 'sandbox', which is not installed: pip install 'capset[sandbox]'.",
+            "Running code needs the extra 'sandbox' of capset, which is not installed.",
             code="not_installed",
             status=501,
+            hint=install_command("sandbox"),
         )
 
 

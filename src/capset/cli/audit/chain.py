@@ -24,7 +24,7 @@ from capset.cli.common.targets import opened_store
 from capset.clock import iso
 from capset.definitions.limits import window_seconds
 from capset.definitions.records import COLUMNS, NUMBERS
-from capset.errors import Conflict, DefinitionError
+from capset.errors import Conflict, DefinitionError, counted
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoints_in
 from capset.ids import Ids
@@ -100,7 +100,7 @@ def prune_command(
     if as_json:
         print_json(PrunedShape(removed=done.removed, since=done.since).plain())
     else:
-        print(f"pruned: {done.removed} records; the log begins with {done.since}", flush=True)
+        print(f"pruned: {counted(done.removed, 'record')}; the log begins with {done.since}", flush=True)
     return Exit.DONE
 
 
@@ -168,9 +168,9 @@ def _print_verification(
         out().print(f"[yellow]no key was given:[/] {known}", soft_wrap=True)
     if found.problem is not None:
         err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
-        err().print(f"[dim]{found.checked} records before it hold[/]")
+        err().print(f"[dim]before it, every hash holds: {counted(found.checked, 'record')}[/]")
         return
-    held = f"{found.checked} records, every hash holds"
+    held = f"{counted(found.checked, 'record')}, every hash holds"
     if keys or kept:
         out().print(f"[green]verified:[/] {held}")
     elif found.checked:

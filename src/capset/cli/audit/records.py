@@ -22,7 +22,7 @@ from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.cli.common.targets import opened_store
 from capset.definitions.acts import ACTS, ActName
 from capset.definitions.records import Outcome, Phase, Record
-from capset.errors import DefinitionError, StoreError, unknown
+from capset.errors import DefinitionError, StoreError, counted, unknown
 from capset.ids import Ids
 from capset.kernel.governance.acts import act_entry
 from capset.stores.base import AuditLog, AuditQuery, Store
@@ -261,7 +261,7 @@ def export_command(
     if as_json:
         print_json(done.plain())
     else:
-        err().print(f"[dim]{done.records} records, {done.checkpoints} checkpoints over them[/]")
+        err().print(f"[dim]{counted(done.records, 'record')}, {counted(done.checkpoints, 'checkpoint')} over them[/]")
     return Exit.DONE
 
 

@@ -26,6 +26,7 @@ from capset.errors import (
     Unauthenticated,
     Unreachable,
 )
+from capset.extras import install_command
 
 P = ParamSpec("P")
 
@@ -121,9 +122,7 @@ def _mute() -> None:
 def needs_extra(extra: str, *modules: str) -> None:
     """Raise ``DefinitionError`` with the command to install an extra, if one of its modules is missing."""
     if missing_modules(*modules):
-        raise DefinitionError(
-            f"this needs the extra {extra!r}, which is not installed", hint=f"pip install 'capset[{extra}]'"
-        )
+        raise DefinitionError(f"this needs the extra {extra!r}, which is not installed", hint=install_command(extra))
 
 
 def missing_modules(*modules: str) -> list[str]:

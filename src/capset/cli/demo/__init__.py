@@ -20,7 +20,7 @@ from capset.cli.demo.server import store_of
 from capset.cli.demo.turn import calls_of, take_turn
 from capset.cli.demo.turn import surprises_of as turn_surprises
 from capset.cli.demo.web import WebFindings, read_the_web
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, counted
 from capset.stores.base import AuditQuery
 from capset.wire.audit import AuditPageShape, record_data, verification_shape
 from capset.wire.operations import DemoShape
@@ -63,7 +63,7 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         imported = await import_folders(demo.session.files, sources)
         for skipped in imported.skipped:
             err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
-        console.print(f"{imported.files} files, {imported.size_bytes:,} bytes in the session's files")
+        console.print(f"{counted(imported.files, 'file')}, {imported.size_bytes:,} bytes in the session's files")
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run()
         console.rule("[bold]3. The web, with its sources, and a sandbox[/]", align="left")
@@ -116,7 +116,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
     show_records(console, page)
     verification = await demo.kernel.audit.verify()
     if verification.ok:
-        console.print(f"[green]consistent:[/] {verification.checked} records, every hash holds")
+        console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")
         console.print("[dim]numbers left out above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")

@@ -16,6 +16,8 @@ from capset.cli.demo.display import show_doors, show_progress
 from capset.cli.demo.scenario import import_folders
 from capset.cli.demo.server import CLIENT, press, serving, store_of
 from capset.definitions.agents import Agent
+from capset.errors import counted
+from capset.extras import install_command
 from capset.kernel.kernel import Kernel
 from capset.wire.agents import AgentInput
 from capset.wire.calls import CallShape, call_data
@@ -54,7 +56,8 @@ class RemoteFiles:
 async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
     """Use every interface of a server, and return the records; ``None`` if the extras are not installed."""
     if missing := missing_modules(*NEEDED):
-        err().print(f"[yellow]skipped:[/] the server needs pip install 'capset\\[server,mcp]' ({', '.join(missing)})")
+        needed = verbatim(install_command("server", "mcp"))
+        err().print(f"[yellow]skipped:[/] the server needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     from capset.client import Client
 
@@ -65,7 +68,9 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
         )
         session = (await client.sessions.create(agent.id)).id
         imported = await import_folders(RemoteFiles(client, session), sources)
-        console.print(f"agent {agent.id}: {imported.files} files, {imported.size_bytes:,} bytes came in over REST")
+        console.print(
+            f"agent {agent.id}: {counted(imported.files, 'file')}, {imported.size_bytes:,} bytes came in over REST"
+        )
         await client.call(session, "add", {"a": imported.files, "b": 1}, correlation="rest")
         await _stream(console, client, session)
         await _mcp(console, f"{server.url}/mcp/sessions/{session}", server.key)
@@ -81,7 +86,9 @@ async def _stream(console: Console, client: Client, session: str) -> None:
         async for event in events:
             show_progress(console, event.data)
     data: Any = events.result.data
-    console.print(f"  {data['files']} files, {data['words']:,} words; often: {cell(', '.join(data['frequent']))}")
+    console.print(
+        f"  {counted(data['files'], 'file')}, {data['words']:,} words; often: {cell(', '.join(data['frequent']))}"
+    )
 
 
 async def _mcp(console: Console, url: str, key: str) -> None:
@@ -96,7 +103,7 @@ async def _mcp(console: Console, url: str, key: str) -> None:
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         tools = (await client.list_tools()).tools
-        console.print(f"an MCP client finds {len(tools)} tools: {', '.join(tool.name for tool in tools)}")
+        console.print(f"an MCP client finds {counted(len(tools), 'tool')}: {', '.join(tool.name for tool in tools)}")
         await client.call_tool("list_directory", {"path": "/"})
 
 

@@ -17,7 +17,7 @@ from capset.cli.common.output import cell, err
 from capset.cli.demo.display import Calls, Stopped
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError
+from capset.errors import CapsetError, counted
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -125,7 +125,7 @@ class Findings:
 
 def render_report(found: Findings) -> str:
     """Return the findings as Markdown."""
-    lines = ["# What is in these files", "", f"{len(found.files)} files. The largest:", ""]
+    lines = ["# What is in these files", "", f"{counted(len(found.files), 'file')}. The largest:", ""]
     lines += ["| file | bytes |", "|---|---:|"]
     lines += [f"| {entry['path']} | {entry['size_bytes']:,} |" for entry in found.files[:3]]
     lines += ["", f"Together {found.total:,} bytes, {found.mean:,.1f} on average.", ""]

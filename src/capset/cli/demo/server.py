@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from capset import Capability, Context, Progress, Reply, tool
 from capset.definitions.principals import Principal
+from capset.errors import counted
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.keys import create_key
@@ -78,14 +79,14 @@ class Survey(BaseModel):
 async def count_words(ctx: Context, path: str = "/") -> AsyncIterator[Progress | Reply[Survey]]:
     """Count the words of every text file below a directory."""
     files = [one for one in await ctx.files.list(path, recursive=True) if not one.is_directory]
-    counted: Counter[str] = Counter()
+    words: Counter[str] = Counter()
     for position, one in enumerate(files):
         if position % (len(files) // STEPS + 1) == 0:
-            yield Progress(position / len(files), f"{position} of {len(files)} files")
+            yield Progress(position / len(files), f"{position} of {counted(len(files), 'file')}")
         _, content = await ctx.files.read(one.path)
-        counted.update(content.decode(errors="replace").lower().split())
-    frequent = [word for word, _ in counted.most_common() if word.isalpha() and len(word) > 4][:5]
-    yield Reply(Survey(files=len(files), words=counted.total(), frequent=frequent))
+        words.update(content.decode(errors="replace").lower().split())
+    frequent = [word for word, _ in words.most_common() if word.isalpha() and len(word) > 4][:5]
+    yield Reply(Survey(files=len(files), words=words.total(), frequent=frequent))
 
 
 survey: Final = Capability("survey", description="Counts words.", tools=[count_words])

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from capset.cli.common.exits import missing_modules
-from capset.cli.common.output import cell, err
+from capset.cli.common.output import cell, err, verbatim
 from capset.cli.demo.scenario import ANALYST, CAPABILITIES
 from capset.definitions.agents import Agent
 from capset.definitions.approvals import Answer
@@ -17,6 +17,7 @@ from capset.definitions.capabilities import Capability
 from capset.definitions.hooks import Hooks
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import tool
+from capset.extras import install_command
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -73,7 +74,8 @@ class _Host:
 async def take_turn(console: Console, store: str, session: str) -> list[EventShape] | None:
     """Have the agent do a task in a session with files, and return the events; ``None`` if the extra is missing."""
     if missing_modules(*NEEDED):
-        err().print("[yellow]skipped:[/] an agent that runs needs pip install 'capset\\[agent]'")
+        needed = verbatim(install_command("agent"))
+        err().print(f"[yellow]skipped:[/] an agent that runs needs {needed}", soft_wrap=True)
         return None
     from capset.agents.hosts import NewTurn
     from capset.agents.runner import AgentRunner

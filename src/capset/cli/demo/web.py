@@ -14,12 +14,13 @@ from typing import Any, Final
 from rich.console import Console
 
 from capset.cli.common.exits import missing_modules
-from capset.cli.common.output import err
+from capset.cli.common.output import err, verbatim
 from capset.cli.demo.display import Calls, Stopped
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import config_from
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef, as_ref
+from capset.extras import install_command
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -51,7 +52,8 @@ async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: We
     Returns ``None`` too, after a message, if the extras are not installed.
     """
     if missing := missing_modules(*NEEDED):
-        err().print(f"[yellow]skipped:[/] this takes pip install 'capset\\[web,sandbox]' ({', '.join(missing)})")
+        needed = verbatim(install_command("web", "sandbox"))
+        err().print(f"[yellow]skipped:[/] this takes {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     async with serving_page(TITLE, found.lines) as host:
         console.print(f"http://{host} is the demo's own, and the only host of this machine that may be asked")

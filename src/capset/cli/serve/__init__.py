@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -66,6 +67,7 @@ _EXPORTER: Final = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL: Final = "http/protobuf"
+_log = logging.getLogger("capset.server")
 
 
 @guarded
@@ -241,6 +243,7 @@ async def _serve(
                     await serve(
                         app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
                     )
+        _log.info("the server has stopped")
 
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:

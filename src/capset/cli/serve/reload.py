@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capset.adapters.config_file import Configuration, read_configuration
-from capset.errors import CapsetError, Conflict, StoreError
+from capset.errors import CapsetError, Conflict, StoreError, counted
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.registry import Registry
 
@@ -69,7 +69,9 @@ class Reload:
             return
         self._service.adopt(registry)
         self._current = found
-        _log.info("the configuration %s is in force, with %d actions (record %s)", path, len(found.actions), record)
+        _log.info(
+            "the configuration %s is in force, with %s (record %s)", path, counted(len(found.actions), "action"), record
+        )
         for one in found.warnings:
             _log.warning("%s: %s", path, one)
 

@@ -11,7 +11,7 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError, Field, HydrationRefused
+from capset.errors import DefinitionError, Field, HydrationRefused, counted
 from capset.evaluation.compare.comparison import diff_sides
 from capset.evaluation.compare.differences import Diff, PolicyChange, ToolChange
 from capset.evaluation.compare.report import Line, plain, report_lines
@@ -200,7 +200,7 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
     then, now = len(replay.then.link.tool_refs), len(replay.now.link.tool_refs)
     changed = {one.name for one in replay.changed}
     name = replay.then.link.agent_name
-    yield Line("", 0, plain(f"{name} as seen by {replay.principal.id}: {_tools(then)} then, {now} now"))
+    yield Line("", 0, plain(f"{name} as seen by {replay.principal.id}: {counted(then, 'tool')} then, {now} now"))
     yield Line("", 0, "")
     sections = {
         "in play then and now, and the same": (Line("=", 0, plain(one)) for one in replay.both if one not in changed),
@@ -215,10 +215,6 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
             yield Line("", 0, "")
             yield Line("#", 0, heading)
             yield from lines
-
-
-def _tools(count: int) -> str:
-    return f"{count} tool" if count == 1 else f"{count} tools"
 
 
 def _hydrate(replay: Replay) -> Iterator[Line]:

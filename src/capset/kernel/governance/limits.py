@@ -9,7 +9,7 @@ from math import inf
 from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.limits import Limit, LimitScope
-from capset.errors import BudgetExceeded, LimitExceeded
+from capset.errors import BudgetExceeded, LimitExceeded, counted
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, seconds_left
 from capset.kernel.named_tuples import new_tuple
@@ -107,6 +107,6 @@ def _spent(call: Invocation, refused: QuotaSpent) -> str:
     quota = refused.quota
     what = "the run" if quota is call.options.quota else "the session"
     if quota.calls is not None and refused.calls >= quota.calls:
-        return f"Budget exceeded: {what} may make {quota.calls} calls, and has made them."
+        return f"Budget exceeded: {what} may make {counted(quota.calls, 'call')}, and has made as many."
     cost = (call.compiled.tool and call.compiled.tool.cost) or 0.0
     return f"Budget exceeded: this costs {cost:g}, and {what} has {(quota.cost or 0.0) - refused.cost:g} left."

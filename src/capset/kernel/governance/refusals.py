@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from capset.definitions.limits import Limit
 from capset.definitions.principals import Principal
-from capset.errors import StoreError
+from capset.errors import StoreError, counted
 from capset.kernel.governance.quotas import seconds_left
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Refusals:
             try:
                 self._record(entry._replace(repeats=count if count > 1 else None))
             except StoreError as failure:
-                _log.error("%d refused calls are not on record: %s", count, failure.message)
+                _log.error("not on record: %s: %s", counted(count, "refused call"), failure.message)
 
 
 def _who(principal: Principal) -> _Who:

@@ -51,8 +51,9 @@ class UsageMeter:
             used = (self._used or {}).get(window, AgentUsage())
             if (name := limit.exceeded(used, has_next=has_next)) is not None:
                 most, value = limit.amounts()[name], getattr(used, name)
+                noun = name.removesuffix("s") if most == 1 else name
                 error = BudgetExceeded(
-                    f"Budget exceeded: {what} may use {most:g} {name}{_span(limit.window)}, and has used {value:g}."
+                    f"Budget exceeded: {what} may use {most:g} {noun}{_span(limit.window)}, and has used {value:g}."
                 )
                 error.retryable = limit.window is not None  # the turn may go on when the window has moved
                 raise error

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from typing_extensions import TypeVar
 
 from capset.clock import iso
-from capset.errors import ConcurrentModificationError, StateError
+from capset.errors import ConcurrentModificationError, StateError, counted
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.codecs import Codec, Patch, Written, add, append, merge_into
 from capset.stores.base import Change, ScopeKey, StateRow
@@ -291,8 +291,9 @@ class Handle:
                     await self._change(swapped)
                 except _Moved:
                     if loop.time() + pause >= end:
+                        times = counted(attempts, "time")
                         raise ConcurrentModificationError(
-                            f"{self._codec.what} was changed by others {attempts} times while it was to be written",
+                            f"{self._codec.what} was changed by others {times} while it was to be written",
                             attempts=attempts,
                             hint="use patch, increment or push, which never contend, or try again",
                         ) from None

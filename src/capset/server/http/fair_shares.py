@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
 from time import perf_counter, process_time
 from typing import Final, Self
+from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
-from capset.kernel.call.fair_slots import FairSlots, owner_of
+from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
 MEMORY_SECONDS: Final = 0.5
@@ -30,9 +31,9 @@ their requests are dear."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
 MANY: Final = 16
-"""The number of requests at once with which a share counts once more; with twice as many, and then more, twice more."""
+"""The number of requests at once with which a share counts once more; with four times as many or more, four times."""
 DEAR_SECONDS: Final = 0.01
-"""The mean time of its requests with which a share counts once more; as with ``MANY``, twice more at most."""
+"""The mean time of its requests with which a share counts once more; with twice as much, and then more, twice more."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 REQUEST_SECONDS: Final = 0.0003
@@ -130,7 +131,7 @@ class Share:
 
     def weight(self, now: float) -> float:
         """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
-        return self.load(now) * (1 + min(self.requests / MANY, 2.0) + min(self._dear(), 2.0))
+        return self.load(now) * (1 + min(self.requests / MANY, 4.0) + min(self._dear(), 2.0))
 
     def _dear(self) -> float:
         return self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
@@ -299,22 +300,31 @@ class Turns:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._slot = FairSlots(1)
+        self._own = WeakValueDictionary[Owner, asyncio.Lock]()
 
     @asynccontextmanager
-    async def take(self, principal: Principal, *, most: float | None = None) -> AsyncGenerator[None]:
+    async def take(
+        self, principal: Principal, *, most: float | None = None, admit: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[None]:
         """Wait for a turn, and keep it while inside, or for at most as many seconds.
 
-        Raises ``HttpRefusal`` if it does not come in time.
+        ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
+        as it came, none of it would wait until others have had as much. Raises ``HttpRefusal`` if it takes too long.
         """
         owner = owner_of(principal)
-        if not self._slot.take(owner):
+        own = self._own.setdefault(owner, asyncio.Lock())
+        with ExitStack() as taken:
             try:
                 async with asyncio.timeout(self._seconds):
-                    await self._slot.wait(owner)
+                    await own.acquire()
+                    taken.callback(own.release)
+                    if admit is not None:
+                        await admit()
+                    if not self._slot.take(owner):
+                        await self._slot.wait(owner)
+                    taken.callback(self._slot.release, owner)
             except TimeoutError:
                 raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
-        with ExitStack() as taken:
-            taken.callback(self._slot.release, owner)
             timer = None if most is None else asyncio.get_running_loop().call_later(most, taken.close)
             try:
                 yield

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -36,6 +37,7 @@ from capset.server.http.fair_shares import (
     REQUEST_SECONDS,
     WRITE_SECONDS,
     FairShares,
+    Share,
     Turns,
     charge,
 )
@@ -198,7 +200,7 @@ class ServerMiddleware:
             await self._shares.admit(share)
             if has_been_met:
                 self._check_head(scope, request_info, path)
-            await self._answer(scope, receive, send, request_info)
+            await self._answer(scope, receive, send, request_info, share)
         return None
 
     def _check_head(self, scope: Scope, request_info: RequestContext, path: str) -> None:
@@ -219,7 +221,9 @@ class ServerMiddleware:
         if not is_utf8(scope["raw_path"]):
             raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, share: Share | None = None
+    ) -> None:
         """Read the body, and answer: with a large body, when its turn has come."""
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
@@ -230,10 +234,11 @@ class ServerMiddleware:
             charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
             raise
         turn, is_dear = nullcontext(), request_info.route in DEAR
-        if request_info.caller is not None and (len(content) > DEAR_BODY or is_dear):
+        if request_info.caller is not None and share is not None and (len(content) > DEAR_BODY or is_dear):
             # What is done with a smaller body takes less time, and after that a call may wait for its tool.
             most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, len(content) / LARGE)
-            turn = self._turns.take(request_info.caller.principal, most=most)
+            admit = partial(self._shares.admit, share)
+            turn = self._turns.take(request_info.caller.principal, most=most, admit=admit)
         async with turn:
             cost = FILE_SECONDS if is_file(scope["method"], request_info.route) else RECORD_SECONDS
             writes = scope["method"] != "GET" or request_info.route == AUDIT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -24,6 +25,7 @@ from capset.wire.errors import MEDIA_TYPE, problem_of
 DRAIN_SECONDS: Final = 10
 """How long requests may continue after shutdown began, before they are cancelled."""
 BACKLOG: Final = 2048
+_log = logging.getLogger("capset.server")
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -89,6 +91,10 @@ async def serve(
     waiting: list[asyncio.TimerHandle] = []
 
     def handle_signal(number: int) -> None:
+        until = f"in {delay:g} s" if number == signal.SIGTERM and delay > 0 and not waiting else "now"
+        _log.info(
+            "the server stops %s (%s): requests under way have %d s", until, signal.Signals(number).name, DRAIN_SECONDS
+        )
         if draining is not None:
             draining()
         if number == signal.SIGTERM and delay > 0 and not waiting:

@@ -190,7 +190,9 @@ def _check_encoders(service: Service) -> None:
     service.turns.check_runner()
     if find_spec("pydantic_ai") is None or find_spec("ag_ui") is None:
         raise HttpRefusal(
-            501, "no_runner", "This server has no encoders of front ends' protocols: pip install 'capset[agent]'"
+            501,
+            "no_runner",
+            "This server has no encoders of front ends' protocols: the extra 'agent' brings them",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, delete, select
 
 from capset.clock import iso
-from capset.errors import StoreError
+from capset.errors import StoreError, counted
 from capset.stores.audit_rules import BadEntry, Row, interrupted
 from capset.stores.sql.admissions import SqlAdmissions, SqlApprovals
 from capset.stores.sql.agents import SqlAgents
@@ -191,7 +191,7 @@ class SqlStore(ABC):
         self._leases.release()
         engines[0].dispose()  # the reader disposes of its own
         if lost:
-            raise StoreError(f"{lost} audit records could not be written to {self._name!r} and are lost")
+            raise StoreError(f"could not be written to {self._name!r} and so lost: {counted(lost, 'audit record')}")
 
     async def _settle(self) -> None:
         """Close the intents of writers that die while this store is open."""

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef, as_ref
 from capset.errors import CapsetError
+from capset.extras import install_command
 from capset.testing.capability_suite import (
     definition_checks,
     hash_checks,
@@ -57,7 +58,7 @@ def capability_suite(
     config that does not belong to this capability.
     """
     if find_spec("hypothesis") is None:
-        raise CapsetError("the capability suite needs hypothesis", hint="pip install 'capset[testing]'")
+        raise CapsetError("the capability suite needs hypothesis", hint=install_command("testing"))
     ref = as_ref("capability_suite", capability)
     given = None if examples is None else {name: tuple(some) for name, some in examples.items()}
     subject = CapabilitySubject(

@@ -20,6 +20,7 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError
+from capset.extras import install_command
 from capset.testing.capability_suite.arguments import fits
 from capset.testing.checks import Check
 from capset.testing.processor_suite import definition_checks, stream_checks
@@ -58,7 +59,7 @@ def processor_suite(
     tool that is no processor, examples that do not fit it, and an agent that cannot be composed.
     """
     if find_spec("hypothesis") is None:
-        raise CapsetError("the processor suite needs hypothesis", hint="pip install 'capset[testing]'")
+        raise CapsetError("the processor suite needs hypothesis", hint=install_command("testing"))
     if not isinstance(tool, Tool) or tool.contract is None:  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         raise DefinitionError(
             f"processor_suite takes a tool that Tool.from_processor made; got {tool!r:.80}",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from capset.definitions.messages import Message
-from capset.errors import InternalError, InvalidOutput
+from capset.errors import InternalError, InvalidOutput, counted
 from capset.testing.capability_suite.schema_fit import misfit
 from capset.testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, settle
 
@@ -94,8 +94,8 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
                     what = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
                     expect(
                         not watch.dropped,
-                        f"{what}; it called emit and never awaited that ({len(watch.dropped)} times), so that nothing "
-                        "was sent; write await emit(…)",
+                        f"{what}; it called emit and never awaited that ({counted(len(watch.dropped), 'time')}), so "
+                        "that nothing was sent; write await emit(…)",
                     )
                     crowd = watch.begun - taken - most
                     expect(
@@ -129,7 +129,7 @@ async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted:
         took = clock() - left_at
         await settle()
         left = [one for one in asyncio.all_tasks() - before if not one.done()]
-    what = f"{subject.describe_call(arguments)}, left after {taken} messages"
+    what = f"{subject.describe_call(arguments)}, left after {counted(taken, 'message')}"
     expect(
         took <= subject.cleanup,
         f"{what}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "

@@ -108,7 +108,7 @@ async def test_closing_says_how_much_is_lost_with_the_server(own_server: Server)
     own_server.stop()
     for number in range(3):
         store.audit.append(entry(f"a{number}"))
-    with pytest.raises(StoreError, match="3 audit records could not be written to 'empty0' and are lost"):
+    with pytest.raises(StoreError, match="could not be written to 'empty0' and so lost: 3 audit records"):
         await store.close()
 
 

@@ -12,6 +12,7 @@ from psycopg import errors
 from sqlalchemy import Connection
 
 from capset.errors import DefinitionError, StoreError
+from capset.extras import install_command
 from capset.stores.sql.postgres import engines
 from capset.stores.sql.postgres.store import open_postgres
 from capset.stores.sql.problems import store_error
@@ -52,7 +53,7 @@ async def test_without_the_driver_it_is_named(postgres_url: str, monkeypatch: py
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(DefinitionError, match="needs psycopg") as failure:
         await open_postgres(postgres_url).open()
-    assert failure.value.hint == "pip install 'capset[postgres]'"
+    assert failure.value.hint == install_command("postgres")
 
 
 def test_a_store_that_is_not_opened_and_one_in_a_file_load_no_driver() -> None:

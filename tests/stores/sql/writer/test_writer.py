@@ -151,7 +151,7 @@ async def test_closing_says_how_much_is_lost(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         for number in range(3):
             store.audit.append(entry(f"a{number}"))
-        with pytest.raises(StoreError, match=r"3 audit records could not be written .* and are lost"):
+        with pytest.raises(StoreError, match=r"could not be written to .* and so lost: 3 audit records"):
             await store.close()
     await store.open()
     assert (await store.audit.verify()).checked == 0
@@ -164,7 +164,7 @@ async def test_a_broken_entry_is_logged_and_raised_once(tmp_path: Path, caplog: 
         store.audit.append(entry("a"))
         store.audit.append(BrokenEntry())
         store.audit.append(entry("b"))
-        with caplog.at_level(logging.ERROR), pytest.raises(StoreError, match="1 calls left no audit record"):
+        with caplog.at_level(logging.ERROR), pytest.raises(StoreError, match="1 call left no audit record"):
             await store.audit.flush()
         await store.audit.flush()
         assert (await store.audit.verify()).checked == 2

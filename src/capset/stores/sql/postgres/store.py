@@ -32,6 +32,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import ArgumentError
 
 from capset.errors import DefinitionError, StoreError
+from capset.extras import install_command
 from capset.stores.base import ScopeKey
 from capset.stores.sql.documents import token
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
@@ -102,7 +103,7 @@ class PostgresStore(SqlStore):
             import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError:
             raise DefinitionError(
-                "a store in PostgreSQL needs psycopg, which is not installed", hint="pip install 'capset[postgres]'"
+                "a store in PostgreSQL needs psycopg, which is not installed", hint=install_command("postgres")
             ) from None
         writing = writing_engine(self._url, self._name, busy_seconds=self._busy_seconds)
         return writing, reading_engine(self._url, self._name)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from capset.errors import StoreError
+from capset.errors import StoreError, counted
 from capset.ids import Ids
 from capset.stores.base import Claim, Entry
 from capset.stores.sql.problems import is_cut_off, is_locked, store_error
@@ -132,7 +132,7 @@ class Writer:
         if not self._room:
             return StoreError(f"the database {self._name!r} is not open")
         return StoreError(
-            f"the audit log has no room: {self._bound} records are still to be written",
+            f"the audit log has no room: {counted(self._bound, 'record')} still to be written",
             hint="wait for flush(), or use commit(), which waits",
         )
 
@@ -157,7 +157,7 @@ class Writer:
     def _at_exit(self) -> None:
         self._halt()
         if lost := self._finish():
-            _logger.error("%d audit records could not be written and are lost", lost)
+            _logger.error("could not be written and so lost: %s", counted(lost, "audit record"))
         self._leases.release()
 
     def _run(self, engine: Engine) -> None:
@@ -251,4 +251,6 @@ class Writer:
 
     def _lasting(self) -> StoreError | None:
         """Return the error for barriers that lasts although everything writable is written."""
-        return StoreError(f"{self._bad} calls left no audit record: none could be made") if self._bad else None
+        return (
+            StoreError(f"{counted(self._bad, 'call')} left no audit record: none could be made") if self._bad else None
+        )
