@@ -216,8 +216,8 @@ async def test_what_has_changed_is_named(path: Path, changed: dict[str, Any], sa
     with pytest.raises(CassetteMismatch) as refused:
         await told(CassetteModel(path), **options | changed)
     assert said in refused.value.message
-    told = "--model script:script --record talk.jsonl; in Python, CassetteRecorder(MODEL, 'talk.jsonl')"
-    assert f"Record it again: capset run AGENT TASK {told}" in refused.value.message
+    again = "--model script:script --record talk.jsonl; in Python, CassetteRecorder(MODEL, 'talk.jsonl')"
+    assert f"Record it again: capset run AGENT TASK {again}" in refused.value.message
 
 
 @pytest.mark.spec("R22")
