@@ -214,7 +214,7 @@ def migrations(house: House) -> Iterator[str]:
 
 
 def rest_modules(house: House) -> Iterator[str]:
-    """Yield the modules of the REST API whose router the application does not include."""
+    """Yield the modules of the REST API, and of protocols of others, whose router the application does not include."""
     app = house.text("src/capset/server/app.py")
     nouns = app.partition("_NOUNS = (")[2].partition(")")[0]
     for path, tree in house.below("server/rest"):
@@ -222,6 +222,24 @@ def rest_modules(house: House) -> Iterator[str]:
             continue
         if not re.search(rf"\b{path.stem}\b", nouns):
             yield f"{path}: its router is not in _NOUNS of src/capset/server/app.py"
+    protocols = app.partition("_PROTOCOLS = (")[2].partition(")")[0]
+    for path, tree in house.below("server/protocols"):
+        if any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body):
+            if not re.search(rf"\b{path.stem}\b", protocols):
+                yield f"{path}: its router is not in _PROTOCOLS of src/capset/server/app.py"
+
+
+def port_methods(house: House) -> Iterator[str]:
+    """Yield the methods of the ports of stores that no check of the store suite calls."""
+    suite = "".join(house.text(path.as_posix()) for path, _ in house.below("testing/store_suite"))
+    for path, tree in house.below("stores/base"):
+        for port in tree.body:
+            if not isinstance(port, ast.ClassDef) or "Protocol" not in map(ast.unparse, port.bases):
+                continue
+            for one in port.body:
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                    if not one.name.startswith("_") and not re.search(rf"\.{one.name}\b", suite):
+                        yield f"{path}: no check in src/capset/testing/store_suite/ calls {port.name}.{one.name}"
 
 
 RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
@@ -235,6 +253,7 @@ RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
     stages,
     migrations,
     rest_modules,
+    port_methods,
 )
 
 

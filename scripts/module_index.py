@@ -37,8 +37,10 @@ def _lines(folder: Path) -> Iterator[str]:
         return
     modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
     told = [(path.name, first) for path in modules if not (first := first_line(path)).startswith(_OLD)]
-    if told:
-        yield from ("", "### the package itself" if where == "." else f"### `{where}/`", "")
+    whole = folder / "__init__.py"
+    if told or where != ".":
+        about = [] if where == "." else [first_line(whole) + ".", ""]
+        yield from ("", "### the package itself" if where == "." else f"### `{where}/`", "", *about)
         yield from (f"- `{name}`: {first}" for name, first in told)
     for inner in sorted(path for path in folder.iterdir() if (path / "__init__.py").is_file()):
         yield from _lines(inner)

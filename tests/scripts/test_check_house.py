@@ -64,6 +64,12 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
         ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "stands in no phase"),
         ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "has the stage check"),
         ("src/capset/server/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
+        ("src/capset/server/protocols/shouts.py", "router = 1\n", "its router is not in _PROTOCOLS"),
+        (
+            "src/capset/stores/base/shouts.py",
+            "class ShoutStore(Protocol):\n    async def shout(self) -> None: ...\n",
+            "calls ShoutStore.shout",
+        ),
     ],
 )
 def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Approvals: rules, requests and answers (spec 4, G16–G18)."""
+"""Approvals: rules, requests and answers, and what makes two calls equal (spec 4, G16–G18)."""
 
 from __future__ import annotations
 

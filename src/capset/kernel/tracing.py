@@ -1,4 +1,4 @@
-"""The former path of ``capset.kernel.telemetry.tracing``."""
+"""The old path of ``capset.kernel.telemetry.tracing``."""
 
 from capset.kernel.telemetry.tracing import Tracing, traceparent_of
 

@@ -1,4 +1,4 @@
-"""The protocol of the usage of models, in windows that processes share (spec 6, R24)."""
+"""The protocol of the usage of models, and the parts in which its windows are counted (spec 6, R24)."""
 
 from __future__ import annotations
 

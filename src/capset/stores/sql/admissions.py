@@ -1,4 +1,4 @@
-"""Requests for approvals, and admissions: a claim and its intent go to the writer together."""
+"""Requests for approvals, joined by equal calls and bounded, and admissions: claim and intent are written together."""
 
 from __future__ import annotations
 
