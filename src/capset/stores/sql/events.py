@@ -48,6 +48,7 @@ _THERE: Final = select(sessions.c.id).where(sessions.c.id == _SESSION)
 _TURN: Final = select(session_turns).where(session_turns.c.session == _SESSION)
 _LAST_EVENT: Final = select(func.max(session_events.c.seq)).where(session_events.c.session == _SESSION)
 _LAST_MESSAGE: Final = select(func.max(session_messages.c.seq)).where(session_messages.c.session == _SESSION)
+_LAST_OF_BOTH: Final = select(_LAST_EVENT.scalar_subquery(), _LAST_MESSAGE.scalar_subquery())
 
 
 Heard = Callable[[str | None], None]
@@ -96,7 +97,8 @@ class SqlEvents:
                 return Begun(there.turn, _last(connection, turn.session))
             connection.execute(insert(session_turns), asdict(turn))
             self._notifications.send(connection, turn.session)
-            return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now))
+            last = _last(connection, turn.session)
+            return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now, after=last))
 
         return await self._writer.write(write)
 
@@ -123,8 +125,9 @@ class SqlEvents:
                 raise over(held.turn)
             if events or then is None:
                 self._notifications.send(connection, session)
-            _put_messages(connection, held, messages, now)
-            return _put(connection, session, held.turn, events, now)
+            last, last_message = connection.execute(_LAST_OF_BOTH, {"of_session": session}).one()
+            _put_messages(connection, held, messages, now, after=last_message or 0)
+            return _put(connection, session, held.turn, events, now, after=last or 0)
 
         return await self._writer.write(write)
 
@@ -286,20 +289,19 @@ def _interrupt(connection: Connection, session: str, now: str, interrupted: NewE
     if there is None or there.until > now or there.checkpoint is not None:
         return False
     connection.execute(delete(session_turns).where(session_turns.c.session == session))
-    _put(connection, session, there.turn, [interrupted], now)
+    _put(connection, session, there.turn, [interrupted], now, after=_last(connection, session))
     return True
 
 
-def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
-    last = _last(connection, session)
+def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str, *, after: int) -> int:
     if not events:
-        return last
+        return after
     new = [
         (session, number, turn, one.type, storable(one.data, "the event"), now)
-        for number, one in enumerate(events, last + 1)
+        for number, one in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT, new)
-    last += len(new)
+    last = after + len(new)
     if last > KEPT:
         own = session_events.c.session == session
         connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
@@ -310,12 +312,13 @@ def _last_message(connection: Connection, session: str) -> int:
     return connection.execute(_LAST_MESSAGE, {"of_session": session}).scalar_one() or 0
 
 
-def _put_messages(connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str) -> None:
+def _put_messages(
+    connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str, *, after: int
+) -> None:
     if not messages:
         return
-    last = _last_message(connection, held.session)
     new = [
         (held.session, number, held.turn, one.kind, storable(one.data, "the message"), now, len(one.data.encode()))
-        for number, one in enumerate(messages, last + 1)
+        for number, one in enumerate(messages, after + 1)
     ]
     insert_rows(connection, session_messages.name, f"{', '.join(_MESSAGE)}, size", new)
