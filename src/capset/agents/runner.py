@@ -156,8 +156,9 @@ class _TurnRun:
                 deps=self._tools,
                 usage_limits=UsageLimits(request_limit=None),  # the budget counts, also where a turn is continued
             ) as running:
-                async for node in running:
-                    messages = running.ctx.state.message_history
+                state, node = running.ctx.state, running.next_node
+                while not Agent.is_end_node(node):  # which costs less than iteration
+                    messages = state.message_history
                     if Agent.is_model_request_node(node):
                         self._number += 1
                         await self._meter.check()
@@ -170,6 +171,7 @@ class _TurnRun:
                         self._keep(messages)
                         await self._settle(node.model_response)
                         await self._refuse_unknown(node.model_response)
+                    node = await running.next(node)
                 result = running.result
                 assert result is not None  # noqa: S101  # the loop has ended
                 if isinstance(result.output, DeferredToolRequests):
@@ -177,7 +179,7 @@ class _TurnRun:
                     if self._journal is not None:
                         await self._journal.store(self._tools.results)
                     raise _suspended(result.output)
-                self._keep(running.ctx.state.message_history)
+                self._keep(state.message_history)
                 return result.output
         except (AgentRunError, UserError) as error:
             raise _failed(error) from error

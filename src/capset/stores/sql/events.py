@@ -43,6 +43,7 @@ _HELD: Final = (
 _RENEWAL: Final[dict[str, Any]] = {"holder": bindparam("new_holder"), "until": bindparam("new_until")}
 _RENEW: Final = update(session_turns).where(_HELD).values(_RENEWAL)
 _CHANGE: Final = update(session_turns).where(_HELD).values({**_RENEWAL, "checkpoint": bindparam("new_checkpoint")})
+_BEGIN: Final = insert(session_turns)
 _END: Final = delete(session_turns).where(_HELD)
 _THERE: Final = select(sessions.c.id).where(sessions.c.id == _SESSION)
 _TURN: Final = select(session_turns).where(session_turns.c.session == _SESSION)
@@ -92,10 +93,10 @@ class SqlEvents:
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
-            _interrupt(connection, turn.session, now, interrupted)
-            if (there := _turn(connection, turn.session)) is not None:
+            there = _turn(connection, turn.session)
+            if there is not None and not _interrupt(connection, there, now, interrupted):
                 return Begun(there.turn, _last(connection, turn.session))
-            connection.execute(insert(session_turns), asdict(turn))
+            connection.execute(_BEGIN, asdict(turn))
             self._notifications.send(connection, turn.session)
             last = _last(connection, turn.session)
             return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now, after=last))
@@ -156,7 +157,8 @@ class SqlEvents:
         """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
 
         def write(connection: Connection) -> bool:
-            if not _interrupt(connection, session, now, interrupted):
+            there = _turn(connection, session)
+            if there is None or not _interrupt(connection, there, now, interrupted):
                 return False
             self._notifications.send(connection, session)
             return True
@@ -188,11 +190,14 @@ class SqlEvents:
         return await self._reader.read(read)
 
     async def messages(
-        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+        self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
         own, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
-        asked = select(*columns).where(own, session_messages.c.seq > after).order_by(session_messages.c.seq)
+        seq = session_messages.c.seq
+        summary = select(func.max(seq)).where(own, session_messages.c.kind == "summary").scalar_subquery()
+        asked = select(*columns).where(own, seq > func.coalesce(summary - 1, 0) if after is None else seq > after)
+        asked = asked.order_by(seq)
         weighed = select(func.count(), func.coalesce(func.sum(session_messages.c.size), 0)).where(own)
 
         def read(connection: Connection) -> MessagePage:
@@ -203,11 +208,6 @@ class SqlEvents:
             return MessagePage(tuple([MessageRow(**row) for row in found]), count, int(size))
 
         return await self._reader.read(read)
-
-    async def summary(self, session: str) -> int:
-        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
-        asked = _LAST_MESSAGE.where(session_messages.c.kind == "summary")
-        return await self._reader.read(lambda one: one.execute(asked, {"of_session": session}).scalar_one() or 0)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
@@ -284,10 +284,11 @@ def _last(connection: Connection, session: str) -> int:
     return connection.execute(_LAST_EVENT, {"of_session": session}).scalar_one() or 0
 
 
-def _interrupt(connection: Connection, session: str, now: str, interrupted: NewEvent) -> bool:
-    there = _turn(connection, session)
-    if there is None or there.until > now or there.checkpoint is not None:
+def _interrupt(connection: Connection, there: TurnRow, now: str, interrupted: NewEvent) -> bool:
+    """End a turn if it has expired and nothing can continue it; return whether that was so."""
+    if there.until > now or there.checkpoint is not None:
         return False
+    session = there.session
     connection.execute(delete(session_turns).where(session_turns.c.session == session))
     _put(connection, session, there.turn, [interrupted], now, after=_last(connection, session))
     return True
