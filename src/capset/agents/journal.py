@@ -20,8 +20,10 @@ HELD_SECONDS: Final = 30
 """How long a turn is held without renewal before its process counts as dead."""
 RENEW_SECONDS: Final = 10.0
 """How often a process renews its hold."""
-BATCH_SECONDS: Final = 0.05
-"""How long an event waits for others to be stored in one batch."""
+BATCH_SECONDS: Final = 0.08
+"""The time between two batches. It is less than a record waits, so that records are written with them."""
+SETTLE_SECONDS: Final = 0.02
+"""How long an event waits at least for others to be stored with it, where the last batch is longer ago."""
 MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of one message of a conversation."""
 CONVERSATION_BYTES: Final = 64 * 1024 * 1024
@@ -77,7 +79,7 @@ class TurnJournal:
         """The type, step and part of the text that is being emitted, and its pieces."""
         self._has_new = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._is_ending = False
+        self._ending = asyncio.Event()
         self._attempts: Sequence[Attempt] | None = None
         self._renewed = 0.0
 
@@ -197,15 +199,19 @@ class TurnJournal:
         """Store what is added, and renew the hold, until the end; cancel the turn if it is no longer this process's."""
         loop = asyncio.get_running_loop()
         self._renewed = loop.time()
-        while not self._is_ending:
+        while not self._ending.is_set():
             try:
                 async with asyncio.timeout_at(self._renewed + RENEW_SECONDS):
                     await self._has_new.wait()
             except TimeoutError:
                 pass  # time to renew
-            await asyncio.sleep(BATCH_SECONDS if not self._is_ending else 0)
+            try:
+                async with asyncio.timeout_at(max(self._renewed + BATCH_SECONDS, loop.time() + SETTLE_SECONDS)):
+                    await self._ending.wait()
+            except TimeoutError:
+                pass  # time to store
             self._has_new.clear()
-            if self._is_ending:
+            if self._ending.is_set():
                 return
             if not self._has_anything and loop.time() < self._renewed + RENEW_SECONDS:
                 continue
@@ -220,7 +226,7 @@ class TurnJournal:
 
     def stop(self) -> None:
         """Let ``keep`` end."""
-        self._is_ending = True
+        self._ending.set()
         self._has_new.set()
 
     async def end(self, *last: NewEvent, then: TurnRow | None = None) -> bool:
@@ -357,7 +363,7 @@ class Conversation:
 async def read_conversation(kernel: Kernel, session: str) -> Conversation:
     """Return the conversation of a session."""
     events, found = kernel.store.events, list[MessageRow]()
-    after = max(await events.summary(session) - 1, 0)
+    after: int | None = None
     while True:
         page = await events.messages(session, after=after, max_bytes=_PAGE_BYTES)
         found += page.items

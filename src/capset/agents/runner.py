@@ -33,7 +33,7 @@ from capset.agents.budgets import TurnBudget
 from capset.agents.content import prompt_of
 from capset.agents.meter import TurnMeter, price_of
 from capset.agents.models import ModelChoice
-from capset.agents.toolset import TurnToolset, journal_of
+from capset.agents.toolset import TurnTools, TurnToolset, journal_of
 from capset.agents.turn_model import RETRIES, TurnModel
 from capset.definitions.model_context import ContextMessage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
@@ -51,6 +51,9 @@ _SUMMARISE: Final = (
 _GO_ON: Final = "Go on with it."
 _OUTPUT: Final = "final_result"
 """The name of the tool by which a model gives structured output."""
+
+
+_Loop = Agent[TurnToolset | None, Any]
 
 
 class AgentRunner:
@@ -81,7 +84,12 @@ class AgentRunner:
         self._budget = budget or TurnBudget()
         self._retries = retries
         # pydantic-ai's own retries are for output that does not fit; arguments are judged by the kernel alone.
-        self._agent = Agent[None, Any](None, deps_type=type(None), retries={"tools": 1_000, "output": 2})
+        self._agent = Agent[TurnToolset | None, Any](
+            None,
+            deps_type=TurnToolset | None,
+            capabilities=[TurnTools()],
+            retries={"tools": 1_000, "output": 2},
+        )
 
     async def run(self, turn: Turn) -> Any:  # of the type that the agent declares as its output
         """Run a turn to its end, and return its output.
@@ -123,12 +131,12 @@ class _TurnRun:
         """Whether a part of the answer of that step was told."""
         self._tools = TurnToolset(turn, self._journal, self._keep)
 
-    async def run(self, agent: Agent[None, Any]) -> Any:
+    async def run(self, agent: _Loop) -> Any:
         """Run it. Raises as ``AgentRunner.run`` does."""
         with self._meter.counting():
             return await self._loop(agent)
 
-    async def _loop(self, agent: Agent[None, Any]) -> Any:
+    async def _loop(self, agent: _Loop) -> Any:
         history = _read(self._journal.history) if self._journal is not None else []
         if self._journal is not None:
             self._size = sum(map(_text_size, history, self._journal.history))
@@ -146,11 +154,12 @@ class _TurnRun:
                 model=self._turn_model(streams=self._journal is not None and self._journal.streams),
                 message_history=history,
                 output_type=_output(self._turn.output),
-                toolsets=[self._tools],
+                deps=self._tools,
                 usage_limits=UsageLimits(request_limit=None),  # the budget counts, also where a turn is continued
             ) as running:
-                async for node in running:
-                    messages = running.ctx.state.message_history
+                state, node = running.ctx.state, running.next_node
+                while not Agent.is_end_node(node):  # which costs less than iteration
+                    messages = state.message_history
                     if Agent.is_model_request_node(node):
                         self._number, self._has_told = self._number + 1, False
                         await self._meter.check()
@@ -163,6 +172,7 @@ class _TurnRun:
                         self._keep(messages)
                         await self._settle(node.model_response)
                         await self._refuse_unknown(node.model_response)
+                    node = await running.next(node)
                 result = running.result
                 assert result is not None  # noqa: S101  # the loop has ended
                 if isinstance(result.output, DeferredToolRequests):
@@ -170,7 +180,7 @@ class _TurnRun:
                     if self._journal is not None:
                         await self._journal.store(self._tools.results)
                     raise _suspended(result.output)
-                self._keep(running.ctx.state.message_history)
+                self._keep(state.message_history)
                 return result.output
         except (AgentRunError, UserError) as error:
             raise _failed(error) from error
@@ -180,7 +190,7 @@ class _TurnRun:
         """Whether the conversation is to be summarised before the next request."""
         return self._journal is not None and self._size // _BYTES_A_TOKEN > self._summarise_at
 
-    async def _summarise(self, agent: Agent[None, Any], messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return a summary in the place of messages. It is kept together with what comes next.
 
         For alone it would be the answer of a turn that is continued.

@@ -20,8 +20,11 @@ from pydantic_ai import (
     ToolReturn,
     ToolsetTool,
 )
+from pydantic_ai.capabilities import ToolSearch
 from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
 from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
+from pydantic_ai.tools import AgentNativeTool
+from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from capset.agents.brakes import Brakes
@@ -42,7 +45,7 @@ _NO_OBJECT: Final = "(not a JSON object)"
 """A name that no tool's parameter has, for arguments that are not an object."""
 
 
-class TurnToolset(AbstractToolset[None]):
+class TurnToolset(AbstractToolset["TurnToolset | None"]):
     """The tools in play in each step of a turn.
 
     A call that needs an approval defers the run; all other refusals and failures are failed results that the model
@@ -75,19 +78,19 @@ class TurnToolset(AbstractToolset[None]):
         assert self._step is not None  # noqa: S101  # pydantic-ai begins each step with ``for_run_step``
         return self._step
 
-    async def for_run_step(self, ctx: RunContext[None]) -> Self:
+    async def for_run_step(self, ctx: RunContext[TurnToolset | None]) -> Self:
         """Resolve the next step: context, instructions and tools. Raises as ``Turn.step`` does."""
         self._step, self.results = await self._turn.step(), {}
         if self.past:
             self._note_past()
         return self
 
-    async def get_instructions(self, ctx: RunContext[None]) -> InstructionPart | None:
+    async def get_instructions(self, ctx: RunContext[TurnToolset | None]) -> InstructionPart | None:
         """Return the system text of the step."""
         text = self.step.system_text
         return InstructionPart(text, dynamic=True) if text else None
 
-    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+    async def get_tools(self, ctx: RunContext[TurnToolset | None]) -> dict[str, ToolsetTool[TurnToolset | None]]:
         """Return exactly the tools in play in the step."""
         offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
         return {name: one for name, one in offered.items() if not self._brakes.is_left_out(name)}
@@ -115,8 +118,8 @@ class TurnToolset(AbstractToolset[None]):
         self,
         name: str,
         tool_args: dict[str, Any],  # any JSON: the kernel validates it
-        ctx: RunContext[None],
-        tool: ToolsetTool[None],
+        ctx: RunContext[TurnToolset | None],
+        tool: ToolsetTool[TurnToolset | None],
     ) -> ToolReturn[Any]:
         """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
         call, journal = ctx.tool_call_id or "", self._journal
@@ -191,6 +194,28 @@ class TurnToolset(AbstractToolset[None]):
             has_effect = self._has_effect(name)
             self._brakes.note(name, arguments, told, succeeded=result.success, has_effect=has_effect)
         return result
+
+
+class TurnTools(ToolSearch["TurnToolset | None"]):
+    """Has each run take the toolset of its turn, its ``deps``, as it is; a run without one has no tools.
+
+    It stands in the place of the search for tools that pydantic-ai gives every agent: all tools of a step are offered.
+    Passed as one of a run's toolsets, a turn's would be asked in tasks of its own beside the agent's, which has no
+    tools: three times in each step.
+    """
+
+    def get_native_tools(self) -> Sequence[AgentNativeTool[TurnToolset | None]]:
+        """Return nothing: there is nothing to search."""
+        return ()
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
+        """Return what becomes the toolset of the turn when a run begins."""
+        return _OfTurn(toolset)
+
+
+class _OfTurn(WrapperToolset["TurnToolset | None"]):
+    async def for_run(self, ctx: RunContext[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
+        return ctx.deps or await super().for_run(ctx)
 
 
 @dataclass(slots=True)

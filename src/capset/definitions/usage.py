@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import add, attrgetter
 from sys import float_info
 from typing import Any, Final, cast, get_args
 
@@ -30,15 +31,16 @@ class AgentUsage:
 
     def __add__(self, more: AgentUsage) -> AgentUsage:
         """Return both together."""
-        return AgentUsage(**{name: getattr(self, name) + getattr(more, name) for name in RESOURCES})
+        return AgentUsage(**dict(zip(RESOURCES, map(add, _amounts(self), _amounts(more)), strict=True)))
 
     def plain(self) -> dict[str, float]:
         """Return the usage as JSON data."""
-        return {name: getattr(self, name) for name in RESOURCES}
+        return dict(zip(RESOURCES, _amounts(self), strict=True))
 
 
 RESOURCES: Final = tuple(field.name for field in fields(AgentUsage))
 """The names of what is counted."""
+_amounts = cast("Callable[[AgentUsage], tuple[Any, ...]]", attrgetter(*RESOURCES))
 COUNTS: Final = ("steps", "calls", "tokens")
 """Those that are whole numbers."""
 

@@ -159,7 +159,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.events.read(session, after=1, limit=100)
     await store.events.due(NOW)
     await store.events.messages(session, limit=100, max_bytes=1_000)
-    await store.events.summary(session)
+    await store.events.messages(session, after=None, limit=100)
     await store.keys.any()
     await store.keys.find("0" * 64)
     await store.approvals.get(org, "approval-1")

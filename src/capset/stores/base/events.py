@@ -171,17 +171,15 @@ class EventStore(Protocol):
         ...
 
     async def messages(
-        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+        self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them.
+
+        With ``None`` they begin with the newest summary, and with the first message if there is no summary.
 
         A page ends before a row with which its rows exceed about ``max_bytes``, but has one at least. Raises
         ``StateError`` (404) for a missing session.
         """
-        ...
-
-    async def summary(self, session: str) -> int:
-        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
         ...
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:

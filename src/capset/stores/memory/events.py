@@ -122,18 +122,15 @@ class MemoryEvents:
         return EventPage(tuple(found[:limit]), self._last(session), self._turns.get(session))
 
     async def messages(
-        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+        self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
         self._check(session, "message")
         known = self._messages.get(session, [])
+        if after is None:
+            after = max((row.seq - 1 for row in known if row.kind == "summary"), default=0)
         items, _ = page_of(known[after : after + limit + 1], limit, max_bytes)
         return MessagePage(items, len(known), sum(len(row.data.encode()) for row in known))
-
-    async def summary(self, session: str) -> int:
-        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
-        self._door.check()
-        return max((row.seq for row in self._messages.get(session, []) if row.kind == "summary"), default=0)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""

@@ -43,11 +43,13 @@ _HELD: Final = (
 _RENEWAL: Final[dict[str, Any]] = {"holder": bindparam("new_holder"), "until": bindparam("new_until")}
 _RENEW: Final = update(session_turns).where(_HELD).values(_RENEWAL)
 _CHANGE: Final = update(session_turns).where(_HELD).values({**_RENEWAL, "checkpoint": bindparam("new_checkpoint")})
+_BEGIN: Final = insert(session_turns)
 _END: Final = delete(session_turns).where(_HELD)
 _THERE: Final = select(sessions.c.id).where(sessions.c.id == _SESSION)
 _TURN: Final = select(session_turns).where(session_turns.c.session == _SESSION)
 _LAST_EVENT: Final = select(func.max(session_events.c.seq)).where(session_events.c.session == _SESSION)
 _LAST_MESSAGE: Final = select(func.max(session_messages.c.seq)).where(session_messages.c.session == _SESSION)
+_LAST_OF_BOTH: Final = select(_LAST_EVENT.scalar_subquery(), _LAST_MESSAGE.scalar_subquery())
 
 
 Heard = Callable[[str | None], None]
@@ -91,12 +93,13 @@ class SqlEvents:
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
-            _interrupt(connection, turn.session, now, interrupted)
-            if (there := _turn(connection, turn.session)) is not None:
+            there = _turn(connection, turn.session)
+            if there is not None and not _interrupt(connection, there, now, interrupted):
                 return Begun(there.turn, _last(connection, turn.session))
-            connection.execute(insert(session_turns), asdict(turn))
+            connection.execute(_BEGIN, asdict(turn))
             self._notifications.send(connection, turn.session)
-            return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now))
+            last = _last(connection, turn.session)
+            return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now, after=last))
 
         return await self._writer.write(write)
 
@@ -123,8 +126,9 @@ class SqlEvents:
                 raise over(held.turn)
             if events or then is None:
                 self._notifications.send(connection, session)
-            _put_messages(connection, held, messages, now)
-            return _put(connection, session, held.turn, events, now)
+            last, last_message = connection.execute(_LAST_OF_BOTH, {"of_session": session}).one()
+            _put_messages(connection, held, messages, now, after=last_message or 0)
+            return _put(connection, session, held.turn, events, now, after=last or 0)
 
         return await self._writer.write(write)
 
@@ -153,7 +157,8 @@ class SqlEvents:
         """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
 
         def write(connection: Connection) -> bool:
-            if not _interrupt(connection, session, now, interrupted):
+            there = _turn(connection, session)
+            if there is None or not _interrupt(connection, there, now, interrupted):
                 return False
             self._notifications.send(connection, session)
             return True
@@ -185,11 +190,14 @@ class SqlEvents:
         return await self._reader.read(read)
 
     async def messages(
-        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+        self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
         own, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
-        asked = select(*columns).where(own, session_messages.c.seq > after).order_by(session_messages.c.seq)
+        seq = session_messages.c.seq
+        summary = select(func.max(seq)).where(own, session_messages.c.kind == "summary").scalar_subquery()
+        asked = select(*columns).where(own, seq > func.coalesce(summary - 1, 0) if after is None else seq > after)
+        asked = asked.order_by(seq)
         weighed = select(func.count(), func.coalesce(func.sum(session_messages.c.size), 0)).where(own)
 
         def read(connection: Connection) -> MessagePage:
@@ -200,11 +208,6 @@ class SqlEvents:
             return MessagePage(tuple([MessageRow(**row) for row in found]), count, int(size))
 
         return await self._reader.read(read)
-
-    async def summary(self, session: str) -> int:
-        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
-        asked = _LAST_MESSAGE.where(session_messages.c.kind == "summary")
-        return await self._reader.read(lambda one: one.execute(asked, {"of_session": session}).scalar_one() or 0)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
@@ -281,25 +284,25 @@ def _last(connection: Connection, session: str) -> int:
     return connection.execute(_LAST_EVENT, {"of_session": session}).scalar_one() or 0
 
 
-def _interrupt(connection: Connection, session: str, now: str, interrupted: NewEvent) -> bool:
-    there = _turn(connection, session)
-    if there is None or there.until > now or there.checkpoint is not None:
+def _interrupt(connection: Connection, there: TurnRow, now: str, interrupted: NewEvent) -> bool:
+    """End a turn if it has expired and nothing can continue it; return whether that was so."""
+    if there.until > now or there.checkpoint is not None:
         return False
+    session = there.session
     connection.execute(delete(session_turns).where(session_turns.c.session == session))
-    _put(connection, session, there.turn, [interrupted], now)
+    _put(connection, session, there.turn, [interrupted], now, after=_last(connection, session))
     return True
 
 
-def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
-    last = _last(connection, session)
+def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str, *, after: int) -> int:
     if not events:
-        return last
+        return after
     new = [
         (session, number, turn, one.type, storable(one.data, "the event"), now)
-        for number, one in enumerate(events, last + 1)
+        for number, one in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT, new)
-    last += len(new)
+    last = after + len(new)
     if last > KEPT:
         own = session_events.c.session == session
         connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
@@ -310,12 +313,13 @@ def _last_message(connection: Connection, session: str) -> int:
     return connection.execute(_LAST_MESSAGE, {"of_session": session}).scalar_one() or 0
 
 
-def _put_messages(connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str) -> None:
+def _put_messages(
+    connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str, *, after: int
+) -> None:
     if not messages:
         return
-    last = _last_message(connection, held.session)
     new = [
         (held.session, number, held.turn, one.kind, storable(one.data, "the message"), now, len(one.data.encode()))
-        for number, one in enumerate(messages, last + 1)
+        for number, one in enumerate(messages, after + 1)
     ]
     insert_rows(connection, session_messages.name, f"{', '.join(_MESSAGE)}, size", new)

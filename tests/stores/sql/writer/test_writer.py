@@ -12,6 +12,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
 from capset.errors import StoreError
+from capset.stores.audit_rules import BadEntry
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.writer.writer import Writer
@@ -191,6 +192,38 @@ async def test_a_write_function_that_fails_undoes_only_its_own(tmp_path: Path) -
         with raw(tmp_path / "a.db") as file:
             rows = file.execute("SELECT name FROM settings WHERE value = '' ORDER BY name").fetchall()
         assert rows == [("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO settings VALUES ('worse', '')", "SELECT * FROM nothing"])
+async def test_a_write_function_alone_that_fails_undoes_only_its_own(tmp_path: Path, statement: str) -> None:
+    def write(connection: Connection) -> None:
+        connection.exec_driver_sql("INSERT INTO settings VALUES ('bad', '')")
+        connection.exec_driver_sql(statement)
+        raise KeyError
+
+    async with opened(tmp_path / "a.db") as store:
+        store.audit.append(entry("a"))
+        with pytest.raises((KeyError, StoreError)):
+            await writer_of(store).write(write)
+        await store.audit.flush()
+        assert (await store.audit.verify()).checked == 1  # the record that was written beside it
+        with raw(tmp_path / "a.db") as file:
+            assert file.execute("SELECT name FROM settings WHERE name IN ('bad', 'worse')").fetchall() == []
+
+
+@pytest.mark.spec("G23")
+async def test_a_record_that_the_database_refuses_harms_no_other_and_no_function(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as store:
+        await store.audit.commit(entry("a"))
+        put = writer_of(store).write(
+            lambda connection: connection.exec_driver_sql("INSERT INTO settings VALUES ('b', '')").rowcount
+        )
+        twice, new = store.audit.commit(entry("a")), store.audit.commit(entry("b"))
+        answers = await asyncio.gather(put, twice, new, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [int, BadEntry, type(None)]
+        assert (await store.audit.verify()).checked == 2
+        with raw(tmp_path / "a.db") as file:
+            assert file.execute("SELECT name FROM settings WHERE name = 'b'").fetchall() == [("b",)]
 
 
 async def test_a_write_function_outwaits_a_lock_that_a_commit_does_not(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
@@ -76,6 +76,44 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
     The head is read here, in the transaction, since other processes write too. ``open_ids`` are the intents whose
     outcome may be among the rows; the set and the table ``open_intents`` are kept in step.
     """
+    sealed, refused = _seal_all(connection, writer, rows)
+    # Not `with`: a failing database may have ended the whole transaction, and this savepoint with it.
+    nested = connection.begin_nested()
+    try:
+        _insert(connection, sealed, open_ids)
+    except (*_REFUSED, OperationalError) as error:
+        if not _is_refusal(error):
+            raise
+        nested.rollback()
+        if len(rows) == 1:
+            return [_because(_TOO_LONG if is_too_long(error) else _TAKEN, error)]
+        middle = len(rows) // 2
+        first = extend(connection, writer, rows[:middle], open_ids)
+        return first + extend(connection, writer, rows[middle:], open_ids)
+    nested.commit()
+    return refused
+
+
+class RefusedTogether(Exception):
+    """Raised where a row among others was refused, and the transaction has to begin again."""
+
+
+def extend_at_once(
+    connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]
+) -> list[BadEntry | None]:
+    """Do as ``extend`` does without a savepoint. Raises ``RefusedTogether`` if the database refuses a row."""
+    sealed, refused = _seal_all(connection, writer, rows)
+    try:
+        _insert(connection, sealed, open_ids)
+    except (*_REFUSED, OperationalError) as error:
+        if not _is_refusal(error) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+            raise
+        raise RefusedTogether from error
+    return refused
+
+
+def _seal_all(connection: Connection, writer: str, rows: Sequence[Row]) -> tuple[list[Row], list[BadEntry | None]]:
+    """Chain rows to the head; return those that can be records, and for each row its refusal, or ``None``."""
     seq, previous = head(connection)
     sealed: list[Row] = []
     refused: list[BadEntry | None] = []
@@ -89,23 +127,16 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
             sealed.append(row)
             refused.append(None)
             seq, previous = seq + 1, row["hash"]
-    # Not `with`: a failing database may have ended the whole transaction, and this savepoint with it.
-    nested = connection.begin_nested()
-    try:
-        insert_rows(connection, "records", _NAMES, [_values(row) for row in sealed])
-        _settle(connection, sealed, open_ids)
-    except (*_REFUSED, OperationalError) as error:
-        too_long = is_too_long(error)
-        if isinstance(error, OperationalError) and not too_long:
-            raise
-        nested.rollback()
-        if len(rows) == 1:
-            return [_because(_TOO_LONG if too_long else _TAKEN, error)]
-        middle = len(rows) // 2
-        first = extend(connection, writer, rows[:middle], open_ids)
-        return first + extend(connection, writer, rows[middle:], open_ids)
-    nested.commit()
-    return refused
+    return sealed, refused
+
+
+def _insert(connection: Connection, sealed: Sequence[Row], open_ids: set[str]) -> None:
+    insert_rows(connection, "records", _NAMES, [_values(row) for row in sealed])
+    _settle(connection, sealed, open_ids)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return not isinstance(error, OperationalError) or is_too_long(error)
 
 
 def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:

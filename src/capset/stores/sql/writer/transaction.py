@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from capset.stores.audit_rules import BadEntry, Row
 from capset.stores.base import Claim
-from capset.stores.sql.audit.records import extend
+from capset.stores.sql.audit.records import RefusedTogether, extend, extend_at_once
 from capset.stores.sql.schema.tables import open_intents, records
 from capset.stores.sql.writer.reservations import admit_all
 
@@ -91,7 +91,7 @@ class Work:
 class _Abandon(Exception):
     """A function failed with all else, or its act cannot become a record: begin again without that one."""
 
-    def __init__(self, index: int, error: DBAPIError | BadEntry) -> None:
+    def __init__(self, index: int, error: Exception) -> None:
         super().__init__(index)
         self.index = index
         self.error = error
@@ -113,14 +113,18 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
     ``doubt``, and those that are stored are not written again.
     """
     functions, rows, terms = work.functions, work.rows, work.terms
-    abandoned: dict[int, DBAPIError | BadEntry] = {}
+    abandoned: dict[int, Exception] = {}
     unwritten: dict[int, BadEntry] = {}
+    # A savepoint costs as much as two other statements, so there is none where beginning again costs no more: for a
+    # function alone, and for records until one is refused.
+    run = _run_alone if len(functions) == 1 else _run
+    append = extend_at_once
     while True:
         try:
             with engine.begin() as connection:
                 admitted = _admit(connection, work.claims, unwritten)
                 results = [
-                    (None, abandoned[index]) if index in abandoned else _run(connection, index, function)
+                    (None, abandoned[index]) if index in abandoned else run(connection, index, function)
                     for index, function in enumerate(functions)
                 ]
                 now_open = set(open_ids)
@@ -130,7 +134,7 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
                 new = [rows[place] for place in places] if left_out else rows
                 acts = [place for place in work.acts if results[place][1] is None and results[place][0]]
                 chained = [*new, *(work.acts[place] for place in acts)]
-                refused = extend(connection, writer, chained, now_open) if chained else []
+                refused = append(connection, writer, chained, now_open) if chained else []
                 for place, bad in zip(acts, refused[len(new) :], strict=True):
                     if bad is not None:
                         raise _Abandon(place, bad)
@@ -139,6 +143,8 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
                     raise _Unwritten(bad)
         except _Unwritten as failure:
             unwritten.update(failure.refused)
+        except RefusedTogether:
+            append = extend
         except _Abandon as failure:
             # Nothing can be committed on a lost connection, without that one either.
             if isinstance(failure.error, DBAPIError) and failure.error.connection_invalidated:
@@ -171,6 +177,13 @@ def _bad_terms(
 ) -> dict[int, BadEntry]:
     """Return the refusals of intents, by the place of their claims."""
     return {terms[place]: bad for place, bad in zip(places, refused, strict=True) if bad is not None and place in terms}
+
+
+def _run_alone(connection: Connection, index: int, function: Function) -> tuple[Any, None]:
+    try:
+        return function(connection), None
+    except Exception as error:
+        raise _Abandon(index, error) from error
 
 
 def _run(connection: Connection, index: int, function: Function) -> tuple[Any, Exception | None]:
