@@ -36,6 +36,7 @@ from capset.testing.store_suite.support import (
 
 _SECOND: Final = 1_000_000_000
 _START: Final = 1_767_225_600 * _SECOND
+_BEFORE: Final = "2025-12-31T23:59:59.999999Z"
 _MINUTE: Final = Window("minute", 3, 60 * _SECOND)
 _TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
 
@@ -179,6 +180,23 @@ async def pages_of_requests_end_by_their_size(make: Make) -> None:
         expect(found, [3, 1, 1, 1], "how many requests each page has")
         whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
         expect(len(whole.items), 6, "a page of any size")
+
+
+async def overdue_requests_are_found(make: Make) -> None:
+    """Pending and approved ones of every org, the oldest first; decided ones and those with time left are not."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}"), org=org, digest=f"{number}" * 64, expires_at=at)
+            for number, (org, at) in enumerate(((None, NOW), ("acme", _BEFORE), ("acme", NOW), ("acme", LATER)))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        approved, rejected = replace(rows[0], status="approved"), replace(rows[2], status="rejected")
+        for moved in (approved, rejected):
+            expect(await store.approvals.move(moved, "pending"), True, "a decision")
+        expect(await store.approvals.overdue(NOW), [rows[1], approved], "what is overdue")
+        expect(await store.approvals.overdue(NOW, 1), [rows[1]], "the oldest")
+        expect(await store.approvals.overdue(_BEFORE), [rows[1]], "what was overdue before")
 
 
 async def of_many_who_move_a_request_one_does(make: Make) -> None:
@@ -358,6 +376,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     arguments_of_open_requests_have_so_many_bytes,
     requests_go_with_their_session,
     pages_of_requests_end_by_their_size,
+    overdue_requests_are_found,
     of_many_who_move_a_request_one_does,
     a_window_takes_so_many_and_says_when_one_more_fits,
     a_clock_that_is_set_back_gives_nobody_a_place,

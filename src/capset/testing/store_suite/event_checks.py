@@ -154,6 +154,21 @@ async def the_latest_events_of_many_sessions_are_told(make: Make) -> None:
         expect(await store.events.latest(many), {"a": 2}, "the latest events of many sessions")
 
 
+async def a_listener_hears_sessions_until_it_leaves(make: Make) -> None:
+    """Of the sessions that change, or ``None`` for some that were missed; whether it can hear at all, it is told."""
+    async with with_sessions(make, "a") as store:
+        heard: list[str | None] = []
+        async with store.events.listening(heard.append) as arrives:
+            expect(arrives() in (True, False), True, "that notifications arrive, or not")
+            await _begin(store, "t1")
+            await asyncio.sleep(0.05)  # another process would be told by now
+        expect({*heard} <= {"a", None}, True, f"nothing but the session is heard: {heard}")
+        heard.clear()
+        await _append(store, "t1", [_SOME])
+        await asyncio.sleep(0.05)
+        expect(heard, [], "what is heard after leaving")
+
+
 async def a_turn_is_written_by_its_holder_alone(make: Make) -> None:
     """Check that a process that has lost a turn to another stores nothing of it, and ends it not."""
     async with with_sessions(make, "a") as store:
@@ -265,6 +280,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     the_oldest_events_go_first,
     events_go_with_their_session,
     the_latest_events_of_many_sessions_are_told,
+    a_listener_hears_sessions_until_it_leaves,
     a_turn_is_written_by_its_holder_alone,
     a_turn_with_a_checkpoint_is_continued_not_interrupted,
     messages_come_back_in_order,
