@@ -306,6 +306,8 @@ async def handling(ctx: Context) -> None:
 
 
 def the_definitions() -> None:
+    wider: Tool[Any, object] = sync
+    Capability("wider", tools=[wider])
     assert_type(notes, Resource[list[str]])
     assert_type(total, Resource[int])
     assert_type(memory, Capability[Memory, Options])

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from pydantic_ai import Agent, DeferredToolRequests, StructuredDict, UsageLimits
+from capset.extras import install_command
+
+try:
+    from pydantic_ai import Agent, DeferredToolRequests, StructuredDict, UsageLimits
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f"agents run with pydantic-ai: {install_command('agent')}", name=missing.name) from None
 from pydantic_ai.exceptions import AgentRunError, UserError
 from pydantic_ai.messages import (
     BinaryContent,

@@ -43,7 +43,10 @@ def create_command(
         typer.Option(metavar="KEY=VALUE", help="An attribute of the principal, which policies read; may be repeated."),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="What it may ask of the API; may be repeated. Else read and call.")
+        list[str] | None,
+        typer.Option(
+            help="Of read, write, call, audit, approve, metrics and admin; may be repeated. Else read and call."
+        ),
     ] = None,
     limit: KeyLimit = None,
     session_budget: KeySessionBudget = None,

@@ -39,6 +39,23 @@ def test_a_pin_is_trusted_from_then_on_and_moves_forward(signed: Run) -> None:
     assert signed("audit", "verify").code == 2, "pins that are damaged are not passed over"
 
 
+def test_a_pin_that_another_log_does_not_hold_to_is_named_and_can_be_removed(signed: Run) -> None:
+    pins = signed("audit", "pin", "--key", "audit.key.pub", "--json").json["pins"]
+    change("DELETE FROM records", "DELETE FROM checkpoints")
+    for command in ("verify", "pin"):
+        refused = signed("audit", command)
+        assert refused.code == 3
+        assert f"this database is pinned in {pins}; if another log" in " ".join(refused.said.split())
+    assert signed("audit", "pin", "--forget", "--key", "new.key.pub").code == 2
+    assert signed("audit", "pin", "--forget").code == 0
+    assert signed("audit", "pin", "--forget").code == 2, "there is none any more"
+    signed(*ADD)
+    signed("audit", "checkpoint", "--key", "new.key")
+    assert signed("audit", "pin", "--key", "new.key.pub").code == 0
+    assert signed("audit", "verify").code == 0
+    assert "pinned" not in signed("audit", "verify", "--pins", "none.json").said
+
+
 @pytest.mark.spec("G42")
 def test_an_emptied_log_is_empty_and_not_verified(signed: Run) -> None:
     signed("audit", "pin", "--key", "audit.key.pub")

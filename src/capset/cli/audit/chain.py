@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from capset.cli.audit.keys import Pins, existing_file, private_key, public_key
+from capset.cli.audit.keys import Pins, existing_file, hint_at_pin, private_key, public_key
 from capset.cli.common.actors import actor_here
 from capset.cli.common.checkpoint_keys import default_pins_file, read_pin
 from capset.cli.common.exits import Exit, ended, guarded
@@ -141,11 +141,13 @@ def verify_command(
     there were none. Then it can only be consistent in itself, as a log is that was emptied or computed again.
     """
     keys, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+    pinned_at: tuple[str, Path] | None = None
     if file is None:
         url = existing_db(load_settings(db=db).db)
         if (pin := read_pin(pins or default_pins_file(), url)) is not None:
             keys += pin.keys
             kept += [] if pin.kept is None else [pin.kept]
+        pinned_at = (url, pins or default_pins_file())
         found = asyncio.run(_verify(url, keys, kept))
     elif db is not None or pins is not None:
         raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db, --pins")
@@ -156,6 +158,8 @@ def verify_command(
             print_json(verification_shape(found, [one.id for one in keys], is_vouched=bool(keys or kept)).plain())
         else:
             _print_verification(found, keys, kept, in_file=file is not None)
+            if found.problem is not None and pinned_at is not None:
+                hint_at_pin(*pinned_at)
     return Exit.DONE if found.ok else Exit.REFUSED
 
 

@@ -17,6 +17,7 @@ from capset.cli.common.checkpoint_keys import (
     default_pins_file,
     read_pin,
     read_private,
+    remove_pin,
     write_new,
     write_pin,
 )
@@ -62,6 +63,10 @@ def pin_command(
     key: Annotated[
         Path | None, typer.Option(metavar="PUBLIC", help="The public key to trust; by default the one of the log.")
     ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Remove the pin of this database, which another log has replaced on purpose."),
+    ] = False,
     pins: Pins = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -72,10 +77,13 @@ def pin_command(
     already is not pinned again: the exit code is 3.
     """
     url, file = existing_db(load_settings(db=db).db), pins or default_pins_file()
+    if forget:
+        return _forget(url, file, key, as_json=as_json)
     given = None if key is None else public_key(key)
     made, problem = asyncio.run(_pin(url, read_pin(file, url), given))
     if made is None:
         err().print(f"[red]not pinned:[/] {verbatim(problem)}", soft_wrap=True)
+        hint_at_pin(url, file)
         return Exit.REFUSED
     write_pin(file, url, made)
     seq = None if made.kept is None else made.kept.seq
@@ -86,6 +94,27 @@ def pin_command(
         told = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
         err().print(f"[dim]{told}, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
+
+
+def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
+    if key is not None:
+        raise DefinitionError("--forget removes a pin, and --key makes one: leave one of them out")
+    pin = read_pin(file, url)
+    if pin is None:
+        raise DefinitionError(f"there is no pin of this database in {str(file)!r}")
+    remove_pin(file, url)
+    if as_json:
+        print_json(PinShape(key=pin.keys[-1].id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
+    else:
+        err().print(f"[dim]the key {pin.keys[-1].id} is trusted no more, in {cell(str(file))}[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+def hint_at_pin(url: str, file: Path) -> None:
+    """Say which pin a log does not hold to, if the database has one, and what to do if that is meant."""
+    if read_pin(file, url) is not None:
+        told = "if another log is meant to stand in its place, remove the pin with capset audit pin --forget"
+        err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {told}[/]", soft_wrap=True)
 
 
 async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin | None, str]:

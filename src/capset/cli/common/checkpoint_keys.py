@@ -91,8 +91,18 @@ def read_pin(path: Path, database: str) -> Pin | None:
 
 def write_pin(path: Path, database: str, pin: Pin) -> None:
     """Set the pin of the database at a URL."""
+    kept = {"keys": [key.pem() for key in pin.keys], "kept": pin.kept and asdict(pin.kept)}
+    _write_pins(path, {**_read_pins(path), pin_name(database): kept})
+
+
+def remove_pin(path: Path, database: str) -> None:
+    """Remove the pin of the database at a URL, if there is one."""
     pins = _read_pins(path)
-    pins[pin_name(database)] = {"keys": [key.pem() for key in pin.keys], "kept": pin.kept and asdict(pin.kept)}
+    if pins.pop(pin_name(database), None) is not None:
+        _write_pins(path, pins)
+
+
+def _write_pins(path: Path, pins: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_new(new, json.dumps(pins, indent=2, sort_keys=True) + "\n", 0o600)
