@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
-from capset import Request, allow, ask, deny, policy, tool
+from capset import Principal, Request, allow, ask, deny, policy, tool
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,
@@ -282,3 +282,18 @@ async def test_an_intent_that_cannot_be_kept_gives_the_approval_back(monkeypatch
         (row,) = await here.requests()
         assert (row.status, here.paid) == ("approved", [])
         assert (await here.made(session, approval=asked)).success
+
+
+@pytest.mark.spec("G17")
+async def test_an_anonymous_principal_rejects_and_does_not_approve() -> None:
+    async with till() as here:
+        session = await here.session()
+        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        stranger = Principal("anonymous", kind="anonymous", org="acme")
+        with pytest.raises(PermissionDenied, match="an approval names who gave it"):
+            await here.kernel.approvals.decide(row.id, Answer(approved=True), by=stranger)
+        await here.kernel.approvals.decide(row.id, NO, by=stranger)
+        with pytest.raises(ApprovalRejected):
+            await waits
+        assert here.paid == []

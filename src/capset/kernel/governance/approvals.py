@@ -76,11 +76,15 @@ class ApprovalService:
     async def decide(self, id: str, answer: Answer, *, by: Principal) -> ApprovalRow:
         """Answer a request of the decider's org, and return its new row.
 
-        Raises ``NotFound`` if there is none, or it is another org's; ``PermissionDenied`` for the decider's own
-        request, unless the governance allows that; ``InvalidArguments`` for other arguments that do not fit the tool's
-        schema; ``Conflict`` if it was decided already, or is overdue.
+        Raises ``NotFound`` if there is none, or it is another org's; ``PermissionDenied`` for an anonymous decider, and
+        for the decider's own request, unless the governance allows that; ``InvalidArguments`` for other arguments that
+        do not fit the tool's schema; ``Conflict`` if it was decided already, or is overdue.
         """
         row = await self.get(id, org=by.org)
+        if answer.approved and by.kind == "anonymous":
+            raise PermissionDenied(
+                "Permission denied: an approval names who gave it, and an anonymous principal cannot."
+            )
         if answer.approved and not self._runtime.governance.own_approvals and _is_own(row, by):
             raise PermissionDenied(
                 "Permission denied: a request is approved by another principal than the one who made it."
