@@ -145,6 +145,17 @@ def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
     records_of(capset)
 
 
+@pytest.mark.long
+def test_many_files_that_are_skipped_for_one_reason_are_one_line(capset: Command) -> None:
+    (capset.folder / "odd").mkdir()
+    for number in range(5):
+        (capset.folder / "odd" / f"{number}.bin").write_bytes(b"\xff")
+    (capset.folder / "odd" / "note.txt").write_text("hash", encoding="utf-8")
+    done = demo(capset, "odd")
+    lines = [line for line in done.err.splitlines() if line.startswith("skipped")]
+    assert lines == ["skipped 5 files, odd/0.bin and others: not UTF-8 text"]
+
+
 def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None:
     (capset.folder / "odd" / "a[").mkdir(parents=True)
     (capset.folder / "odd" / "a[" / "b].txt").write_text("hash", encoding="utf-8")

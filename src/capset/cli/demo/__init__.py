@@ -12,8 +12,8 @@ from rich.console import Console
 import capset
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
-from capset.cli.common.output import cell, err, out, print_json, verbatim
-from capset.cli.demo.display import show_records, show_session
+from capset.cli.common.output import err, out, print_json, verbatim
+from capset.cli.demo.display import show_records, show_session, show_skipped
 from capset.cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
 from capset.cli.demo.scenario import Demo, Imported, import_folders, open_demo
 from capset.cli.demo.server import store_of
@@ -61,8 +61,7 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
-        for skipped in imported.skipped:
-            err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
+        show_skipped(err(), imported.skipped)
         console.print(f"{counted(imported.files, 'file')}, {imported.size_bytes:,} bytes in the session's files")
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run()

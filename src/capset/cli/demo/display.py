@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -15,6 +15,9 @@ from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.stores.base import AuditPage
 from capset.wire.operations import DoorShape
+
+_NAMED: Final = 3
+"""The largest number of files skipped for one reason that are all named."""
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
@@ -100,3 +103,18 @@ class Calls:
                 data = message.data if message.kind == "reply" else data
         show_call(self._console, tool, arguments, messages.result, data)
         return messages.result, data
+
+
+def show_skipped(console: Console, skipped: Sequence[str]) -> None:
+    """Print the files that were skipped, each with its reason; many of one reason in one line."""
+    paths: dict[str, list[str]] = {}
+    for one in skipped:
+        path, _, reason = one.partition(": ")
+        paths.setdefault(reason, []).append(path)
+    for reason, names in paths.items():
+        if len(names) > _NAMED:
+            told = f"{len(names)} files, {names[0]} and others"
+            console.print(f"[yellow]skipped[/] {cell(told)}: {cell(reason)}", soft_wrap=True)
+            continue
+        for name in names:
+            console.print(f"[yellow]skipped[/] {cell(name)}: {cell(reason)}", soft_wrap=True)
