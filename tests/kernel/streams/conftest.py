@@ -21,7 +21,7 @@ QUICK = 0.1
     scope="session",
     params=[
         pytest.param(("asyncio", {}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.long),
     ],
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:
