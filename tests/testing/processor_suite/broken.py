@@ -140,7 +140,7 @@ async def gathering(message: CountUp, emit: Emit, ctx: Context) -> None:
     await asyncio.gather(*(emit(Counted(data=number)) for number in range(90)))
 
 
-broken(WAITS, "careless", handles(careless), "called emit and never awaited that (1 times)", "write await emit(…)")
+broken(WAITS, "careless", handles(careless), "called emit and never awaited that (1 time)", "write await emit(…)")
 broken(WAITS, "hasty", handles(hasty), "89 more of its emissions were under way after 0 were taken", "task group")
 broken(WAITS, "gathering", handles(gathering), "87 more of its emissions were under way", "await each", buffer=2)
 
