@@ -34,9 +34,9 @@ test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
 	@$(BIN)/pytest -n auto --dist worksteal -m "not long and not clients" $(ARGS)
 
-long: $(SETUP) ## run the tests that take long: generated requests at whole servers, and the like
+long: $(SETUP) ## run the tests that take long: generated requests at whole servers, properties with more examples
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto -m long $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto -m "long or property and not clients" $(ARGS)
 
 # Tests that name what a recipe of AGENTS.md left out: files that are made of others, and lists that follow others.
 GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \

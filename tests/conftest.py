@@ -8,8 +8,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
+import httpcore2
 import pytest
 from hypothesis import settings
 
@@ -19,8 +21,12 @@ MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("here", deadline=None)
-settings.load_profile("here")
+settings.register_profile("here", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=150)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
+
+# Each client would load the machine's trust store, which takes longer than most tests.
+httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,6 +61,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests whose examples Hypothesis makes up."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        item.add_marker("property")
 
 
 @pytest.hookimpl(wrapper=True)

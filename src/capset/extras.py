@@ -58,7 +58,7 @@ class MissingExtras:
 
 def missing_extras(point: EntryPoint) -> MissingExtras | None:
     """Return the missing ones of the extras that an entry point needs (``module:name [extra]``), if there are any."""
-    if point.dist is None:
+    if point.dist is None or not point.extras:
         return None
     required = point.dist.requires or []
     names = tuple(extra for extra in point.extras if not all(map(_is_installed, _brought(extra, required))))

@@ -30,6 +30,7 @@ EARLY = (
     *sorted(BUILT_IN),
 )
 DOORS = (
+    "capset.agents.runner",
     "capset.server.app",
     "capset.server.http.uvicorn_server",
     "capset.server.mcp",

@@ -107,6 +107,8 @@ if __name__ == "__main__":
     typer = import_module("typer.main")
     vars(typer)["get_command"] = cache(typer.get_command)
     typer.get_command(import_module("capset.cli.app").app)
+    if (server := sys.modules.get("capset.server.app")) is not None:
+        server.make_api()  # which every server of a process shares
     if threading.active_count() > 1:
         raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")
     gc.freeze()  # so that no collection touches, and copies, what all processes share

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.forking import warm
+from tests.cli.support import ENVIRON
 from tests.docs.test_snippets import CAPABILITIES, ROOT, blocks
 
 GUIDE = [
@@ -32,35 +31,20 @@ PAGES = [
     *(ROOT / "docs" / "guide" / f"{name}.md" for name in GUIDE),
     *(page for page in CAPABILITIES if blocks(page)),
 ]
-RUN = """
-import ast, asyncio, inspect, sys
-code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-names = {"__name__": "page"}
-sys.modules["page"] = type(sys)("page")
-sys.modules["page"].__dict__.update(names)
-found = eval(code, sys.modules["page"].__dict__)
-if inspect.iscoroutine(found):
-    asyncio.run(found)
-"""
+RUN = Path(__file__).with_name("page.py")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     program = "\n".join(blocks(page))
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", RUN, page.stem],
-        input=program,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    file, here = tmp_path / page.name, tmp_path / "here"
+    file.write_text(program, encoding="utf-8")
+    here.mkdir()
+    code, out, err = warm(RUN, ENVIRON, "capset.testing", doors=True).run([str(file)], here, dict(ENVIRON), 60)
+    assert code == 0, err
     said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
     assert said or "assert " in program, "a page that shows nothing proves nothing"
-    assert done.stdout.splitlines() == said
+    assert out.splitlines() == said
 
 
 def test_the_readme_begins_as_the_home_page_does() -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, BinaryIO
 
 import httpx2
@@ -191,8 +192,12 @@ class Site:
 
 def registry_of(*capabilities: AnyCapability, agents: Iterable[Agent] = (foreman,)) -> Registry:
     """Return a registry of what is installed, of the kit, and of these."""
-    installed = Registry.installed().capabilities.values()
-    return Registry.of([*installed, kit, soon, old, *capabilities], agents)
+    return Registry.of([*_installed().capabilities.values(), kit, soon, old, *capabilities], agents)
+
+
+@cache
+def _installed() -> Registry:
+    return Registry.installed()
 
 
 @asynccontextmanager

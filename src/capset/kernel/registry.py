@@ -17,7 +17,7 @@ from capset.errors import CapabilityConflict, CapsetError, DefinitionError, NotF
 from capset.extras import MissingExtras, missing_extras
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 CAPABILITIES: Final = "capset.capabilities"
 """The entry point group of capabilities: each one is a ``Capability`` object."""
@@ -66,9 +66,12 @@ class Registry:
     @classmethod
     def installed(cls) -> Self:
         """Load everything that is installed. Raises ``DefinitionError`` as ``of`` does."""
+        from importlib.metadata import entry_points  # a slow import
+
         problems: list[LoadProblem] = []
-        capabilities = _load_group(CAPABILITIES, Capability, problems)
-        agents = _load_group(AGENTS, Agent, problems)
+        points = entry_points()
+        capabilities = _load_group(points.select(group=CAPABILITIES), CAPABILITIES, Capability, problems)
+        agents = _load_group(points.select(group=AGENTS), AGENTS, Agent, problems)
         found = cls.of((one for one, _ in capabilities), (one for one, _ in agents), problems)
         missing = {one.name: extras for one, point in capabilities if (extras := missing_extras(point))}
         return replace(found, missing=missing)
@@ -132,11 +135,11 @@ def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]
     return MappingProxyType(dict(sorted(known.items())))
 
 
-def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[tuple[T, EntryPoint]]:
+def _load_group(
+    points: EntryPoints, group: str, kind: type[T], problems: list[LoadProblem]
+) -> list[tuple[T, EntryPoint]]:
     found: dict[str, tuple[T, EntryPoint]] = {}
-    from importlib.metadata import entry_points  # a slow import
-
-    for point in entry_points(group=group):
+    for point in points:
         try:
             loaded = point.load()
         except CapsetError as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import BinaryIO, Final, cast
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
@@ -84,11 +84,10 @@ async def open_app(
     ``log`` receives one line of JSON per request; it defaults to stderr.
     """
     app = make_api()
-    app.state.service = service
     writer = log if isinstance(log, LogWriter) else LogWriter(log or sys.stderr.buffer)
     access = AccessLog(writer)
     tally = Metrics(service, writer)
-    app.state.exposition = Exposition(tally)
+    state = {"service": service, "exposition": Exposition(tally)}
     telemetry = _telemetry(app, service, tally)
     background = [asyncio.create_task(keep_swept(service.kernel))]
     if service.kernel.generator is not None:
@@ -99,7 +98,8 @@ async def open_app(
                 service.turns.bell.watching(service.kernel.store.events),
                 mcp_endpoints(service) as endpoints,
             ):
-                routes = DirectRoutes(app, {("POST", CALLS_PATH): partial(calls.answer_call, service), **endpoints})
+                answer_call = partial(calls.answer_call, service)
+                routes = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
         for task in background:
@@ -108,6 +108,16 @@ async def open_app(
         await service.checker.close()
         access.flush()
         await asyncio.to_thread(writer.drain)
+
+
+def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
+    """Return an application whose requests have this state besides their own: several servers may share it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = {**scope.get("state", {}), **state}
+        await app(scope, receive, send)
+
+    return call
 
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
@@ -123,8 +133,13 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     return Telemetry(routes, tally, HttpTracing(tracing, redactor) if tracing else None)
 
 
+@cache
 def make_api() -> FastAPI:
-    """Return the REST API, not yet bound to a service; ``state.document`` is its OpenAPI document."""
+    """Return the REST API; ``state.document`` is its OpenAPI document.
+
+    To make it takes half a second, and it is the same for every server of a process: the service that answers a
+    request is in the request's own state.
+    """
     app = FastAPI(
         title="capset",
         version=version("capset"),

@@ -63,6 +63,6 @@ async def metrics(request: Request, caller: Measures) -> Response:
     A caller of an organisation reads the counts of that alone. One of none is an operator, and reads those of all
     callers together, and those of the server and its process; no organisation is named.
     """
-    exposition = cast("Exposition", request.app.state.exposition)
+    exposition = cast("Exposition", request.state.exposition)
     body, media_type = exposition.written(request.headers.get("accept", ""), caller.principal.org)
     return Response(body, headers={"content-type": media_type})

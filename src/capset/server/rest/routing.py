@@ -63,7 +63,7 @@ def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
 
 
 async def _service(request: Request) -> Service:
-    return request.app.state.service
+    return request.state.service
 
 
 Served = Annotated[Service, Depends(_service)]
