@@ -31,11 +31,11 @@ httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Answer ``-n auto``: one process more than there are cores, since many tests wait for what takes its time."""
+    """Answer ``-n auto``: two processes more than there are cores, since many tests wait for what takes its time."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    return (cores or 1) + 1
+    return (cores or 1) + 2
 
 
 @pytest.hookimpl(tryfirst=True)
