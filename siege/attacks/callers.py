@@ -141,9 +141,20 @@ async def _previews(site: Site, until: float) -> Counter[str]:
 async def _patterns(site: Site, until: float) -> Counter[str]:
     """Search a file by a pattern that would take for ever in an engine that goes back."""
     path = json.dumps({"path": "/as.txt", "content": "a" * 1_000_000})
-    pattern = json.dumps({"pattern": "(a*)*b|(a|a)*c|(.*)x(.*)y(.*)z"})
+    pattern = json.dumps({"pattern": "(a*)*b|(a|a)*c|(.*)x(.*)y(.*)z", "path_pattern": "/as.txt"})
     kept = await flood(site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1)
     return kept + await flood(site.port, until, call(site.attacker, "grep_files", pattern))
+
+
+async def _searches(site: Site, until: float) -> Counter[str]:
+    """Search all that a session holds, 30 MB and what other attacks have left there, for what is nowhere in it."""
+    told, seconds = Counter[str](), until - time.monotonic()
+    for number in range(2):
+        path = json.dumps({"path": f"/{number}.txt", "content": "some words\n" * 1_360_000})
+        told += await flood(site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1)
+    pattern = json.dumps({"pattern": "(.*)x(.*)y(.*)z"})
+    until = time.monotonic() + seconds
+    return told + await flood(site.port, until, call(site.attacker, "grep_files", pattern), timeout=120.0)
 
 
 _REFUSED = frozenset({"429", "503"})
@@ -164,4 +175,5 @@ ATTACKS = (
     Attack("MCP handshakes", _greetings, _DONE),
     Attack("previews of agents of 200 kB", _previews, _DONE | {"422"}),
     Attack("patterns that go back", _patterns, _DONE | {"422"}),
+    Attack("searches of all files", _searches, _DONE),
 )
