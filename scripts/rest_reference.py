@@ -115,18 +115,15 @@ def _operation(path: str, method: str, operation: Node) -> Iterator[str]:
             problems.append(status)
             continue
         types = " or ".join(_content(kind, inner) for kind, inner in content.items())
-        said = "" if response["description"] == "Successful Response" else f" {_cell(response['description'])}"
+        told = _cell(response["description"])
+        said = "" if told == "Successful Response" else f" {told.removesuffix('.') if types else told}"
         yield f"- **{status}**{said}{': ' if types else ''}{types}"
     yield f"- Problems: {', '.join(sorted(set(problems) - {'default'}))}\n"
 
 
 def _parameter(parameter: Node) -> str:
-    said = (
-        parameter.get("description", "")
-        if not parameter["required"]
-        else f"required; {parameter.get('description', '')}"
-    )
-    return f"| `{parameter['name']}` | {parameter['in']} | {_type(parameter['schema'])} | {_cell(said.strip('; '))} |"
+    said = _told("required" if parameter["required"] else "", parameter.get("description", ""))
+    return f"| `{parameter['name']}` | {parameter['in']} | {_type(parameter['schema'])} | {said} |"
 
 
 def _body(operation: Node) -> Iterator[str]:
@@ -145,9 +142,8 @@ def _object(name: str, schema: Node) -> Iterator[str]:
     yield f"{' '.join(schema.get('description', '').replace('``', '`').split())}\n"
     yield from ("| member | type | |", "|---|---|---|")
     for member, inner in schema.get("properties", {}).items():
-        told = [inner["description"]] if "description" in inner else []
-        needed = [] if member in schema.get("required", ()) else ["optional"]
-        yield f"| `{member}` | {_type(inner)} | {_cell('; '.join(needed + told))} |"
+        said = _told("" if member in schema.get("required", ()) else "optional", inner.get("description", ""))
+        yield f"| `{member}` | {_type(inner)} | {said} |"
     yield ""
 
 
@@ -162,8 +158,21 @@ def _type(schema: Node) -> str:
     kind = schema.get("type", "any JSON")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
-    bounds = [f"{schema[key]}" for key in ("minimum", "maximum") if key in schema]
-    return f"{kind} {'–'.join(bounds)}".strip()
+    least, most = (_number(schema[key]) if key in schema else "" for key in ("minimum", "maximum"))
+    if least and most:
+        return f"{kind} {least}–{most}"
+    return f"{kind} of at least {least}" if least else f"{kind} of at most {most}" if most else kind
+
+
+def _number(value: float) -> str:
+    return str(int(value) if value == int(value) else value)
+
+
+def _told(needed: str, text: str) -> str:
+    """Return what is said of a member, which begins in lower case after whether it is needed."""
+    if needed and text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    return _cell("; ".join(part for part in (needed, text) if part))
 
 
 def _sentence(text: str) -> str:
