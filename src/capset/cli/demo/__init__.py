@@ -34,11 +34,11 @@ def demo_command(
     into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
     as_json: AsJson = False,
 ) -> Exit:
-    """Run the main job: import real files into a session, work on them under governance, and verify the record.
+    """Show what capset does: import real files into a session, work on them under governance, and verify the record.
 
-    Then do the same through the doors of a server, on a free port of this machine: REST, a stream of events, MCP; have
-    somebody else approve a call there, and share a limit with another opening of the database. In the end the agent
-    runs by itself, offline: it plans, reads, is refused once, and waits for an approval.
+    Then do the same over the interfaces of a server, on a free port of this machine: REST, a stream of events, MCP;
+    have somebody else approve a call there, and share a limit with another opening of the database. In the end the
+    agent runs by itself, offline: it plans, reads, is refused once, and waits for an approval.
     Ends with 0 only if every call ended as it should and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
