@@ -114,7 +114,10 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
 def every_check() -> Iterator[Any]:
     for capability, examples in EXAMPLES.items():
         for check in capability_suite(capability, examples=examples):
-            yield pytest.param(check, id=f"{capability.name}-{check.__name__}")
+            # It starts interpreters, which is the same for every capability.
+            is_long = check.__name__ == "hashes_are_the_same_in_every_process" and capability is not test_math
+            marks = [pytest.mark.long] if is_long else []
+            yield pytest.param(check, id=f"{capability.name}-{check.__name__}", marks=marks)
 
 
 @pytest.mark.spec("P17", "C2", "C3", "C26", "C30")

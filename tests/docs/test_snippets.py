@@ -43,6 +43,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert "export needs the pro tier" in done.stdout
 
 
+@pytest.mark.long
 def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     (tmp_path / "test_stopwatch.py").write_text(
         "\n".join(blocks(ROOT / "docs" / "guide" / "testing.md")), encoding="utf-8"

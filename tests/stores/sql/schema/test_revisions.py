@@ -171,6 +171,7 @@ async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, be
     await store.close()
 
 
+@pytest.mark.long
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("before", [None, "0001"])
 def test_processes_that_make_or_raise_one_database_at_once_all_succeed(tmp_path: Path, before: str | None) -> None:
