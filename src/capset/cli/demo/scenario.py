@@ -169,6 +169,7 @@ async def import_folders(files: Target, folders: list[Path]) -> Imported:
             batch = found[start : start + AT_ONCE]
             await asyncio.gather(*(_import_one(files, path, target, imported) for path, target in batch))
             progress.update(bar, advance=len(batch), description=cell(batch[-1][1]))
+    imported.skipped.sort()  # files are read at once, and so skipped in any order
     return imported
 
 
