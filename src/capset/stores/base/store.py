@@ -108,12 +108,13 @@ def make_store(url: str) -> Store:
     The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
     text that is no URL, and for a scheme that no installed package provides.
     """
-    from importlib.metadata import distribution, entry_points  # slow to import
+    from importlib.metadata import distributions, entry_points  # slow to import
 
     named, separator, _ = url.partition("://")
     scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
     # Capset's own come first: to read what every installed package provides takes most of the time of a kernel's start.
-    found = {point.name: point for point in distribution("capset").entry_points.select(group=GROUP)}
+    own = (point for one in distributions(name="capset") for point in one.entry_points.select(group=GROUP))
+    found = {point.name: point for point in own}
     if scheme not in found:
         found |= {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
