@@ -30,7 +30,9 @@ def test_a_key_is_shown_once_and_kept_hashed(run: Run, tmp_path: Path) -> None:
     assert (listed["permissions"], listed["scopes"]) == (["a:b"], ["capset:read", "capset:call"])
     assert "key" not in listed
     assert "digest" not in listed
-    assert key not in run("key", "list").out
+    shown = run("key", "list").out
+    assert key not in shown
+    assert shown.split()[-1] == "valid"
 
 
 @pytest.mark.spec("P14")

@@ -86,6 +86,7 @@ def test_a_link_covers_every_column_that_is_not_null() -> None:
 
 def test_an_empty_chain_and_a_sound_one_hold() -> None:
     assert verify([]) == Verification(0)
+    assert "ok=True" in repr(verify([]))
     assert verify(links(5)) == Verification(5)
     assert verify(links(5)).ok
 

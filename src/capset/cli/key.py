@@ -130,8 +130,8 @@ async def _revoke(settings: Settings, id: str) -> KeyRow | None:
 
 
 def _line(row: KeyRow, now: str) -> list[str]:
-    state = "revoked" if row.revoked_at else "open" if is_valid(row, now) else "expired"
-    if state == "open" and row.expires_at:
+    state = "revoked" if row.revoked_at else "valid" if is_valid(row, now) else "expired"
+    if state == "valid" and row.expires_at:
         state = f"until {row.expires_at[:10]}"
     scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
     shown = Attributes(row.attributes).masked()

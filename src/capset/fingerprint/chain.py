@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -37,11 +37,12 @@ class Verification:
     seq: int | None = None
     since: int = 1
     covered: int | None = None
+    ok: bool = field(init=False)
+    """Whether every link is valid."""
 
-    @property
-    def ok(self) -> bool:
-        """Whether every link is valid."""
-        return self.problem is None
+    def __post_init__(self) -> None:
+        """Set ``ok``."""
+        object.__setattr__(self, "ok", self.problem is None)
 
 
 def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -208,7 +208,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(found.__cause__, CapsetError):
         return await _failed(request, found.__cause__)
     is_mcp = path_of(request.scope).startswith("/mcp")
-    missing = "There is no such path" + ("; MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
+    where = "MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "every path of REST begins with /v1"
+    missing = f"There is no such path; {where}"
     said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
     response = await _failed(request, HttpRefusal(found.status_code, code, words))

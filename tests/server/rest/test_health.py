@@ -22,6 +22,13 @@ async def test_it_is_well_and_needs_no_key(shared: Site, path: str) -> None:
 
 
 @pytest.mark.spec("P13")
+async def test_a_path_without_its_prefix_says_where_paths_begin(shared: Site) -> None:
+    async with shared.client() as client:
+        said = problem(await client.get("/metrics"), 404, "not_found")
+    assert "begins with /v1" in said["detail"]
+
+
+@pytest.mark.spec("P13")
 async def test_it_is_not_ready_while_it_drains() -> None:
     async with site() as here, here.client() as client:
         here.service.drain()

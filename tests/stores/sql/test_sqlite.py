@@ -46,6 +46,20 @@ async def test_a_relative_path_is_that_of_the_moment_and_an_absolute_one_stays(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a b%20.db", "c.db", "elsewhere"]
 
 
+async def test_a_new_file_is_its_owners_alone_and_one_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    for name, before in (("new.db", None), ("shared.db", 0o640)):
+        file = tmp_path / name
+        if before is not None:
+            file.touch()
+            file.chmod(before)
+        store = make_store(f"sqlite:///{file}")
+        await store.open()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob(f"{name}*") if path.is_file()}
+        await store.close()
+        assert modes.pop(name) == (before or 0o600)
+        assert set(modes.values()) == {before or 0o600}, "SQLite's own files beside it"
+
+
 @pytest.mark.spec("G24")
 async def test_what_cannot_be_opened_is_said_in_the_users_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

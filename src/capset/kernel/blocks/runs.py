@@ -114,8 +114,8 @@ class BlockRun:
         runner = self.base.runtime.generator
         if runner is None:
             raise CapsetError(
-                f"{self.base.block.name!r} is a generator, and this kernel has no runner for those",
-                hint="give it one: Kernel(generator=…)",
+                f"a model works through {self.base.block.name!r}, and this kernel has no runner for models",
+                hint='give it one: Kernel(generator=AgentRunner("openai:gpt-5")), from capset.agents.runner',
             )
         return await self._contained(runner.run(Turn(self, input, output)))
 

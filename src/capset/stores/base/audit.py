@@ -40,7 +40,8 @@ class Entry(Protocol):
 class AuditQuery:
     """A query for outcomes of calls, or for acts, that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the ``seq`` that the page ends before (keyset paging).
+    ``principal`` is an id alone, such as ``ada``, as ``Principal("ada")`` has it, not ``user:ada``. ``limit`` is
+    1–1,000; ``before`` is the ``seq`` that the page ends before (keyset paging).
     """
 
     id: str | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,12 +34,14 @@ Left to it for longer, it would poll every 100 ms only, and between two transact
 millisecond: it was seen to wait for seconds.
 """
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
+_MAKING: Final = threading.Lock()
 
 
 def open_sqlite(url: str) -> SqlStore:
     """Return the store in the SQLite file that ``sqlite:///RELATIVE`` or ``sqlite:////ABSOLUTE`` names, not yet opened.
 
-    The file is made when the store is opened. Raises ``DefinitionError`` for a URL that names no file.
+    The file is made when the store is opened, for its owner alone: it holds records of calls and the key of their
+    digests. Raises ``DefinitionError`` for a URL that names no file.
     """
     name = url.removeprefix(PREFIX)
     if not url.startswith(PREFIX) or name in ("", ":memory:"):
@@ -125,6 +129,9 @@ def make_engine(
         max_overflow=0 if writes else 28,  # as many as asyncio's threads
     )
 
+    def connecting(*_: object) -> None:
+        _make_private(path)
+
     def connected(raw: sqlite3.Connection, _record: object) -> None:
         raw.execute("PRAGMA foreign_keys = ON")
         # It reads the file, which another process may be switching to WAL at this moment.
@@ -140,9 +147,20 @@ def make_engine(
         progress = _Progress(connection, stuck) if stuck is not None else None
         _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds, progress)
 
+    event.listen(engine, "do_connect", connecting)
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Make the file with mode 0600 if there is none. SQLite gives the files beside it the same mode.
+
+    SQLite tells of a folder in which no file can be made. A file that is there is never opened: to close it would
+    release the locks that this process has on it. The lock keeps others from connecting until a new one is closed.
+    """
+    with _MAKING, suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 class _Progress:
