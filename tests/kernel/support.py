@@ -28,6 +28,7 @@ from capset.stores.base import (
     FileStore,
     KeyStore,
     LineageStore,
+    PinStore,
     Refused,
     ReplyStore,
     SessionStore,
@@ -181,6 +182,10 @@ class TappedStore:
     @property
     def admissions(self) -> AdmissionStore:
         return TappedAdmissions(self.inner.admissions, self._tap)
+
+    @property
+    def pins(self) -> PinStore:
+        return self.inner.pins
 
     @property
     def usage(self) -> UsageStore:

@@ -24,6 +24,7 @@ ActName = Literal[
     "log.prune",
     "checkpoint_key.adopt",
     "checkpoint_key.succeed",
+    "mcp.approve",
 ]
 """The name of an act: what it concerns, and what was done to that."""
 
@@ -46,6 +47,7 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "log.prune": "The oldest records were cut off, up to a checkpoint.",
         "checkpoint_key.adopt": "The database took its first checkpoint key: the public half, and its id.",
         "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
+        "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that are gone.",
     }
 )
 """Every act, with what its record says."""

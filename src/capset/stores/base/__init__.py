@@ -57,6 +57,7 @@ from capset.stores.base.lineage import (
     RegistrationRow,
     TransitionRow,
 )
+from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
@@ -111,6 +112,7 @@ __all__ = [
     "NewMessage",
     "PayloadKind",
     "PayloadRow",
+    "PinStore",
     "Pruned",
     "Quota",
     "QuotaSpent",
@@ -128,6 +130,7 @@ __all__ = [
     "StateStore",
     "Store",
     "StoredScope",
+    "ToolPin",
     "TransitionRow",
     "TurnRow",
     "UsageStore",

@@ -13,6 +13,7 @@ from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
+from capset.stores.base.pins import PinStore
 from capset.stores.base.replies import ReplyStore
 from capset.stores.base.sessions import SessionStore
 from capset.stores.base.states import DocumentStore, StateStore
@@ -78,6 +79,11 @@ class Store(Protocol):
     @property
     def admissions(self) -> AdmissionStore:
         """The admissions by limits, budgets and approvals."""
+        ...
+
+    @property
+    def pins(self) -> PinStore:
+        """The pins of others' tools."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
+from capset.stores.memory.pins import MemoryPins
 from capset.stores.memory.sessions import MemoryReplies, MemorySessions
 from capset.stores.memory.states import MemoryDocuments, MemoryStates
 from capset.stores.memory.usage import MemoryUsage
@@ -43,6 +44,7 @@ class MemoryStore:
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
         self._lineage = MemoryLineage(self._door)
+        self._pins = MemoryPins(self._door)
 
     @property
     def audit(self) -> MemoryAudit:
@@ -98,6 +100,11 @@ class MemoryStore:
     def admissions(self) -> MemoryAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def pins(self) -> MemoryPins:
+        """The pins of others' tools."""
+        return self._pins
 
     @property
     def usage(self) -> MemoryUsage:

@@ -25,6 +25,7 @@ from capset.stores.sql.events import Notifications, SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
+from capset.stores.sql.pins import SqlPins
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
@@ -75,6 +76,7 @@ class SqlStore(ABC):
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
         self._usage = SqlUsage(self._writer, self._reader)
+        self._pins = SqlPins(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -130,6 +132,11 @@ class SqlStore(ABC):
     def admissions(self) -> SqlAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def pins(self) -> SqlPins:
+        """The pins of others' tools."""
+        return self._pins
 
     @property
     def usage(self) -> SqlUsage:

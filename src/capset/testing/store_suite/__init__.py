@@ -23,6 +23,7 @@ from capset.testing.store_suite import (
     file_checks,
     lifecycle_checks,
     lineage_checks,
+    pin_checks,
     quota_checks,
     record_checks,
     service_checks,
@@ -47,6 +48,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *service_checks.CHECKS,
     *admission_checks.CHECKS,
     *usage_checks.CHECKS,
+    *pin_checks.CHECKS,
     *lineage_checks.CHECKS,
     *envelope_checks.CHECKS,
 )

@@ -273,6 +273,14 @@ usages: Final = Table(
 )
 """The parts of the windows in which the usage of models counts; times are Unix time in nanoseconds."""
 
+pins: Final = Table(
+    "pins",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("server", "tool")),
+    *(Column(name, Text, nullable=False) for name in ("hash", "shape", "approved_by", "approved_at")),
+)
+"""The tools of others that were approved, each as what."""
+
 replies: Final = Table(
     "replies",
     metadata,

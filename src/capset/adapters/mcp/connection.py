@@ -1,0 +1,217 @@
+"""One connection to an MCP server: made when it is first needed, and again when it broke (spec 7, M3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from time import monotonic
+from typing import Any, Final, Self, cast
+
+import httpx2
+from mcp import Client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, Implementation
+from pydantic import ValidationError
+
+from capset.adapters.mcp.offers import Offer, offers_of
+from capset.adapters.mcp.server import SECRET, McpServer
+from capset.adapters.mcp.transports import http_streams, process_streams
+from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
+
+Secret = Callable[[str], Awaitable[str | None]]
+"""Returns the secret of a name, or nothing."""
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds before a server is tried again: twice as many after each failure, up to this."""
+FRESH_SECONDS: Final = 300.0
+"""How long a list of tools counts as what the server has, if it does not say that it has changed."""
+
+
+class McpConnection:
+    """Calls and lists the tools of one server. It is entered where its connection is to end.
+
+    The connection belongs to a task of its own, so that a caller that is cancelled leaves it to the others.
+    """
+
+    def __init__(self, server: McpServer, secret: Secret) -> None:
+        self.server: Final = server
+        self._secret = secret
+        self._owner: asyncio.Task[None] | None = None
+        self._wanted, self._broken = asyncio.Event(), asyncio.Event()
+        self._ready: asyncio.Future[Client] | None = None
+        self._failures, self._again = 0, 0.0
+        self._why = ""
+        self._offers: Sequence[Offer] | None = None
+        self._listed = 0.0
+        self._listing = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Connect to nothing yet."""
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}")
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close the connection; a process is ended."""
+        if (owner := self._owner) is not None:
+            owner.cancel()
+            await asyncio.wait([owner])
+
+    async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
+        """Return the tools that the server has: as it has them now, or as it had them a few minutes ago."""
+        async with self._listing:
+            is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
+            if self._offers is None or at_once or not is_fresh:
+                client = await self._client()
+                with self._failing():
+                    async with asyncio.timeout(self.server.start_timeout):
+                        self._offers = await offers_of(self.server, client)
+                self._listed = monotonic()
+            return self._offers
+
+    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT) -> CallToolResult:
+        """Call a tool by its name there.
+
+        Raises ``TransientError`` if the server cannot be reached or does not answer in time, and ``ToolError`` for what
+        it refuses, and for what it sends that is no answer.
+        """
+        client = await self._client()
+        with self._failing():
+            return await client.call_tool(
+                name, arguments, read_timeout_seconds=self.server.timeout, progress_callback=report
+            )
+
+    async def _client(self) -> Client:
+        """Return the connection, which is made if there is none."""
+        if self._owner is None or self._owner.done():
+            raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
+        wait = self._again - monotonic()
+        if self._ready is None and wait > 0:
+            raise self._unreachable(f"it is tried again in {wait:.1f} s")
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._wanted.set()
+        return await asyncio.shield(self._ready)
+
+    def _unreachable(self, why: str) -> TransientError:
+        return TransientError(f"The MCP server {self.server.name!r} cannot be reached: {why}.", code="unreachable")
+
+    async def _own(self) -> None:
+        """Keep the connection: open it when it is wanted, until it breaks."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            self._broken.clear()
+            self._why = ""
+            ready = cast("asyncio.Future[Client]", self._ready)
+            try:
+                async with AsyncExitStack() as stack:
+                    async with asyncio.timeout(self.server.start_timeout):
+                        client = await self._opened(stack)
+                    self._failures, self._offers = 0, None
+                    ready.set_result(client)
+                    await self._broken.wait()
+                    self._ready = None
+            except (Exception, asyncio.CancelledError) as error:
+                self._ready, self._offers = None, None
+                if not ready.done():
+                    self._failures += 1
+                    self._again = monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1))
+                    ready.set_exception(self._cause(error))
+                    ready.exception()  # the caller may have left
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+
+    async def _opened(self, stack: AsyncExitStack) -> Client:
+        server = self.server
+        if server.url is not None:
+            streams = http_streams(server, await self._filled("header", server.headers))
+        else:
+            streams = process_streams(server, await self._filled("variable", server.env), self._end)
+        client = Client(
+            _Entered(streams),
+            client_info=Implementation(name="capset", version=version("capset")),
+            message_handler=self._heard,
+            cache=None,
+        )
+        return await stack.enter_async_context(client)
+
+    def _end(self, why: str) -> None:
+        """Take the connection as broken, for a reason that callers are told."""
+        self._why = why
+        self._broken.set()
+
+    async def _filled(self, what: str, texts: Any) -> dict[str, str]:
+        """Return texts with the secrets in their places. Raises ``DefinitionError`` for one that is missing."""
+        found: dict[str, str] = {}
+        for name, text in texts.items():
+            values: dict[str, str] = {}
+            for secret in SECRET.findall(text):
+                if (value := await self._secret(secret)) is None:
+                    raise DefinitionError(
+                        f"MCP server {self.server.name!r}: the {what} {name!r} needs the secret {secret!r}, "
+                        "which is not set"
+                    )
+                values[secret] = value
+            found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
+        return found
+
+    async def _heard(self, message: object) -> None:
+        """Look at the tools again at the next call when the server says that they have changed."""
+        if type(message).__name__ == "ToolListChangedNotification":
+            self._listed = 0.0
+
+    @contextlib.contextmanager
+    def _failing(self) -> Any:
+        """Turn what the SDK raises into errors of capset's; a connection that broke is made again."""
+        try:
+            yield
+        except (CapsetError, TimeoutError):
+            raise
+        except MCPError as error:
+            if error.error.code == CONNECTION_CLOSED:
+                why = self._why or "the connection broke off"
+                self._broken.set()
+                raise self._unreachable(f"{why}; what came of the call is not known") from None
+            if error.error.code == REQUEST_TIMEOUT:
+                raise TransientError(
+                    f"The MCP server {self.server.name!r} did not answer within {self.server.timeout:g} s.",
+                    code="timeout",
+                ) from None
+            raise ToolError(f"The MCP server refused: {error.error.message}", code="mcp_error", status=502) from None
+        except ValidationError:
+            raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
+        except Exception as error:
+            self._broken.set()
+            raise self._cause(error) from None
+
+    def _cause(self, error: BaseException) -> CapsetError:
+        """Return an error to show: that of capset's own in it, if there is one."""
+        if isinstance(error, BaseExceptionGroup):
+            causes = [self._cause(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+            return next((one for one in causes if not isinstance(one, TransientError)), causes[0])
+        if isinstance(error, CapsetError):
+            return error
+        if isinstance(error, TimeoutError):
+            return self._unreachable(f"it did not answer within {self.server.start_timeout:g} s")
+        if isinstance(error, MCPError):
+            return self._unreachable(self._why or error.error.message)
+        if isinstance(error, httpx2.HTTPError):
+            return self._unreachable(str(error) or type(error).__name__)
+        return self._unreachable(type(error).__name__)
+
+
+class _Entered:
+    """A transport as the SDK takes it, of one that is used once."""
+
+    def __init__(self, streams: Any) -> None:
+        self._streams = streams
+
+    async def __aenter__(self) -> Any:
+        return await self._streams.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> Any:
+        return await self._streams.__aexit__(*raised)

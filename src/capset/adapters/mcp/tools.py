@@ -1,0 +1,140 @@
+"""The capability of a server: its pinned tools, each of which calls the server (spec 7, M1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from mcp_types import CallToolResult, TextContent
+
+from capset.adapters.mcp.connection import McpConnection, Secret
+from capset.adapters.mcp.offers import here
+from capset.adapters.mcp.pins import Guard, approve, shape_of
+from capset.adapters.mcp.server import McpServer
+from capset.definitions.capabilities import Capability
+from capset.definitions.messages import Progress, Reply
+from capset.definitions.tools.definition import AnyTool, make_tool
+from capset.definitions.tools.options import Effect
+from capset.definitions.tools.schema_tools import returns_schema
+from capset.errors import DefinitionError, ToolError
+from capset.kernel.governance.acts import Actor
+from capset.kernel.kernel import Kernel
+from capset.schemas.json_schema import compile_json_schema
+from capset.stores.base.pins import ToolPin
+
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
+"""From the weakest to the strongest."""
+_WAITING: Final = 16
+"""How many reports of progress may wait for a listener; more are left out."""
+_FIRST_USE: Final = Actor("first-use", "agent", None)
+"""Who approves the tools of a server that is trusted at its first use."""
+
+
+@asynccontextmanager
+async def open_mcp_servers(
+    kernel: Kernel, servers: Iterable[McpServer], *, secret: Secret
+) -> AsyncGenerator[Sequence[Capability]]:
+    """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in a store.
+
+    A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
+    trusted at its first use. Raises ``DefinitionError`` for two servers of one name, and for damaged pins.
+    """
+    named: dict[str, McpServer] = {}
+    for server in servers:
+        if named.setdefault(server.name, server) is not server:
+            raise DefinitionError(f"there are two MCP servers named {server.name!r}")
+    async with AsyncExitStack() as stack:
+        found: list[Capability] = []
+        for server in named.values():
+            connection = await stack.enter_async_context(McpConnection(server, secret))
+            known = await kernel.store.pins.list(server.name)
+            if not known and server.trust_first_use:
+                await approve(kernel, server, await connection.offers(), _FIRST_USE)
+                known = await kernel.store.pins.list(server.name)
+            found.append(capability_of(connection, known))
+        yield found
+
+
+def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capability:
+    """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
+    server = connection.server
+    used = {here(server, pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
+    guard = Guard(connection, used)
+    tools = [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())]
+    return Capability(
+        server.capability, title=server.name, description="Tools of an MCP server.", tools=tools, risk="high"
+    )
+
+
+def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> AnyTool:
+    shape, server = shape_of(pin), connection.server
+    owner = f"tool {name!r}"
+    effect = effect_of(server, pin.tool, shape.get("annotations", {}))
+    options: dict[str, Any] = {
+        "effect": effect,
+        "permissions": server.permissions,
+        "policies": [guard.policy],
+        "timeout": server.timeout,
+    }
+    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
+    return make_tool(
+        name,
+        shape.get("description") or f"The tool {pin.tool} of the MCP server {server.name}.",
+        options,
+        arguments=schema,
+        output=returns_schema(owner, shape.get("outputSchema")),
+        parameters=tuple(schema.names),
+        shape="stream",
+        takes_context=False,
+        handler=_handler(connection, pin.tool, is_structured="outputSchema" in shape),
+        title=shape.get("title"),
+    )
+
+
+def effect_of(server: McpServer, name: str, annotations: Mapping[str, Any]) -> Effect:
+    """Return the effect of a tool: what the host says, or ``destructive``; the server's hints only strengthen it."""
+    effect = server.effects.get(name, "destructive")
+    hinted: Effect = "read"
+    if annotations.get("readOnlyHint") is False:
+        hinted = "destructive" if annotations.get("destructiveHint") is True else "write"
+    elif annotations.get("destructiveHint") is True and annotations.get("readOnlyHint") is not True:
+        hinted = "destructive"
+    return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
+
+
+def _handler(connection: McpConnection, name: str, *, is_structured: bool) -> Callable[..., AsyncGenerator[Any]]:
+    async def call(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
+        told: asyncio.Queue[Progress | None] = asyncio.Queue()
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if total and told.qsize() < _WAITING:
+                told.put_nowait(Progress(min(1.0, max(0.0, progress / total)), message))
+
+        calling = asyncio.create_task(connection.call(name, arguments, report))
+        calling.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (progress := await told.get()) is not None:
+                yield progress
+            yield Reply(result_of(await calling, is_structured=is_structured))
+        finally:
+            calling.cancel()
+            await asyncio.wait([calling])
+
+    return call
+
+
+def result_of(result: CallToolResult, *, is_structured: bool) -> Any:  # JSON of the tool's own shape
+    """Return a result as JSON: structured if it is, else its text, or its content as MCP writes it.
+
+    Raises ``ToolError`` for one that is an error.
+    """
+    texts = [one.text for one in result.content if isinstance(one, TextContent)]
+    if result.is_error:
+        raise ToolError("\n".join(texts) or "The MCP server says that the call failed, and not why.", code="failed")
+    if is_structured and result.structured_content is not None:
+        return result.structured_content
+    if len(texts) == len(result.content):
+        return "\n".join(texts)
+    return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.content]

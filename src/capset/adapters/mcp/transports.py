@@ -1,0 +1,272 @@
+"""Transports to MCP servers: processes with the declared environment, HTTP to checked addresses (spec 7, M2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, Final, cast
+
+import anyio
+import httpcore2
+import httpx2
+from anyio.abc import ByteSendStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from capset.adapters.mcp.offers import shown
+from capset.adapters.mcp.server import McpServer
+from capset.errors import DefinitionError, ToolError, TransientError
+from capset.net.addresses import Allowed, Resolver, system_resolver
+from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
+
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+_BURST: Final = 32
+"""How many messages of the maximum size may come at once; after that, one a second."""
+_GRACE_SECONDS: Final = 2.0
+"""How long a process may take to end once its input is closed, and again once it was asked to."""
+_LAST_WORDS: Final = 1_024
+_PARTS: Final = 8
+"""How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
+
+
+class Meter:
+    """Counts what a server sends, and raises ``ToolError`` for one that floods."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._left, self._at = float(_BURST * server.message_bytes), monotonic()
+
+    def count(self, size: int) -> None:
+        """Count bytes that arrived. Raises ``ToolError`` (``flooded``) for too many."""
+        most, now = self._server.message_bytes, monotonic()
+        self._left = min(float(_BURST * most), self._left + (now - self._at) * most) - size
+        self._at = now
+        if self._left < 0:
+            raise ToolError(
+                f"it sent more than {_BURST} messages of {most:,} bytes at once",
+                code="flooded",
+                status=502,
+            )
+
+
+@asynccontextmanager
+async def process_streams(
+    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object]
+) -> AsyncGenerator[Streams]:
+    """Start the process of a server, and yield the streams of its messages.
+
+    It is the leader of a session of its own, which is ended with it. ``ended`` is told why nothing comes from it any
+    more. Raises ``DefinitionError`` if it cannot be started.
+    """
+    process = await _start(server, env)
+    received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    said = deque[bytes](maxlen=_PARTS)
+    tasks = [
+        asyncio.create_task(_read(server, process, received, said, ended)),
+        asyncio.create_task(_write(process, sent)),
+        asyncio.create_task(_listen(process, said)),
+    ]
+    try:
+        yield reading, writing
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await process.aclose()
+        for stream in (received, reading, writing, sent):
+            stream.close()
+
+
+async def _start(server: McpServer, env: Mapping[str, str]) -> Process:
+    program, *arguments = server.command
+    found = shutil.which(program)
+    if found is None:
+        raise DefinitionError(f"MCP server {server.name!r}: there is no program {program!r} on this machine's path")
+    try:
+        return await anyio.open_process([found, *arguments], env=dict(env), cwd=server.cwd, start_new_session=True)
+    except OSError as error:
+        raise DefinitionError(f"MCP server {server.name!r} cannot be started: {error.strerror}") from None
+
+
+async def _read(
+    server: McpServer,
+    process: Process,
+    received: MemoryObjectSendStream[SessionMessage | Exception],
+    said: Iterable[bytes],
+    ended: Callable[[str], object],
+) -> None:
+    """Pass on each message that the process writes, until it writes no more, or more than it may."""
+    meter, why = Meter(server), "it closed its output"
+    async with received:
+        try:
+            async for line in _lines(server, cast("AsyncIterable[bytes]", process.stdout)):
+                meter.count(len(line))
+                # What is no message is no answer to anything; a call without an answer ends by its timeout.
+                with contextlib.suppress(ValueError):
+                    await received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+            if words := await _last_words(process, said):
+                why = f"it ended, and the last that it wrote was {words}"
+        except ToolError as error:
+            why = error.message
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        ended(why)
+
+
+async def _lines(server: McpServer, parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream. Raises ``ToolError`` for one that is too long."""
+    rest = bytearray()
+    async for part in parts:
+        *lines, last = part.split(b"\n")
+        for line in lines:
+            rest += line
+            yield bytes(rest)
+            rest.clear()
+        rest += last
+        if len(rest) > server.message_bytes:
+            raise too_large(server)
+
+
+async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    stream = cast("ByteSendStream", process.stdin)
+    async with sent:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for one in sent:
+                await stream.send(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+
+async def _listen(process: Process, said: deque[bytes]) -> None:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for part in cast("AsyncIterable[bytes]", process.stderr):
+            said.append(part[-_LAST_WORDS:])
+
+
+async def _last_words(process: Process, said: Iterable[bytes]) -> str:
+    """Return the last line that a process wrote on stderr before it ended, with everything visible that is not."""
+    with anyio.move_on_after(_GRACE_SECONDS):
+        await process.wait()
+        await asyncio.sleep(0.05)  # what it wrote last may still be on its way
+    lines = b"".join(said).decode(errors="replace").strip().splitlines()
+    return shown(lines[-1]) if lines else ""
+
+
+def too_large(server: McpServer) -> ToolError:
+    """Return the error of a message that is too long."""
+    text = f"it sent a message of more than {server.message_bytes:,} bytes"
+    return ToolError(text, code="too_large", status=502)
+
+
+async def _end(process: Process) -> None:
+    """Close its input, and end it and its session if it goes on after that."""
+    await cast("ByteSendStream", process.stdin).aclose()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            _signal(process, number)
+        with anyio.move_on_after(_GRACE_SECONDS):
+            await process.wait()
+            break
+    _signal(process, signal.SIGKILL)  # to what it has started itself
+
+
+def _signal(process: Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+@asynccontextmanager
+async def http_streams(
+    server: McpServer, headers: Mapping[str, str], resolver: Resolver = system_resolver
+) -> AsyncGenerator[Streams]:
+    """Yield the streams of messages of a server at a URL. Every connection is to an address that was checked."""
+    transport = _Checked(server, resolver)
+    timeout = httpx2.Timeout(server.timeout, read=None)
+    client = httpx2.AsyncClient(
+        transport=transport, headers=headers, timeout=timeout, trust_env=False, follow_redirects=False
+    )
+    async with (
+        client,
+        streamable_http_client(
+            server.url or "", http_client=client, max_sse_event_size=server.message_bytes
+        ) as streams,
+    ):
+        yield cast("Streams", streams)
+
+
+class _Checked(httpx2.AsyncBaseTransport):
+    """Sends requests over connections to checked addresses, and bounds what comes back."""
+
+    def __init__(self, server: McpServer, resolver: Resolver) -> None:
+        self._server = server
+        self._meter = Meter(server)
+        allowed = Allowed.read(server.internal)
+        self._network = CheckedNetwork(
+            resolver, allowed, cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+        )
+        self._pool = httpcore2.AsyncConnectionPool(ssl_context=usual_tls(), network_backend=self._network)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        asked = httpcore2.Request(
+            request.method,
+            httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=cast("AsyncIterable[bytes]", request.stream),
+            extensions=request.extensions,
+        )
+        try:
+            with convert_failures(url.host):
+                response = await self._pool.handle_async_request(asked)
+        except TransientError as error:
+            raise httpx2.ConnectError(error.message, request=request) from error
+        headers = httpx2.Headers(response.headers)
+        is_stream = headers.get("content-type", "").startswith("text/event-stream")
+        stream = _Bounded(
+            cast("AsyncIterable[bytes]", response.stream),
+            self._server,
+            self._meter if is_stream else None,
+            response.aclose,
+        )
+        return httpx2.Response(
+            response.status,
+            headers=headers,
+            stream=stream,
+            extensions=cast("Any", response).extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+        await self._network.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body of at most one message, or a stream of events at a bounded pace."""
+
+    def __init__(
+        self, inner: AsyncIterable[bytes], server: McpServer, meter: Meter | None, close: Callable[[], Awaitable[None]]
+    ):
+        self._inner, self._server, self._meter, self._close = inner, server, meter, close
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in self._inner:
+            size += len(part)
+            if self._meter is not None:
+                self._meter.count(len(part))
+            elif size > self._server.message_bytes:
+                raise too_large(self._server)
+            yield part
+
+    async def aclose(self) -> None:
+        await self._close()

@@ -1,0 +1,31 @@
+"""The pins of others' tools in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capset.stores.base import Entry, ToolPin
+from capset.stores.memory.lifecycle import Lifecycle
+
+
+class MemoryPins:
+    """The pins, by server and tool."""
+
+    def __init__(self, door: Lifecycle) -> None:
+        self._door = door
+        self._pins: dict[tuple[str, str], ToolPin] = {}
+
+    async def list(self, server: str | None = None) -> Sequence[ToolPin]:
+        """Return the pins of a server, or of all, by server and tool."""
+        self._door.check()
+        return [one for _, one in sorted(self._pins.items()) if server is None or one.server == server]
+
+    async def change(
+        self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
+    ) -> None:
+        """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
+        self._door.check()
+        self._door.record(act)
+        for tool in remove:
+            self._pins.pop((server, tool), None)
+        self._pins.update({(server, one.tool): one for one in add})

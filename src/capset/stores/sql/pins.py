@@ -1,0 +1,45 @@
+"""The pins of others' tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import Connection, delete, insert, select
+
+from capset.stores.base import Entry, ToolPin
+from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.schema.tables import pins
+from capset.stores.sql.writer.writer import Writer
+
+
+class SqlPins:
+    """The pins, one row each."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def list(self, server: str | None = None) -> Sequence[ToolPin]:
+        """Return the pins of a server, or of all, by server and tool."""
+        wanted = select(pins) if server is None else select(pins).where(pins.c.server == server)
+
+        def read(connection: Connection) -> list[ToolPin]:
+            found = [ToolPin(**row) for row in connection.execute(wanted).mappings()]
+            return sorted(found, key=lambda one: (one.server, one.tool))  # databases sort text each in its own way
+
+        return await self._reader.read(read)
+
+    async def change(
+        self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
+    ) -> None:
+        """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
+
+        def write(connection: Connection) -> bool:
+            gone = [*remove, *(one.tool for one in add)]
+            connection.execute(delete(pins).where(pins.c.server == server, pins.c.tool.in_(gone)))
+            if add:
+                connection.execute(insert(pins), [asdict(one) | {"server": server} for one in add])
+            return True
+
+        await self._writer.write(write, act)

@@ -1,0 +1,142 @@
+"""MCP servers at URLs: which addresses are connected to, what is sent there, and what may come back (spec 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from capset.adapters.mcp import McpServer
+from capset.adapters.mcp.connection import McpConnection
+from capset.errors import CapsetError, ToolError
+from capset.server.http.uvicorn_server import bind
+from tests.adapters.mcp.test_servers import no_secret, opened
+
+
+@dataclass
+class There:
+    """A server that listens on this machine, and the headers that it was sent."""
+
+    port: int = 0
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncGenerator[There]:
+    there, bound = There(), bind("127.0.0.1", 0)
+    there.port = bound.getsockname()[1]
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            there.headers.append(dict(Request(scope).headers))
+        await app(scope, receive, send)
+
+    server = uvicorn.Server(uvicorn.Config(noting, log_level="warning", timeout_graceful_shutdown=1))
+    running = asyncio.create_task(server.serve([bound]))
+    try:
+        yield there
+    finally:
+        server.should_exit = True
+        await running
+
+
+def books() -> ASGIApp:
+    server = MCPServer("books")
+
+    @server.tool(structured_output=False)
+    def title(number: int) -> str:
+        """Say the title of a book."""
+        return ["Emma", "Persuasion"][number]
+
+    @server.tool(structured_output=False)
+    def text() -> str:
+        """Say all of it."""
+        return "x" * 3_000_000
+
+    return server.streamable_http_app()
+
+
+def declared(there: There, **options: Any) -> McpServer:
+    given: dict[str, Any] = {"internal": [there.host], "trust_first_use": True, **options}
+    return McpServer(name="books", url=there.url, **given)
+
+
+@pytest.mark.spec("M1", "M2")
+async def test_its_tools_are_called_with_the_headers_that_are_declared() -> None:
+    async with serving(books()) as there:
+        headers = {"Authorization": "Bearer ${BOOKS}"}
+        async with opened(declared(there, headers=headers), secrets={"BOOKS": "s3cret"}) as site:
+            assert await site.call("books_title", number=1) == "Persuasion"
+        assert {one.get("authorization") for one in there.headers} == {"Bearer s3cret"}
+
+
+@pytest.mark.spec("M2")
+async def test_an_internal_address_is_connected_to_only_if_it_is_declared() -> None:
+    async with serving(books()) as there:
+        async with McpConnection(declared(there, internal=()), no_secret) as connection:
+            with pytest.raises(ToolError, match="leads to an address that is not public"):
+                await connection.offers()
+        assert there.headers == []
+
+
+@pytest.mark.spec("M2", "M4")
+async def test_a_redirect_elsewhere_is_not_followed() -> None:
+    async with serving(books()) as secret:
+
+        async def away(scope: Scope, receive: Receive, send: Send) -> None:
+            await RedirectResponse(secret.url, 307)(scope, receive, send)
+
+        async with serving(away) as there:
+            async with McpConnection(declared(there), no_secret) as connection:
+                with pytest.raises(CapsetError):
+                    await connection.offers()
+            assert there.headers
+            assert secret.headers == []
+
+
+@pytest.mark.spec("M4")
+async def test_an_answer_that_is_too_long_is_an_error_and_the_next_one_is_not() -> None:
+    async with serving(books()) as there, opened(declared(there, timeout=5.0)) as site:
+        with pytest.raises(CapsetError):
+            await site.call("books_text")
+        assert await site.call("books_title", number=0) == "Emma"
+
+
+@pytest.mark.spec("M3")
+async def test_one_that_is_not_there_is_said_to_be_unreachable() -> None:
+    async with serving(books()) as there:
+        gone = declared(there)
+    async with McpConnection(gone, no_secret) as connection:
+        with pytest.raises(CapsetError, match="cannot be reached") as raised:
+            await connection.offers()
+        assert raised.value.code == "unreachable"
+
+
+@pytest.mark.spec("M4")
+async def test_what_is_no_mcp_is_an_error() -> None:
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response("<html>", media_type="text/html")(scope, receive, send)
+
+    async with (
+        serving(page) as there,
+        McpConnection(declared(there, start_timeout=5.0), no_secret) as connection,
+    ):
+        with pytest.raises(CapsetError):
+            await connection.offers()
