@@ -127,6 +127,13 @@ def flooding(message: dict[str, Any]) -> Any:
         say(note)
 
 
+def fading(params: dict[str, Any]) -> Any:
+    """List one tool, or pages without end if the test says so."""
+    if (FOLDER / "pages").read_text() == "1":
+        return {"tools": [TOOL]}
+    return {"tools": [], "nextCursor": f"{params.get('cursor', '')}x"}
+
+
 def huge(message: dict[str, Any]) -> Any:
     """Answer with 4 MB."""
     return {"content": [{"type": "text", "text": "x" * 4_000_000}]}
@@ -143,6 +150,7 @@ KINDS: dict[str, Callable[[], None]] = {
     ),
     "deep-schema": lambda: raw(only(description="x" * 10_000_000), done),
     "pages": lambda: raw(lambda params: {"tools": [], "nextCursor": f"{params.get('cursor', '')}x"}, done),
+    "fading": lambda: raw(fading, done),
     "asking": lambda: raw(only(), asking),
     "flooding": lambda: raw(only(), flooding),
     "huge": lambda: raw(only(), huge),

@@ -331,3 +331,15 @@ def test_what_is_declared_is_checked(options: dict[str, Any], problem: str) -> N
 def test_names_here_and_texts_that_are_shown() -> None:
     assert here(McpServer(name="files", command=["x"]), "fs.read/all") == "files_fs_read_all"
     assert shown("a\u200bb\n") == r"a\u{200b}b\u{a}"
+
+
+@pytest.mark.spec("M5")
+async def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path: Path) -> None:
+    (tmp_path / "pages").write_text("1")
+    store = f"sqlite:///{tmp_path / 'capset.db'}"
+    async with opened(server("fading", tmp_path, trust_first_use=True), store) as site:
+        assert await site.call("fading_shout") == "done"
+    (tmp_path / "pages").write_text("no end")
+    async with opened(server("fading", tmp_path), store) as site:
+        with pytest.raises(PermissionDenied, match="pages without end"):
+            await site.call("fading_shout")

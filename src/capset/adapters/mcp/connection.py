@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from time import monotonic
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import httpx2
 from mcp import Client
@@ -16,6 +16,9 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, Implementation
 from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from mcp.client import Transport
 
 from capset.adapters.mcp.offers import Offer, offers_of
 from capset.adapters.mcp.server import SECRET, McpServer
@@ -114,9 +117,9 @@ class McpConnection:
                     self._failures, self._offers = 0, None
                     ready.set_result(client)
                     await self._broken.wait()
-                    self._ready = None
             except (Exception, asyncio.CancelledError) as error:
-                self._ready, self._offers = None, None
+                if self._ready is ready:
+                    self._ready = None
                 if not ready.done():
                     self._failures += 1
                     self._again = monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1))
@@ -132,16 +135,17 @@ class McpConnection:
         else:
             streams = process_streams(server, await self._filled("variable", server.env), self._end)
         client = Client(
-            _Entered(streams),
+            cast("Transport", streams),
             client_info=Implementation(name="capset", version=version("capset")),
             message_handler=self._heard,
             cache=None,
         )
         return await stack.enter_async_context(client)
 
-    def _end(self, why: str) -> None:
-        """Take the connection as broken, for a reason that callers are told."""
-        self._why = why
+    def _end(self, why: str = "") -> None:
+        """Take the connection as broken, for a reason that callers are told: the next one makes another."""
+        self._why = why or self._why
+        self._ready = None
         self._broken.set()
 
     async def _filled(self, what: str, texts: Any) -> dict[str, str]:
@@ -165,7 +169,7 @@ class McpConnection:
             self._listed = 0.0
 
     @contextlib.contextmanager
-    def _failing(self) -> Any:
+    def _failing(self) -> Generator[None]:
         """Turn what the SDK raises into errors of capset's; a connection that broke is made again."""
         try:
             yield
@@ -174,7 +178,7 @@ class McpConnection:
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 why = self._why or "the connection broke off"
-                self._broken.set()
+                self._end()
                 raise self._unreachable(f"{why}; what came of the call is not known") from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise TransientError(
@@ -185,7 +189,7 @@ class McpConnection:
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
-            self._broken.set()
+            self._end()
             raise self._cause(error) from None
 
     def _cause(self, error: BaseException) -> CapsetError:
@@ -195,6 +199,8 @@ class McpConnection:
             return next((one for one in causes if not isinstance(one, TransientError)), causes[0])
         if isinstance(error, CapsetError):
             return error
+        if isinstance(error, asyncio.CancelledError):
+            return CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
         if isinstance(error, TimeoutError):
             return self._unreachable(f"it did not answer within {self.server.start_timeout:g} s")
         if isinstance(error, MCPError):
@@ -203,15 +209,3 @@ class McpConnection:
             return self._unreachable(str(error) or type(error).__name__)
         return self._unreachable(type(error).__name__)
 
-
-class _Entered:
-    """A transport as the SDK takes it, of one that is used once."""
-
-    def __init__(self, streams: Any) -> None:
-        self._streams = streams
-
-    async def __aenter__(self) -> Any:
-        return await self._streams.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> Any:
-        return await self._streams.__aexit__(*raised)

@@ -13,7 +13,7 @@ from capset.adapters.mcp.server import McpServer
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
-from capset.errors import CapsetError, DefinitionError, unknown
+from capset.errors import CapsetError, DefinitionError, TransientError, unknown
 from capset.fingerprint.canonical import canonical, digest
 from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
@@ -105,7 +105,7 @@ async def approve(
 
 
 class Guard:
-    """Refuses calls of tools whose server describes them in another way than was approved."""
+    """Refuses calls of tools that their server describes in another way than was approved, or does not describe."""
 
     def __init__(self, connection: McpConnection, pins: Mapping[str, ToolPin]) -> None:
         """``pins`` are those of the tools by their names here."""
@@ -113,18 +113,27 @@ class Guard:
         self._pins = pins
         self.policy = Policy(f"{connection.server.capability}:pinned", self._decide, phase="call")
 
-    async def _decide(self, request: Request) -> Decision:
-        pin = self._pins[cast("AnyTool", request.tool).name]
-        try:
-            offers = await self._connection.offers()
-        except CapsetError:
-            return allow()  # the call itself says why the server cannot be reached
-        offer = next((one for one in offers if one.name == pin.tool), None)
+    async def verify(self, name: str) -> str | None:
+        """Return why a tool, by its name here, is not to be called; nothing if its server says what was approved.
+
+        Raises ``CapsetError`` if the server does not say what tools it has.
+        """
+        pin = self._pins[name]
+        offer = next((one for one in await self._connection.offers() if one.name == pin.tool), None)
         if offer is None:
-            return deny(f"The MCP server {pin.server!r} has no tool {pin.tool!r} any more")
+            return f"The MCP server {pin.server!r} has no tool {pin.tool!r} any more"
         if offer.hash == pin.hash:
-            return allow()
-        return deny(
+            return None
+        return (
             f"The MCP server {pin.server!r} has changed what it says of its tool {pin.tool!r} since {pin.approved_by} "
-            f"approved it; `capset mcp diff {pin.server}` shows how, and `capset mcp approve {pin.server}` approves it"
+            "approved it: it has to be approved again"
         )
+
+    async def _decide(self, request: Request) -> Decision:
+        try:
+            reason = await self.verify(cast("AnyTool", request.tool).name)
+        except TransientError:
+            return allow()  # the handler asks again, and fails as what it is, with nothing called
+        except CapsetError as error:
+            reason = error.message
+        return allow() if reason is None else deny(reason)

@@ -18,7 +18,7 @@ from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
-from capset.errors import DefinitionError, ToolError
+from capset.errors import DefinitionError, PermissionDenied, ToolError
 from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.schemas.json_schema import compile_json_schema
@@ -88,7 +88,7 @@ def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> A
         parameters=tuple(schema.names),
         shape="stream",
         takes_context=False,
-        handler=_handler(connection, pin.tool, is_structured="outputSchema" in shape),
+        handler=_handler(connection, guard, name, pin.tool, is_structured="outputSchema" in shape),
         title=shape.get("title"),
     )
 
@@ -104,15 +104,19 @@ def effect_of(server: McpServer, name: str, annotations: Mapping[str, Any]) -> E
     return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
 
 
-def _handler(connection: McpConnection, name: str, *, is_structured: bool) -> Callable[..., AsyncGenerator[Any]]:
+def _handler(
+    connection: McpConnection, guard: Guard, name: str, there: str, *, is_structured: bool
+) -> Callable[..., AsyncGenerator[Any]]:
     async def call(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
+        if (reason := await guard.verify(name)) is not None:
+            raise PermissionDenied(reason)
         told: asyncio.Queue[Progress | None] = asyncio.Queue()
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if total and told.qsize() < _WAITING:
                 told.put_nowait(Progress(min(1.0, max(0.0, progress / total)), message))
 
-        calling = asyncio.create_task(connection.call(name, arguments, report))
+        calling = asyncio.create_task(connection.call(there, arguments, report))
         calling.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (progress := await told.get()) is not None:
