@@ -17,7 +17,7 @@ from scripts.pages import write_pages
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "commands"
 PAGES: Final = {
     "define": ("Definitions and hashes", "check compose describe diff fingerprint list schema"),
-    "run": ("Calls, agents, servers", "call chat demo kernel mcp replay run serve"),
+    "run": ("Calls, agents, servers", "call chat demo gateway kernel mcp replay run serve"),
     "agents": ("Stored agents", "agents"),
     "sessions": ("Sessions", "sessions"),
     "approvals": ("Approvals", "approvals"),

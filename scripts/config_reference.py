@@ -18,6 +18,8 @@ _TITLES: Final = {
     "AllowanceShape": "An allowance",
     "BudgetShape": "A budget",
     "AuditShape": "Audit",
+    "McpServerShape": "An MCP server",
+    "ToolRulesShape": "Rules of a tool",
     "LayersShape": "The origin's form: `layers`",
     "CapabilitiesLayerShape": "`layers.capabilities`",
     "OriginActionShape": "An action of `layers.capabilities.actions`",

@@ -90,7 +90,7 @@ class Command:
         return Done(process.returncode, out, err)
 
     def _warm(self, args: tuple[str, ...]) -> Warm:
-        return warm(CAPSET, ENVIRON, doors=bool({*args[:1]} & {"chat", "demo", "mcp", "run", "serve"}))
+        return warm(CAPSET, ENVIRON, doors=bool({*args[:1]} & {"chat", "demo", "gateway", "mcp", "run", "serve"}))
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -45,15 +45,15 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *options: str, **environ: str) -> Generator[Running]:
+def running(folder: Path, *options: str, verb: str = "serve", **environ: str) -> Generator[Running]:
     """Start ``capset serve`` with more options in a folder, and end it: by SIGTERM, with 0 and without a traceback.
 
-    ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for packages of one's own.
+    ``verb`` is another command that serves. ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for packages of one's own.
     """
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "server.log"
     with log.open("wb") as errors:
-        process = command.start("serve", "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
+        process = command.start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
     try:
         yield Running(_address(process, log), command, process, log)
         process.send_signal(signal.SIGTERM)

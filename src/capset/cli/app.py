@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from capset.cli.agents import archive_command, change_command, rollback_command
 from capset.cli.agents import create_command as create_agent_command
@@ -33,11 +34,16 @@ from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
 from capset.cli.fingerprint import fingerprint_command
+from capset.cli.gateway import gateway_command, import_command
 from capset.cli.kernel import kernel_command
 from capset.cli.key import create_command, revoke_command
 from capset.cli.key import list_command as list_keys_command
 from capset.cli.list import list_command
 from capset.cli.mcp import mcp_command
+from capset.cli.mcp.pins import approve_command as approve_mcp_command
+from capset.cli.mcp.pins import diff_command as diff_mcp_command
+from capset.cli.mcp.pins import list_command as list_mcp_command
+from capset.cli.mcp.pins import lock_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
@@ -53,6 +59,17 @@ from capset.cli.sessions import (
 from capset.cli.sessions import list_command as list_sessions_command
 from capset.cli.sessions import show_command as show_session_command
 
+
+class ServingGroup(typer.core.TyperGroup):
+    """A group of commands of which ``serve`` is meant where none is named: ``capset gateway FILE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # of the click that typer has in it
+        """Name the command ``serve`` if the first argument is none."""
+        first = args[0] if args else ""
+        is_named = first in self.commands or first in ctx.help_option_names
+        return super().parse_args(ctx, args if is_named else ["serve", *args])
+
+
 app = typer.Typer(
     name="capset",
     help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
@@ -65,6 +82,13 @@ agents = typer.Typer(help="List, write, compare and preview the agents that are 
 approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
 db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
+mcp = typer.Typer(
+    cls=ServingGroup,
+    help="Serve an agent's tools over standard streams (serve, if no command is named), and approve tools of MCP servers.",
+)
+gateway = typer.Typer(
+    cls=ServingGroup, help="Serve MCP servers of others, governed (serve, if no command is named); import them."
+)
 sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
@@ -76,10 +100,18 @@ app.command("diff")(diff_command)
 app.command("replay")(replay_command)
 app.command("schema")(schema_command)
 app.command("kernel")(kernel_command)
-app.command("mcp")(mcp_command)
 app.command("serve")(serve_command)
 app.command("run")(run_command)
 app.command("chat")(chat_command)
+app.add_typer(mcp, name="mcp")
+mcp.command("serve")(mcp_command)
+mcp.command("list")(list_mcp_command)
+mcp.command("diff")(diff_mcp_command)
+mcp.command("approve")(approve_mcp_command)
+mcp.command("lock")(lock_command)
+app.add_typer(gateway, name="gateway")
+gateway.command("serve")(gateway_command)
+gateway.command("import")(import_command)
 app.add_typer(key, name="key")
 key.command("create")(create_command)
 key.command("list")(list_keys_command)

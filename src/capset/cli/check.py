@@ -10,6 +10,7 @@ import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset.adapters.config_file.checks import told_of, told_of_problems
+from capset.adapters.mcp.server import capability_with
 from capset.cli.common.configuration import print_warnings
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
@@ -28,7 +29,7 @@ def check_command(
     It ends with 2 if anything is wrong with it; warnings change nothing about that.
     """
     try:
-        found = read_configuration(file, Registry.installed())
+        found = read_configuration(file, Registry.installed(), upstream=capability_with)
     except InvalidConfiguration as error:
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT
@@ -67,8 +68,11 @@ def _row(one: Action) -> Iterator[str]:
 
 def _summary(found: Configuration) -> str:
     count = len(found.actions)
-    whole = [one.name for one in found.capabilities if one.base.origin is None]
+    upstream = {one.capability for one in found.mcp_servers}
+    whole = [one.name for one in found.capabilities if one.base.origin is None and one.name not in upstream]
     more = f", and all tools of {', '.join(whole)}" if whole else ""
     within = f", within {found.governance.allowance}" if found.governance.allowance else ""
+    servers = counted(len(found.mcp_servers), "MCP server")
+    more += f", and the approved tools of {servers}" if found.mcp_servers else ""
     actions = counted(count, "action")
     return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"

@@ -122,7 +122,8 @@ class _Incoming:
 
 async def _serve(settings: Settings, asked: _Asked) -> None:
     # Resolved first, so that a misspelt name creates no database.
-    served = find_served(Registry.installed(), asked.agent, asked.session, asked.config, asked.allowance)
+    registry = Registry.installed()
+    served = find_served(registry, asked.agent, asked.session, asked.config, settings.db, asked.allowance)
     async with open_kernel(settings, served, asked.session) as (kernel, session):
         streams = Streams()
         incoming = _Incoming(streams, asked.max_line)

@@ -161,6 +161,11 @@ class Kernel:
         return self._generator
 
     @property
+    def secrets(self) -> Secrets:
+        """The source of secrets."""
+        return self._secrets
+
+    @property
     def threads(self) -> Threads:
         """The threads of sync handlers."""
         return self._entered().threads

@@ -37,6 +37,7 @@ class Service:
     """One kernel as a service. ``env`` describes this environment to policies, in keys the host chooses.
 
     ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
+    ``agent`` is the one that callers reach at ``/mcp`` whose key names none.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Service:
         anyone: Caller | None = None,
         limits: RequestLimits | None = None,
         tokens: Identifies | None = None,
+        agent: str | None = None,
     ) -> None:
         self.kernel = kernel
+        self.agent_by_default = agent
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = FingerprintLookup(kernel, registry, self.agents)

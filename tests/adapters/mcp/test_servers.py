@@ -43,8 +43,17 @@ def server(kind: str, folder: Path, **options: Any) -> McpServer:
     return McpServer(name=kind, command=[sys.executable, str(SCRIPT), kind, str(folder)], **options)
 
 
-async def no_secret(name: str) -> str | None:
-    return None
+@dataclass(frozen=True)
+class Named:
+    """Secrets by name."""
+
+    values: Mapping[str, str]
+
+    async def get(self, name: str) -> str | None:
+        return self.values.get(name)
+
+
+NONE = Named({})
 
 
 @dataclass
@@ -66,19 +75,16 @@ class Site:
 async def opened(
     declared: McpServer, store: str = "memory://", secrets: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Site]:
-    async def secret(name: str) -> str | None:
-        return (secrets or {}).get(name)
-
     async with (
-        Kernel(store=store) as kernel,
-        open_mcp_servers(kernel, [declared], secret=secret) as (capability,),
+        Kernel(store=store, secrets=Named(secrets or {})) as kernel,
+        open_mcp_servers(kernel, [declared]) as (capability,),
         kernel.open(Agent("reader", uses=[capability]), principal=ADA) as session,
     ):
         yield Site(kernel, capability, session)
 
 
 async def offers_of(declared: McpServer) -> dict[str, Offer]:
-    async with McpConnection(declared, no_secret) as connection:
+    async with McpConnection(declared, NONE) as connection:
         return {one.name: one for one in await connection.offers()}
 
 
@@ -106,7 +112,7 @@ async def test_nothing_is_used_that_nobody_approved(tmp_path: Path) -> None:
 @pytest.mark.spec("M5")
 async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_path: Path) -> None:
     declared, store = server("library", tmp_path), f"sqlite:///{tmp_path / 'capset.db'}"
-    async with Kernel(store=store) as kernel, McpConnection(declared, no_secret) as connection:
+    async with Kernel(store=store) as kernel, McpConnection(declared, NONE) as connection:
         pinned = await approve(kernel, declared, await connection.offers(), ADA, chosen=["add", "count"])
         assert [(one.name, one.state) for one in pinned] == [("add", "new"), ("count", "new")]
     async with opened(declared, store) as site:
@@ -121,7 +127,7 @@ async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_pat
         assert await site.call("library_count", to=2) == "counted to 2", "the others go on"
         refused = (await records_of(site.kernel.audit, tool="library_add"))[-1]
         assert (refused.decision, refused.code) == ("deny", "permission_denied")
-        async with McpConnection(declared, no_secret) as connection:
+        async with McpConnection(declared, NONE) as connection:
             offers = await connection.offers()
             found = {one.name: one.state for one in standings(await site.kernel.store.pins.list(), offers)}
             assert {**found, "add": "changed", "count": "approved", "wait": "new"} == found
@@ -188,7 +194,7 @@ async def test_one_that_hangs_ends_by_its_timeout(tmp_path: Path) -> None:
 
 @pytest.mark.spec("M3")
 async def test_one_that_cannot_start_says_why_and_is_not_tried_at_once(tmp_path: Path) -> None:
-    async with McpConnection(server("dead", tmp_path), no_secret) as connection:
+    async with McpConnection(server("dead", tmp_path), NONE) as connection:
         with pytest.raises(TransientError, match="it ended, and the last that it wrote was the shelf is empty"):
             await connection.offers()
         with pytest.raises(TransientError, match="it is tried again in 0"):
@@ -298,11 +304,10 @@ async def test_a_result_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
 async def test_hints_of_a_server_only_strengthen_an_effect(tmp_path: Path) -> None:
     async with opened(server("readonly", tmp_path, trust_first_use=True)) as site:
         assert site.tool("readonly_shout").effect == "destructive"
-    known = McpServer(name="files", url="https://example.com/", effects={"a": "read"})
-    assert effect_of(known, "a", {}) == "read"
-    assert effect_of(known, "a", {"readOnlyHint": False}) == "write"
-    assert effect_of(known, "a", {"destructiveHint": True}) == "destructive"
-    assert effect_of(known, "b", {"readOnlyHint": True}) == "destructive"
+    assert effect_of("read", {}) == "read"
+    assert effect_of("read", {"readOnlyHint": False}) == "write"
+    assert effect_of("read", {"destructiveHint": True}) == "destructive"
+    assert effect_of("destructive", {"readOnlyHint": True}) == "destructive"
 
 
 @pytest.mark.spec("M2")
@@ -315,7 +320,7 @@ async def test_hints_of_a_server_only_strengthen_an_effect(tmp_path: Path) -> No
         ({"command": ["x"], "headers": {"A": "b"}}, "headers means nothing for one with a command"),
         ({"url": "https://example.com/", "env": {"A": "b"}}, "env means nothing for one with a url"),
         ({"command": ["x"], "env": {"A-B": "b"}}, "'A-B' is no name of a variable"),
-        ({"command": ["x"], "effects": {"a": "nice"}}, "the effect of 'a' is one of"),
+        ({"command": ["x"], "rules": {"a": {"effect": "nice"}}}, "rules of 'a': effect must be one of"),
         ({"command": ["x"], "timeout": 0}, "timeout must be a positive number of seconds"),
         ({"command": "x"}, "command"),
         ({"command": ["x"], "name": "Files"}, "the name of an MCP server must match"),

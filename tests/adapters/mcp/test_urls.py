@@ -19,7 +19,7 @@ from capset.adapters.mcp import McpServer
 from capset.adapters.mcp.connection import McpConnection
 from capset.errors import CapsetError, ToolError
 from capset.server.http.uvicorn_server import bind
-from tests.adapters.mcp.test_servers import no_secret, opened
+from tests.adapters.mcp.test_servers import NONE, opened
 
 
 @dataclass
@@ -90,7 +90,7 @@ async def test_its_tools_are_called_with_the_headers_that_are_declared() -> None
 @pytest.mark.spec("M2")
 async def test_an_internal_address_is_connected_to_only_if_it_is_declared() -> None:
     async with serving(books()) as there:
-        async with McpConnection(declared(there, internal=()), no_secret) as connection:
+        async with McpConnection(declared(there, internal=()), NONE) as connection:
             with pytest.raises(ToolError, match="leads to an address that is not public"):
                 await connection.offers()
         assert there.headers == []
@@ -104,7 +104,7 @@ async def test_a_redirect_elsewhere_is_not_followed() -> None:
             await RedirectResponse(secret.url, 307)(scope, receive, send)
 
         async with serving(away) as there:
-            async with McpConnection(declared(there), no_secret) as connection:
+            async with McpConnection(declared(there), NONE) as connection:
                 with pytest.raises(CapsetError):
                     await connection.offers()
             assert there.headers
@@ -123,7 +123,7 @@ async def test_an_answer_that_is_too_long_is_an_error_and_the_next_one_is_not() 
 async def test_one_that_is_not_there_is_said_to_be_unreachable() -> None:
     async with serving(books()) as there:
         gone = declared(there)
-    async with McpConnection(gone, no_secret) as connection:
+    async with McpConnection(gone, NONE) as connection:
         with pytest.raises(CapsetError, match="cannot be reached") as raised:
             await connection.offers()
         assert raised.value.code == "unreachable"
@@ -136,7 +136,7 @@ async def test_what_is_no_mcp_is_an_error() -> None:
 
     async with (
         serving(page) as there,
-        McpConnection(declared(there, start_timeout=5.0), no_secret) as connection,
+        McpConnection(declared(there, start_timeout=5.0), NONE) as connection,
     ):
         with pytest.raises(CapsetError):
             await connection.offers()

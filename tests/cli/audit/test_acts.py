@@ -33,6 +33,9 @@ ACT_OF = {
     "audit prune": "log.prune",
     "audit succeed": "checkpoint_key.succeed",
     "serve": "checkpoint_key.adopt",
+    "gateway serve": "checkpoint_key.adopt",
+    "mcp approve": "mcp.approve",
+    "mcp lock": "mcp.approve",
 }
 READS = "reads, and changes nothing"
 CALLS = "what it calls is on record"
@@ -41,8 +44,10 @@ EXEMPT = {
     **dict.fromkeys(("key list", "agents list", "agents show", "agents versions", "agents diff"), READS),
     **dict.fromkeys(("agents preview", "sessions list", "sessions show", "sessions state", "sessions events"), READS),
     **dict.fromkeys(("approvals list", "approvals show", "audit checkpoints", "audit verify", "audit pin"), READS),
-    **dict.fromkeys(("call", "kernel", "mcp", "replay", "demo", "run", "chat"), CALLS),
+    **dict.fromkeys(("call", "kernel", "mcp serve", "replay", "demo", "run", "chat"), CALLS),
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
+    **dict.fromkeys(("mcp list", "mcp diff"), READS),
+    "gateway import": "prints a text, and opens no database",
     "audit keygen": "writes files, and opens no database",
     "audit checkpoint": "a checkpoint is a signed statement by itself",
     "db upgrade": "changes the shape of the tables, and names its revision in them",

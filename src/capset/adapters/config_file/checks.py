@@ -12,6 +12,7 @@ from typing import Final, Literal
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem
 from capset.adapters.config_file.handlers import Unloaded
 from capset.adapters.config_file.reader import parsed
+from capset.adapters.mcp.server import capability_with
 from capset.kernel.registry import Registry
 from capset.wire.allowances import allowance_shape
 from capset.wire.operations import ActionCheck, ConfigCheckShape, ProblemShape
@@ -25,7 +26,7 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
     handlers = Unloaded()
     try:
         reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
-        found = reading.read(registry)
+        found = reading.read(registry, capability_with)
     except InvalidConfiguration as error:
         return told_of_problems(error.problems)
     return told_of(found, unseen=handlers.taken, unfollowed=reading.unfollowed())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from capset.adapters.mcp.server import McpServer
 from capset.definitions.agents import Agent
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
@@ -67,6 +68,7 @@ class Configuration:
     checkpoints: Checkpoints | None
     warnings: tuple[Problem, ...]
     digest: str
+    mcp_servers: tuple[McpServer, ...] = ()
 
     @property
     def lasting(self) -> tuple[object, ...]:

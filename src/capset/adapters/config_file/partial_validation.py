@@ -16,8 +16,10 @@ from capset.adapters.config_file.shapes import (
     CapabilitiesLayerShape,
     ConfigurationShape,
     GovernanceShape,
+    McpServerShape,
     OriginActionShape,
     SecurityShape,
+    ToolRulesShape,
 )
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
@@ -32,6 +34,8 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile("governance"), GovernanceShape),
     (re.compile(r"governance\.allowance"), AllowanceShape),
     (re.compile(r"governance\.allowance\.(session|run)"), BudgetShape),
+    (re.compile(r"mcp_servers\.[^.]+"), McpServerShape),
+    (re.compile(r"mcp_servers\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +17,11 @@ from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
+from capset.adapters.mcp.server import McpServer
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import narrowed
+from capset.definitions.capabilities import AnyCapability, narrowed
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
 from capset.definitions.names import AGENT
@@ -35,6 +36,8 @@ from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.agents import CapabilityEntry
 from capset.wire.allowances import AllowanceShape
 
+Upstream = Callable[[McpServer], AnyCapability]
+"""Returns the capability of an MCP server, made of what is pinned of it somewhere."""
 T = TypeVar("T")
 MAX_PROBLEMS: Final = 100
 """Problems that are listed; reading stops there."""
@@ -47,13 +50,14 @@ _UNFOLLOWED: Final = {
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 
 
-def read_configuration(path: Path, registry: Registry) -> Configuration:
+def read_configuration(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Configuration:
     """Return the configuration in a file; its handlers are loaded again each time.
 
-    ``registry`` has the capabilities whose tools it may name. Raises ``InvalidConfiguration`` with all problems, each
-    with its line; ``DefinitionError`` for a file that cannot be read.
+    ``registry`` has the capabilities whose tools it may name. ``upstream`` makes the capabilities of MCP servers, such
+    as ``McpServers.capability``; without it, a file that declares some is refused. Raises ``InvalidConfiguration`` with
+    all problems, each with its line; ``DefinitionError`` for a file that cannot be read.
     """
-    return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry)
+    return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry, upstream)
 
 
 def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
@@ -86,10 +90,10 @@ class Reading:
         self._places: dict[str, Callable[[str], str]] = {}
         self._governed: dict[str, str] = {}
 
-    def read(self, registry: Registry) -> Configuration:
+    def read(self, registry: Registry, upstream: Upstream | None = None) -> Configuration:
         """Return the configuration. Raises ``InvalidConfiguration`` with its problems, ``MAX_PROBLEMS`` at most."""
         try:
-            return self._read(registry)
+            return self._read(registry, upstream)
         except BaseException:
             self._handlers.forget()
             raise
@@ -104,7 +108,7 @@ class Reading:
             if given[path] is not None and isinstance(self._handlers, Unloaded)
         ]
 
-    def _read(self, registry: Registry) -> Configuration:
+    def _read(self, registry: Registry, upstream: Upstream | None) -> Configuration:
         for one in check_shape(self._data):
             meant = f" (did you mean {one.did_you_mean!r}?)" if one.did_you_mean else ""
             told = _OF_MODELS.sub("", one.expected.replace(UNKNOWN_FIELD, "there is no such field"))
@@ -113,6 +117,8 @@ class Reading:
         actions, borrowed = self._actions(registry)
         governance = self._governance(rest)
         refs = self._capabilities(rest, borrowed, registry)
+        servers = self._mcp_servers(rest)
+        refs = (*refs, *self._upstream(servers, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
         own = [action.tool for name, action in actions.items() if name not in {one.tool.name for one in borrowed}]
@@ -135,6 +141,7 @@ class Reading:
             checkpoints,
             tuple(warnings),
             digest,
+            servers,
         )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
@@ -210,6 +217,25 @@ class Reading:
                 made = self._try(f"capabilities.{name}", lambda ref=ref, tools=tools: _with_tools(ref, tools))
                 refs[name] = made or ref
         return tuple(refs.values())
+
+    def _mcp_servers(self, rest: ConfigurationShape) -> tuple[McpServer, ...]:
+        found: list[McpServer] = []
+        for name, shape in rest.mcp_servers.items():
+            given = shape.model_dump(exclude_none=True)
+            if shape.cwd is not None:
+                given["cwd"] = str(self._path.parent / shape.cwd)
+            place = f"mcp_servers.{name}"
+            if (server := self._try(place, lambda: McpServer(name=name, **given))) is not None:  # noqa: B023
+                found.append(server)
+        return tuple(found)
+
+    def _upstream(self, servers: Iterable[McpServer], upstream: Upstream | None) -> Iterator[AnyRef]:
+        for server in servers:
+            place = f"mcp_servers.{server.name}"
+            if upstream is None:
+                self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
+            elif (made := self._try(place, lambda: upstream(server))) is not None:  # noqa: B023  # called at once
+                yield made.ref
 
     def _workspace(self, given: str | None) -> Path | None:
         if given is None or isinstance(self._handlers, Unloaded):

@@ -190,6 +190,64 @@ class AuditShape(_Strict):
     keep: Window | None = Field(None, description="How long records are kept, such as `90d`; for ever, if left out.")
 
 
+class ToolRulesShape(_Strict):
+    """What holds for a tool of an MCP server; under the name `*`, for every tool whose own rules do not say it."""
+
+    effect: Effect | None = Field(
+        None, description="`destructive`, if left out; hints of the server make it stronger, never weaker."
+    )
+    permissions: list[Permission] | None = Field(
+        None, description="What a principal must hold, beside the server's own permissions."
+    )
+    limits: LimitsText = Field(None, description=_LIMITS)
+    approval: Literal["auto", "ask"] | None = Field(
+        None, description="`ask` if somebody has to approve every call; `auto`, if left out."
+    )
+    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take; the server's, if left out.")
+    idempotent: bool | None = Field(
+        None, description="Whether calling it again changes nothing more; `false`, if left out."
+    )
+    arguments: dict[str, dict[str, Any]] | None = Field(
+        None,
+        description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, a "
+        "`const` or an `enum`; with `required: true`, calls without it are refused, too.",
+    )
+
+
+class McpServerShape(_Strict):
+    """An MCP server: at a `url`, or started by a `command`."""
+
+    url: str | None = Field(None, description="Its address, for streamable HTTP.")
+    headers: dict[str, str] | None = Field(
+        None, description="Sent with every request; `${NAME}` in them is the secret of that name."
+    )
+    internal: list[str] | None = Field(
+        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
+    )
+    command: list[str] | None = Field(None, description="The program and its arguments.")
+    env: dict[str, str] | None = Field(
+        None, description="The whole environment of its process; `${NAME}` is the secret of that name."
+    )
+    cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
+    tools: list[str] | None = Field(None, description="The tools that are used, by their names there; all, if left out.")
+    rules: dict[str, ToolRulesShape] | None = Field(
+        None, description="What holds for each tool, by its name there, or `*` for every tool."
+    )
+    permissions: list[Permission] | None = Field(
+        None, description="What a principal must hold to call any of its tools."
+    )
+    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 60, if left out.")
+    start_timeout: float | None = Field(
+        None, gt=0, description="Seconds until it has answered for the first time: 30, if left out."
+    )
+    message_bytes: int | None = Field(
+        None, ge=1_024, le=64 * 1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
+    )
+    trust_first_use: bool | None = Field(
+        None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
+    )
+
+
 class CapabilitiesLayerShape(_Strict):
     """The origin's third layer."""
 
@@ -224,6 +282,10 @@ class ConfigurationShape(_Strict):
         default_factory=dict[str, dict[str, Any] | None],
         description="Capabilities that are installed here, with their configs (`{}` for none). Where actions name "
         "tools of one, it brings just those, else all of its tools.",
+    )
+    mcp_servers: dict[str, McpServerShape] = Field(
+        default_factory=dict[str, McpServerShape],
+        description="MCP servers by name, whose approved tools the agent has. `capset mcp approve` approves them.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from contextvars import Context
 from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 from capset.adapters.mcp.offers import Offer, offers_of
 from capset.adapters.mcp.server import SECRET, McpServer
 from capset.adapters.mcp.transports import http_streams, process_streams
+from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
 
-Secret = Callable[[str], Awaitable[str | None]]
-"""Returns the secret of a name, or nothing."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is tried again: twice as many after each failure, up to this."""
@@ -35,15 +35,17 @@ FRESH_SECONDS: Final = 300.0
 
 
 class McpConnection:
-    """Calls and lists the tools of one server. It is entered where its connection is to end.
+    """Calls and lists the tools of one server. Leaving its ``async with`` closes the connection.
 
-    The connection belongs to a task of its own, so that a caller that is cancelled leaves it to the others.
+    The connection is made when it is first needed, and belongs to a task of its own, so that a caller that is cancelled
+    leaves it to the others.
     """
 
-    def __init__(self, server: McpServer, secret: Secret) -> None:
+    def __init__(self, server: McpServer, secrets: Secrets) -> None:
         self.server: Final = server
-        self._secret = secret
+        self._secrets = secrets
         self._owner: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
         self._ready: asyncio.Future[Client] | None = None
         self._failures, self._again = 0, 0.0
@@ -54,11 +56,15 @@ class McpConnection:
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
-        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}")
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close the connection; a process is ended."""
+        """Close the connection, for good; a process is ended."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, for good; a process is ended."""
+        self._is_closed = True
         if (owner := self._owner) is not None:
             owner.cancel()
             await asyncio.wait([owner])
@@ -69,9 +75,12 @@ class McpConnection:
             is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
                 client = await self._client()
-                with self._failing():
-                    async with asyncio.timeout(self.server.start_timeout):
-                        self._offers = await offers_of(self.server, client)
+                try:
+                    with self._failing():
+                        async with asyncio.timeout(self.server.start_timeout):
+                            self._offers = await offers_of(self.server, client)
+                except TimeoutError as error:
+                    raise self._cause(error) from None
                 self._listed = monotonic()
             return self._offers
 
@@ -89,8 +98,11 @@ class McpConnection:
 
     async def _client(self) -> Client:
         """Return the connection, which is made if there is none."""
-        if self._owner is None or self._owner.done():
+        if self._is_closed:
             raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
+        if self._owner is None:
+            # In an empty context: it outlives the call that happens to be the first.
+            self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}", context=Context())
         wait = self._again - monotonic()
         if self._ready is None and wait > 0:
             raise self._unreachable(f"it is tried again in {wait:.1f} s")
@@ -148,13 +160,13 @@ class McpConnection:
         self._ready = None
         self._broken.set()
 
-    async def _filled(self, what: str, texts: Any) -> dict[str, str]:
+    async def _filled(self, what: str, texts: Mapping[str, str]) -> dict[str, str]:
         """Return texts with the secrets in their places. Raises ``DefinitionError`` for one that is missing."""
         found: dict[str, str] = {}
         for name, text in texts.items():
             values: dict[str, str] = {}
             for secret in SECRET.findall(text):
-                if (value := await self._secret(secret)) is None:
+                if (value := await self._secrets.get(secret)) is None:
                     raise DefinitionError(
                         f"MCP server {self.server.name!r}: the {what} {name!r} needs the secret {secret!r}, "
                         "which is not set"
@@ -208,4 +220,3 @@ class McpConnection:
         if isinstance(error, httpx2.HTTPError):
             return self._unreachable(str(error) or type(error).__name__)
         return self._unreachable(type(error).__name__)
-

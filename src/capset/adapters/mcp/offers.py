@@ -123,7 +123,7 @@ def _suspicions(shape: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a model may read in a description and a person does not."""
     texts = list(_texts(shape))
     for text in texts:
-        if (hidden := next((one for one in text if _is_hidden(one)), None)) is not None:
+        if (hidden := next((one for one in text if is_hidden(one)), None)) is not None:
             yield f"its texts contain the invisible character {_named(hidden)}: {shown(text)}"
             break
     for text in texts:
@@ -145,7 +145,8 @@ def _texts(value: Any) -> Iterator[str]:  # JSON
 
 
 @cache
-def _is_hidden(letter: str) -> bool:
+def is_hidden(letter: str) -> bool:
+    """Return whether a character is invisible, or changes the order of others."""
     return letter not in _PLAIN and unicodedata.category(letter) in _HIDDEN
 
 

@@ -77,7 +77,7 @@ async def approve(
     *,
     chosen: Iterable[str] | None = None,
 ) -> list[Standing]:
-    """ToolPin the tools of a server as they are now, all of them or the chosen; those that are gone lose their pin.
+    """Pin the tools of a server as they are now, all of them or the chosen; those that are gone lose their pin.
 
     Returns those whose pin has changed, which is on record. Tools with problems are pinned only if they are chosen by
     name, and never those that nothing could call. Raises ``DefinitionError`` for a name that is neither offered nor

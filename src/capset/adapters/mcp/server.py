@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final
 
+from capset.adapters.tool_rules import Rules, checked_rules
+from capset.definitions.capabilities import Capability
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
 from capset.definitions.names import checked_flag, checked_permissions, checked_text, listed, mapped
-from capset.definitions.tools.options import Effect
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, ToolError
 from capset.net.urls import read_url
 
@@ -37,13 +39,6 @@ def _texts(what: str, grammar: re.Pattern[str]) -> Any:  # a check, as checked_f
 
 def _words(field: str, given: Iterable[str]) -> tuple[str, ...]:
     return tuple(checked_text(f"{field}: a word", one) for one in listed(field, given))
-
-
-def _effects(field: str, given: Mapping[str, Effect]) -> Mapping[str, Effect]:
-    for name, effect in mapped(field, given or {}).items():
-        if effect not in get_args(Effect):
-            raise DefinitionError(f"{field}: the effect of {name!r} is one of {get_args(Effect)}; got {effect!r}")
-    return MappingProxyType(dict(given or {}))
 
 
 def _optional_names(field: str, given: Iterable[str] | None) -> frozenset[str] | None:
@@ -94,8 +89,8 @@ class McpServer:
     )
     tools: Iterable[str] | None = checked_field(_optional_names, None)
     """The tools that are used, by their names there; all of them if left out."""
-    effects: Mapping[str, Effect] = checked_field(_effects, ())
-    """The effect of each tool, by its name there, where the host knows it; of all others it is ``destructive``."""
+    rules: Rules = checked_field(checked_rules, ())
+    """What holds for each tool, by its name there, or ``*`` for every tool: effect, limits, approval and so on."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
     """What a principal must hold to call any of its tools."""
     timeout: float = checked_field(_SECONDS, 60.0)
@@ -130,3 +125,10 @@ class McpServer:
         """The names of the secrets that it needs."""
         texts = (*self.headers.values(), *self.env.values())
         return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
+
+
+def capability_with(server: McpServer, tools: Iterable[AnyTool] = ()) -> Capability:
+    """Return the capability of a server with these tools; without them, it stands for what is not looked at."""
+    return Capability(
+        server.capability, title=server.name, description="Tools of an MCP server.", tools=tools, risk="high"
+    )

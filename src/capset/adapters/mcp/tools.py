@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
-from capset.adapters.mcp.connection import McpConnection, Secret
+from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.offers import here
-from capset.adapters.mcp.pins import Guard, approve, shape_of
-from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.pins import Guard, shape_of
+from capset.adapters.mcp.server import capability_with
+from capset.adapters.tool_rules import options_of, rules_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
-from capset.errors import DefinitionError, PermissionDenied, ToolError
-from capset.kernel.governance.acts import Actor
-from capset.kernel.kernel import Kernel
+from capset.errors import PermissionDenied, ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.stores.base.pins import ToolPin
 
@@ -28,33 +26,6 @@ _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive
 """From the weakest to the strongest."""
 _WAITING: Final = 16
 """How many reports of progress may wait for a listener; more are left out."""
-_FIRST_USE: Final = Actor("first-use", "agent", None)
-"""Who approves the tools of a server that is trusted at its first use."""
-
-
-@asynccontextmanager
-async def open_mcp_servers(
-    kernel: Kernel, servers: Iterable[McpServer], *, secret: Secret
-) -> AsyncGenerator[Sequence[Capability]]:
-    """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in a store.
-
-    A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
-    trusted at its first use. Raises ``DefinitionError`` for two servers of one name, and for damaged pins.
-    """
-    named: dict[str, McpServer] = {}
-    for server in servers:
-        if named.setdefault(server.name, server) is not server:
-            raise DefinitionError(f"there are two MCP servers named {server.name!r}")
-    async with AsyncExitStack() as stack:
-        found: list[Capability] = []
-        for server in named.values():
-            connection = await stack.enter_async_context(McpConnection(server, secret))
-            known = await kernel.store.pins.list(server.name)
-            if not known and server.trust_first_use:
-                await approve(kernel, server, await connection.offers(), _FIRST_USE)
-                known = await kernel.store.pins.list(server.name)
-            found.append(capability_of(connection, known))
-        yield found
 
 
 def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capability:
@@ -62,22 +33,21 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
     server = connection.server
     used = {here(server, pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
     guard = Guard(connection, used)
-    tools = [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())]
-    return Capability(
-        server.capability, title=server.name, description="Tools of an MCP server.", tools=tools, risk="high"
-    )
+    return capability_with(server, [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())])
 
 
 def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> AnyTool:
     shape, server = shape_of(pin), connection.server
     owner = f"tool {name!r}"
-    effect = effect_of(server, pin.tool, shape.get("annotations", {}))
-    options: dict[str, Any] = {
-        "effect": effect,
-        "permissions": server.permissions,
-        "policies": [guard.policy],
-        "timeout": server.timeout,
-    }
+    rules = rules_of(server.rules, pin.tool)
+    rules["effect"] = effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
+    options = options_of(
+        f"mcp:{name}",
+        rules,
+        permissions=server.permissions,
+        policies=[guard.policy],
+        timeout=server.timeout,
+    )
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     return make_tool(
         name,
@@ -93,9 +63,8 @@ def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> A
     )
 
 
-def effect_of(server: McpServer, name: str, annotations: Mapping[str, Any]) -> Effect:
-    """Return the effect of a tool: what the host says, or ``destructive``; the server's hints only strengthen it."""
-    effect = server.effects.get(name, "destructive")
+def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
+    """Return the effect of a tool: what the host says; the server's hints only strengthen it."""
     hinted: Effect = "read"
     if annotations.get("readOnlyHint") is False:
         hinted = "destructive" if annotations.get("destructiveHint") is True else "write"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from capset.cli.common.output import err, verbatim
+from capset.cli.common.upstream import Upstream
 from capset.definitions.allowances import Allowance, lowest_allowance
 from capset.definitions.governance import Governance
 from capset.errors import DefinitionError
@@ -26,11 +27,14 @@ ConfigFile = Annotated[
 ]
 
 
-def load_configuration(path: Path, registry: Registry) -> Configuration:
-    """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does."""
+def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Configuration:
+    """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does.
+
+    ``upstream`` makes the capabilities of its MCP servers, and is entered around the kernel that uses them.
+    """
     from capset.adapters.config_file import read_configuration  # a cost only for commands with --config
 
-    configuration = read_configuration(path, registry)
+    configuration = read_configuration(path, registry, upstream=upstream)
     print_warnings(path, configuration.warnings)
     return configuration
 

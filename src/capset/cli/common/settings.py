@@ -76,10 +76,16 @@ def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
 
 def existing_db(url: str) -> str:
     """Return the URL, or raise ``DefinitionError`` if its file does not exist: reading creates no database."""
-    scheme, _, path = url.partition(":///")
-    if scheme == "sqlite" and not Path(path).exists():
+    if not has_db(url):
+        path = url.partition(":///")[2]
         raise DefinitionError(f"there is no database at {path}", hint="name one with --db or CAPSET_DB")
     return url
+
+
+def has_db(url: str) -> bool:
+    """Return whether there may be a database: no file of SQLite is missing."""
+    scheme, _, path = url.partition(":///")
+    return scheme != "sqlite" or Path(path).exists()
 
 
 def _entry(option: str, given: str) -> tuple[str, Any]:

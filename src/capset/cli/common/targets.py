@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code, en
 from capset.cli.common.configuration import load_configuration, make_kernel, refuse_agent
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, existing_db
+from capset.cli.common.upstream import Upstream
 from capset.definitions.agents import Agent
 from capset.definitions.allowances import Allowance
 from capset.errors import DefinitionError, NotFound
@@ -46,7 +47,7 @@ class Served:
     """A command's target: the registry, the agent whose tools are used (``None``: a session's), and its governance.
 
     ``agent`` is an id if it may be in a database; ``file`` is the path of an agent defined only in a file.
-    ``allowance`` is in addition to that of the configuration.
+    ``allowance`` is in addition to that of the configuration; ``upstream`` has the connections of its MCP servers.
     """
 
     registry: Registry
@@ -54,6 +55,7 @@ class Served:
     configuration: Configuration | None = None
     file: Path | None = None
     allowance: Allowance | None = None
+    upstream: Upstream | None = None
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -81,15 +83,20 @@ def find_served(
     agent: str | None,
     session: str | None,
     config: Path | None,
+    db: str,
     allowance: Allowance | None = None,
 ) -> Served:
-    """Return the target. Raises as ``find_agent`` and ``read_configuration`` do."""
+    """Return the target; ``db`` has the pins of a configuration's MCP servers.
+
+    Raises as ``find_agent`` and ``read_configuration`` do.
+    """
     refuse_both(agent, session)
     refuse_agent(config, agent)
     if config is not None:
-        configuration = load_configuration(config, registry)
+        upstream = Upstream(db)
+        configuration = load_configuration(config, registry, upstream)
         own = configuration.agent if session is None else None
-        return Served(configuration.within(registry), own, configuration, config, allowance)
+        return Served(configuration.within(registry), own, configuration, config, allowance, upstream)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
     if agent is None:
@@ -130,7 +137,10 @@ async def open_kernel(
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with make_kernel(db, served.configuration, served.allowance, generator=generator) as kernel:
+    async with (
+        served.upstream or nullcontext(),
+        make_kernel(db, served.configuration, served.allowance, generator=generator) as kernel,
+    ):
         if is_kept and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, served, settings)
             return

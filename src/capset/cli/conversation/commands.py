@@ -208,7 +208,7 @@ def _converse(
     runner = make_runner(model, allow_model or (), *budget, record=record, append=asked.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
-    served = find_served(Registry.installed(), asked.agent, asked.session, config, allowance)
+    served = find_served(Registry.installed(), asked.agent, asked.session, config, settings.db, allowance)
     return asyncio.run(_local(work, settings, served, runner, asked))
 
 

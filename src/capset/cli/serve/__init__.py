@@ -23,6 +23,7 @@ from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.upstream import Upstream
 from capset.cli.serve.jwt import (
     JwtAlgorithm,
     JwtAttribute,
@@ -147,8 +148,8 @@ def serve_command(
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks for no token: leave it or the --jwt options out")
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
-    installed = Registry.installed()
-    configuration = None if config is None else load_configuration(config, installed)
+    installed, upstream = Registry.installed(), Upstream(settings.db)
+    configuration = None if config is None else load_configuration(config, installed, upstream)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
     governance = Governance() if configuration is None else configuration.governance
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
@@ -156,7 +157,7 @@ def serve_command(
     runner = None
     if model is not None or allow_model:
         runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
-    served = _Served(installed, configuration, drain_delay, signing, allowance, limits, runner)
+    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner)
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
@@ -173,10 +174,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The installed registry, the configuration served with it, if any, the allowance, the limits, and the runner."""
+    """The installed registry, the configuration served with it, if any, the allowance, the limits, and the runner.
+
+    ``upstream`` has the connections of the configuration's MCP servers.
+    """
 
     installed: Registry
     configuration: Configuration | None
+    upstream: Upstream
     drain_delay: float
     signing: SigningOptions
     allowance: Allowance | None
@@ -193,7 +198,7 @@ class _Served:
             return contextlib.nullcontext()
         from capset.cli.serve.reload import Reload
 
-        return Reload(service, self.installed, self.configuration, actor).listening()
+        return Reload(service, self.installed, self.configuration, self.upstream, actor).listening()
 
 
 async def _serve(
@@ -226,13 +231,22 @@ async def _serve(
             log_signing(kernel.signing, place)
 
         actor = actor_here(settings.principal, "serve")
-        async with make_kernel(
+        kernel = make_kernel(
             settings.db, served.configuration, served.allowance, signs=False, generator=served.runner
-        ) as kernel:
+        )
+        async with served.upstream, kernel:
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
-            service = Service(kernel, registry, env=settings.env, anyone=anyone, limits=served.limits, tokens=tokens)
+            service = Service(
+                kernel,
+                registry,
+                env=settings.env,
+                anyone=anyone,
+                limits=served.limits,
+                tokens=tokens,
+                agent=served.configuration and served.configuration.agent.name,
+            )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:
                 logs.configure(log)

@@ -9,28 +9,37 @@ import logging
 import signal
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from capset.adapters.config_file import Configuration, read_configuration
+from capset.cli.common.upstream import Upstream
 from capset.errors import CapsetError, Conflict, StoreError, counted
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.registry import Registry
+from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
     from capset.server.service import Service
 
 _log = logging.getLogger("capset.configuration")
+_PINS_SECONDS: Final = 2.0
+"""How long a server may take to notice that tools of its MCP servers were approved."""
 
 
 class Reload:
     """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
 
+    So does each approval of tools of its MCP servers, by any process, two seconds later.
+
     Each reload is on record as an act, with the digests of the file and of the one before, and its outcome. A new file
     takes effect once that is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
     """
 
-    def __init__(self, service: Service, installed: Registry, configuration: Configuration, actor: Actor) -> None:
+    def __init__(
+        self, service: Service, installed: Registry, configuration: Configuration, upstream: Upstream, actor: Actor
+    ) -> None:
         self._service = service
+        self._upstream = upstream
         self._installed = installed
         self._current = configuration
         self._actor = actor
@@ -45,12 +54,15 @@ class Reload:
             yield
             return
         loop.add_signal_handler(number, self._again.set)
-        task = loop.create_task(self._listen())
+        tasks = [loop.create_task(self._listen())]
+        if self._current.mcp_servers:
+            tasks.append(loop.create_task(self._watch()))
         try:
             yield
         finally:
             loop.remove_signal_handler(number)
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def reload(self) -> None:
         """Read the file again. An error is logged and recorded, and changes nothing."""
@@ -81,6 +93,23 @@ class Reload:
             self._again.clear()
             await self.reload()
 
+    async def _watch(self) -> None:
+        """Ask for a reload when other tools of the configuration's MCP servers are approved than before."""
+        known = await self._pins()
+        while True:
+            await asyncio.sleep(_PINS_SECONDS)
+            try:
+                found = await self._pins()
+            except StoreError:
+                continue  # what needs the store says so; the next look finds the change
+            if found != known:
+                known = found
+                self._again.set()
+
+    async def _pins(self) -> frozenset[ToolPin]:
+        names = {one.name for one in self._current.mcp_servers}
+        return frozenset(one for one in await self._service.kernel.store.pins.list() if one.server in names)
+
     async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
         """Put a reload on record and return the id of that, ``None`` if it cannot be written."""
         kernel = self._service.kernel
@@ -96,7 +125,9 @@ class Reload:
         """Return the file's content, all of it validated. Raises ``CapsetError``."""
         current = self._current
         # Handlers may do slow work on import, and calls continue in the meantime.
-        found = await asyncio.to_thread(read_configuration, current.path, self._installed)
+        found = await asyncio.to_thread(
+            read_configuration, current.path, self._installed, upstream=self._upstream
+        )
         before = (current.agent, *self._service.registry.earlier)
         registry = found.within(self._installed, earlier=before)
         if found.digest != digest:

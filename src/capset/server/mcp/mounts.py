@@ -34,7 +34,7 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
         yield {}
         return
     door = McpDoor(keys=StoredKeys(service.kernel))
-    of_agent = _Entrance(door, "agents", service.agent_session, service.agent)
+    of_agent = _Entrance(door, "agents", service.agent_session, service.agent, service.agent_by_default)
     of_session = _Entrance(door, "sessions", service.session, service.session)
     async with door.run():
         yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
@@ -43,11 +43,19 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
 class _Entrance:
     """Endpoint that finds the caller's session and passes the request on. ``look`` only checks that the target exists.
 
-    A path without an id means the caller's default agent.
+    A path without an id means the caller's default agent, or else that of the server, which is ``agent``.
     """
 
-    def __init__(self, door: McpDoor, noun: str, find: Find, look: Callable[[Caller, str], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        door: McpDoor,
+        noun: str,
+        find: Find,
+        look: Callable[[Caller, str], Awaitable[object]],
+        agent: str | None = None,
+    ) -> None:
         self._door = door
+        self._agent = agent
         self._noun = noun
         self._find = find
         self._look = look
@@ -55,7 +63,7 @@ class _Entrance:
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         request_info, caller = request_context(scope), caller_of(scope)
         caller.check("capset:call")
-        asked = caller.agent if id is None else id
+        asked = (caller.agent or self._agent) if id is None else id
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
         if scope["method"] != "POST":

@@ -57,7 +57,7 @@ def mcp_command(
     allowance = load_allowance(limit, session_budget, run_budget)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
-        served = find_served(Registry.installed(), agent, session, config, allowance)
+        served = find_served(Registry.installed(), agent, session, config, settings.db, allowance)
         asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
     return Exit.DONE
 

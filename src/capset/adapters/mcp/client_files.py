@@ -1,0 +1,116 @@
+"""MCP servers as the clients of others declare them, ``mcpServers`` in JSON, in the words of a configuration file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from capset.definitions.secrets import is_secret_name
+from capset.errors import DefinitionError
+
+_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
+"""Claude, Cursor, Windsurf and Gemini write the first, VS Code the second."""
+_KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type"})
+_HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
+"""A place that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
+_INHERITED: Final = ("PATH", "HOME")
+"""What a process of a client has of its host's environment, and what ``npx`` and ``uvx`` need."""
+_UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """The servers of a client's file, as a configuration has them.
+
+    ``secrets`` are the names of those that stood in the file, and whose values were left out. ``left_out`` says what a
+    configuration has not.
+    """
+
+    servers: Mapping[str, Mapping[str, Any]]  # JSON
+    secrets: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def read_client_file(text: str) -> ClientFile:
+    """Return the servers of a client's file. Raises ``DefinitionError`` if there are none in it."""
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise DefinitionError(f"this is no JSON: {error}", hint="give the file in which a client has its servers") from None
+    members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    given = next((members[key] for key in _KEYS if isinstance(members.get(key), dict)), None)
+    if not given:
+        raise DefinitionError(
+            "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"
+        )
+    reading = _Reading()
+    servers: dict[str, Mapping[str, Any]] = {}
+    for title, one in cast("dict[str, Any]", given).items():
+        if not isinstance(one, dict):
+            raise DefinitionError(f"the MCP server {title!r:.80} must be an object")
+        name = _name(title, servers)
+        servers[name] = reading.server(name, cast("dict[str, Any]", one))
+    return ClientFile(servers, tuple(dict.fromkeys(reading.secrets)), tuple(reading.left_out))
+
+
+class _Reading:
+    """Reads one server after another, and collects what is said beside them."""
+
+    def __init__(self) -> None:
+        self.secrets: list[str] = []
+        self.left_out: list[str] = []
+
+    def server(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        url = next((given[key] for key in ("url", "serverUrl", "httpUrl") if given.get(key)), None)
+        kind = given.get("type")
+        if kind == "sse":
+            self.left_out.append(f"{name}: the transport sse, which MCP has given up: its URL is taken for streamable HTTP")
+        self.left_out += [f"{name}: {key}" for key in given if key not in _KNOWN]
+        found: dict[str, Any] = {}
+        if url is not None:
+            found["url"] = url
+            if headers := self._texts(name, given.get("headers")):
+                found["headers"] = headers
+            return found
+        if not isinstance(given.get("command"), str):
+            raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
+        found["command"] = [given["command"], *map(str, given.get("args") or ())]
+        found["env"] = {one: f"${{{one}}}" for one in _INHERITED} | self._texts(name, given.get("env"))
+        if given.get("cwd"):
+            found["cwd"] = given["cwd"]
+        return found
+
+    def _texts(self, server: str, given: Any) -> dict[str, str]:  # JSON
+        """Return headers or variables, with the names of secrets in the place of their values."""
+        found: dict[str, str] = {}
+        for name, value in cast("dict[str, Any]", given or {}).items():
+            text = str(value)
+            if _HELD.search(text):
+                found[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
+            elif is_secret_name(name):
+                secret = _constant(name if _constant(name) != "AUTHORIZATION" else f"{server}_token")
+                scheme, space, _ = text.partition(" ")
+                found[name] = f"{scheme}{space}${{{secret}}}" if space else f"${{{secret}}}"
+                self.secrets.append(secret)
+            else:
+                found[name] = text
+        return found
+
+
+def _name(title: str, taken: Mapping[str, object]) -> str:
+    """Return a name for a server as its configuration needs it."""
+    base = _UNNAMED.sub("-", title.lower()).strip("-_")[:24]
+    name = base if base[:1].isalpha() else f"mcp-{base}".rstrip("-")
+    number, first = 1, name
+    while name in taken:
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def _constant(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")

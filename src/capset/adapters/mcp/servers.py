@@ -1,0 +1,91 @@
+"""The servers of one kernel: their connections, and the capabilities of what is pinned of them (spec 7, M1, M6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+from capset.adapters.mcp.connection import McpConnection
+from capset.adapters.mcp.pins import approve
+from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.tools import capability_of
+from capset.definitions.capabilities import Capability
+from capset.definitions.secrets import Secrets
+from capset.errors import DefinitionError
+from capset.kernel.governance.acts import Actor
+from capset.kernel.kernel import Kernel
+from capset.stores.base.pins import ToolPin
+
+_FIRST_USE: Final = Actor("first-use", "agent", None)
+"""Who approves the tools of a server that is trusted at its first use."""
+
+
+class McpServers:
+    """Connections to servers, and their capabilities. Leaving its ``async with`` closes every connection.
+
+    Enter it around the kernel whose agents have the capabilities, or within it.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._connections: list[McpConnection] = []
+
+    async def __aenter__(self) -> Self:
+        """Connect to nothing yet."""
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close every connection."""
+        for one in self._connections:
+            await one.aclose()
+
+    def connection(self, server: McpServer) -> McpConnection:
+        """Return the connection to a server, not made yet: the one that there is, if it is declared as before."""
+        for one in self._connections:
+            if one.server == server:
+                return one
+        self._connections.append(McpConnection(server, self._secrets))
+        return self._connections[-1]
+
+    def capability(self, server: McpServer, pins: Iterable[ToolPin]) -> Capability:
+        """Return the capability ``mcp:NAME`` of a server, of those of these pins that are its own.
+
+        Raises ``DefinitionError`` for damaged pins.
+        """
+        return capability_of(self.connection(server), (one for one in pins if one.server == server.name))
+
+
+def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
+    """Return servers as they are. Raises ``DefinitionError`` for two of one name."""
+    named: dict[str, McpServer] = {}
+    for server in servers:
+        if named.setdefault(server.name, server) is not server:
+            raise DefinitionError(f"there are two MCP servers named {server.name!r}")
+    return tuple(named.values())
+
+
+async def trust_first_use(kernel: Kernel, connection: McpConnection) -> None:
+    """Approve the tools of a server as they are, if the host trusts its first use, and nothing of it is pinned yet.
+
+    Raises ``CapsetError`` if it cannot be reached.
+    """
+    server = connection.server
+    if server.trust_first_use and not await kernel.store.pins.list(server.name):
+        await approve(kernel, server, await connection.offers(), _FIRST_USE)
+
+
+@asynccontextmanager
+async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> AsyncGenerator[Sequence[Capability]]:
+    """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in the kernel's store.
+
+    A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
+    trusted at its first use. Secrets are those of the kernel. Raises ``DefinitionError`` for two servers of one name,
+    and for damaged pins.
+    """
+    given = checked_names(servers)
+    async with McpServers(kernel.secrets) as here:
+        for server in given:
+            await trust_first_use(kernel, here.connection(server))
+        pins = await kernel.store.pins.list()
+        yield [here.capability(server, pins) for server in given]

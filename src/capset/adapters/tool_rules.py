@@ -1,0 +1,119 @@
+"""What a host says of tools that others wrote: effects, permissions, limits, approvals, allowed arguments (spec 7, M6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypedDict, cast
+
+from capset.definitions.names import checked_permissions, mapped
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.tools.options import Effect, Limits, checked_options
+from capset.errors import DefinitionError, unknown
+from capset.schemas.json_schema import JsonSchema, compile_json_schema
+from capset.schemas.validation_errors import SchemaMismatch
+
+EVERY: Final = "*"
+"""The name under which rules hold for every tool, as far as its own say nothing else."""
+_SHOWN: Final = 3
+"""How many arguments that are not allowed a refusal names."""
+
+
+class ToolRules(TypedDict, total=False):
+    """The rules of a tool of others. Each is that of ``@tool``, apart from ``arguments``."""
+
+    effect: Effect
+    """``destructive``, if nobody says anything else."""
+    permissions: Iterable[str]
+    """What a principal must hold, beside what all tools of its server need."""
+    limits: Limits
+    """How often it may be called, such as ``10/1h`` by one principal."""
+    approval: Literal["auto", "ask"]
+    """``ask`` if somebody has to approve every call."""
+    timeout: float
+    """Seconds that a call may take."""
+    idempotent: bool
+    """Whether calling it again with the same arguments changes nothing more."""
+    arguments: Mapping[str, Mapping[str, Any]]  # JSON Schema
+    """What arguments are allowed beyond the tool's own schema: the JSON Schema of each by its name.
+
+    It needs a ``type``, a ``const`` or an ``enum``; with ``required: true`` in it, calls without it are refused, too.
+    """
+
+
+Rules = Mapping[str, ToolRules]
+"""Rules by the names of tools, as those who wrote them call them, or ``*``."""
+
+
+def checked_rules(owner: str, given: Mapping[str, Mapping[str, Any]]) -> Rules:  # as they may come from a file
+    """Return rules, frozen. Raises ``DefinitionError``, naming the tool and the rule."""
+    found: dict[str, ToolRules] = {}
+    for name, one in mapped(owner, given or {}).items():
+        what = f"{owner} of {name!r}"
+        rules = {**mapped(what, one)}
+        for rule in rules:
+            if rule not in ToolRules.__annotations__:
+                raise DefinitionError(f"{what}: {unknown('rule', rule, ToolRules.__annotations__)}")
+        if rules.get("approval", "auto") not in ("auto", "ask"):
+            raise DefinitionError(f"{what}: approval is auto or ask; got {rules['approval']!r:.80}")
+        checked_options(what, {rule: value for rule, value in rules.items() if rule != "arguments"})
+        if "permissions" in rules:
+            rules["permissions"] = checked_permissions(what, rules["permissions"])
+        if "arguments" in rules:
+            _allowed(what, rules["arguments"])
+        found[name] = cast("ToolRules", MappingProxyType(rules))
+    return MappingProxyType(found)
+
+
+def rules_of(rules: Rules, name: str) -> ToolRules:
+    """Return the rules of a tool: its own, and where they say nothing, those of every tool."""
+    return cast("ToolRules", {**rules.get(EVERY, {}), **rules.get(name, {})})
+
+
+def options_of(
+    owner: str, rules: ToolRules, *, permissions: Iterable[str], policies: Iterable[Policy], timeout: float
+) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
+    """Return the options of a tool under these rules; the other values are those of all tools of its server.
+
+    ``owner`` is the start of the names of its policies, such as ``mcp:github``.
+    """
+    options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
+    options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
+    allowed = options.pop("arguments", None)
+    own = () if allowed is None else (Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed), phase="call"),)
+    return {**options, "policies": [*policies, *own]}
+
+
+class _ArgumentPolicy:
+    """Denies calls whose arguments the host does not allow."""
+
+    def __init__(self, owner: str, allowed: Mapping[str, Mapping[str, Any]]) -> None:
+        self._schema = _allowed(owner, allowed)
+
+    def __call__(self, request: Request) -> Decision:
+        try:
+            self._schema.check(dict(request.arguments or {}))
+        except SchemaMismatch as error:
+            shown = "; ".join(f"{one.path or 'the arguments'}: {one.expected}" for one in error.fields[:_SHOWN])
+            return deny(f"These arguments are not allowed here: {shown}")
+        return allow()
+
+
+def _allowed(owner: str, given: object) -> JsonSchema:
+    """Return the schema of the arguments that are allowed, which is open for all others."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, one in mapped(f"{owner}: arguments", given).items():
+        schema: dict[str, Any] = {**mapped(f"{owner}: arguments: {name}", one)}
+        if isinstance(is_required := schema.get("required"), bool):
+            del schema["required"]
+            required += [name] * is_required
+        if not {"type", "const", "enum"} & schema.keys():
+            raise DefinitionError(
+                f"{owner}: arguments: {name}: a type, a const or an enum is needed: values of other types would pass",
+                hint="such as {type: string, pattern: ^/data/}",
+            )
+        properties[name] = schema
+    return compile_json_schema(
+        f"{owner}: arguments", {"type": "object", "properties": properties, "required": sorted(required)}
+    )

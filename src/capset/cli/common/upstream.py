@@ -1,0 +1,69 @@
+"""MCP servers of a configuration, on the command line: capabilities of what is pinned of them in a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+from capset.cli.common.exits import needs_extra
+from capset.cli.common.output import err, verbatim
+from capset.cli.common.settings import has_db
+from capset.definitions.capabilities import AnyCapability
+from capset.errors import CapsetError
+from capset.kernel.kernel import Kernel
+from capset.kernel.runtime import EnvironmentSecrets
+from capset.stores.base.pins import ToolPin
+
+if TYPE_CHECKING:
+    from capset.adapters.mcp import McpServer, McpServers
+
+
+class Upstream:
+    """The servers behind one command. It makes their capabilities, as ``read_configuration`` has it do.
+
+    Leaving its ``async with`` closes every connection. Without servers it does nothing.
+    """
+
+    def __init__(self, db: str) -> None:
+        self._db = db
+        self._servers: McpServers | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect to nothing yet."""
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close every connection."""
+        if self._servers is not None:
+            await self._servers.__aexit__(*raised)
+
+    def __call__(self, server: McpServer) -> AnyCapability:
+        """Return the capability of a server, of what is pinned of it in the database.
+
+        If the server is trusted at its first use, and this is it, what it has is pinned first; one that cannot be
+        reached is named on stderr. Raises ``DefinitionError`` for damaged pins, and if the extra ``mcp`` is missing.
+        """
+        needs_extra("mcp", "mcp")
+        from capset.adapters.mcp import McpServers
+
+        if self._servers is None:
+            self._servers = McpServers(EnvironmentSecrets())
+        # In a thread: some commands read their configuration while they run a loop.
+        with ThreadPoolExecutor(1) as thread:
+            pins = thread.submit(asyncio.run, self._pins(server)).result()
+        return self._servers.capability(server, pins)
+
+    async def _pins(self, server: McpServer) -> Sequence[ToolPin]:
+        from capset.adapters.mcp.connection import McpConnection
+        from capset.adapters.mcp.servers import trust_first_use
+
+        if not (server.trust_first_use or has_db(self._db)):
+            return ()
+        async with Kernel(store=self._db) as kernel, McpConnection(server, kernel.secrets) as connection:
+            try:
+                await trust_first_use(kernel, connection)
+            except CapsetError as error:
+                err().print(f"[yellow]warning:[/] {verbatim(error.message)}", soft_wrap=True)
+            return await kernel.store.pins.list(server.name)

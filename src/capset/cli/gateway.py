@@ -1,0 +1,78 @@
+"""``capset gateway``: MCP servers of others behind one governed endpoint, without a line of Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from capset.adapters.plain_files import read_text
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Attribute, Db, Grant, Who
+from capset.cli.common.output import err, print_json, verbatim
+from capset.cli.serve import serve_command
+
+
+def gateway_command(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A configuration file with mcp_servers.")],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Ask for no key: every caller is --principal. On loopback only.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+    ] = None,
+    principal: Who = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    db: Db = None,
+) -> None:
+    """Serve the approved tools of a file's MCP servers at /mcp, with keys, policies, limits, approvals and a record.
+
+    It is capset serve --config CONFIG, which has more options. For a client that starts its servers itself, it is
+    capset mcp serve --config CONFIG.
+    """
+    serve_command(
+        host=host,
+        port=port,
+        insecure=insecure,
+        allow_host=allow_host,
+        allow_origin=allow_origin,
+        config=config,
+        principal=principal,
+        grant=grant,
+        attribute=attribute,
+        db=db,
+    )
+
+
+@guarded
+def import_command(
+    file: Annotated[Path, typer.Argument(help="The JSON file of a client, with mcpServers.")],
+    as_json: AsJson = False,
+) -> Exit:
+    """Print a configuration with the MCP servers of another client's file, as YAML.
+
+    Values that look like secrets are left out: ${NAME} stands for the environment variable of that name.
+    """
+    import yaml  # half of what the other commands take to start
+
+    from capset.adapters.mcp.client_files import read_client_file
+
+    found = read_client_file(read_text(file, "a client's file"))
+    configuration = {"mcp_servers": dict(found.servers)}
+    if as_json:
+        print_json(configuration)
+    else:
+        print(yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True), end="")
+    if found.secrets:
+        names = ", ".join(found.secrets)
+        err().print(f"set these variables, whose values were left out: {verbatim(names)}", soft_wrap=True)
+    for one in found.left_out:
+        err().print(f"[yellow]warning:[/] left out: {verbatim(one)}", soft_wrap=True)
+    return Exit.DONE

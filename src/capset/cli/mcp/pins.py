@@ -1,0 +1,344 @@
+"""``capset mcp list``, ``diff``, ``approve`` and ``lock``: tools of MCP servers, and what was approved of them."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from capset.adapters.config_file import read_configuration
+from capset.adapters.mcp.server import McpServer, capability_with
+from capset.adapters.plain_files import read_text
+from capset.cli.common.actors import actor_here
+from capset.cli.common.exits import Exit, guarded, needs_extra
+from capset.cli.common.options import AsJson, Db, Who
+from capset.cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset.errors import CapsetError, DefinitionError, counted, unknown
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base.pins import ToolPin
+
+if TYPE_CHECKING:
+    from capset.adapters.mcp.offers import Offer
+    from capset.adapters.mcp.pins import Standing
+
+_LEAST: Final = 8
+"""How many digits of a hash say which one is meant."""
+Config = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="The configuration file that declares the servers.")
+]
+Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of a server, as the file declares it.")]
+
+
+@guarded
+def list_command(
+    config: Config,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List the tools of the MCP servers of a file: what they offer now, and what was approved of it.
+
+    It connects to every server. A tool is approved, changed since it was approved, new, or gone.
+    """
+    seen = _seen(config, load_settings(db=db, principal=principal))
+    if as_json:
+        print_json({"items": [_plain(one, tool) for one in seen for tool in one.tools], "problems": _problems(seen)})
+        return Exit.DONE
+    rows = ([cell(text) for text in _row(one, tool)] for one in seen for tool in one.tools)
+    columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
+    out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
+    _warn(seen)
+    return Exit.DONE
+
+
+@guarded
+def diff_command(
+    config: Config,
+    server: Annotated[
+        str | None, typer.Argument(metavar="[SERVER]", help="The name of a server; all of them if left out.")
+    ] = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show how tools are described now, beside how they were approved. It ends with 3 if anything differs.
+
+    Invisible characters are shown as their numbers.
+    """
+    seen = _seen(config, load_settings(db=db, principal=principal), server)
+    changed = [(one, tool) for one in seen for tool in one.tools if tool.state != "approved"]
+    if as_json:
+        items = [_plain(one, tool) | _shapes(tool) for one, tool in changed]
+        print_json({"items": items, "problems": _problems(seen)})
+    else:
+        _warn(seen)
+        for one, tool in changed:
+            for line in _difference(one.server.name, tool):
+                out().print(line, soft_wrap=True, highlight=False, markup=False)
+    if any(one.problem for one in seen):
+        return Exit.FAILED
+    return Exit.DIFFERENT if changed else Exit.DONE
+
+
+@guarded
+def approve_command(
+    config: Config,
+    server: Server,
+    tools: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOOL]...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
+    ] = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Approve tools of an MCP server as it describes them now; it is on record. capset mcp diff shows them first.
+
+    With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
+    approved only by name, and never those that nothing could call. Tools that are gone lose their approval.
+    """
+    settings = load_settings(db=db, principal=principal)
+    declared = _declared(config, server)
+    approved = asyncio.run(_approve(declared[0], settings, tools or None))
+    if as_json:
+        items = [{"server": server, "tool": one.name, "hash": one.offer and one.offer.hash} for one in approved]
+        print_json({"items": items})
+        return Exit.DONE
+    for one in approved:
+        told = "is gone, and is no longer approved" if one.offer is None else f"is approved, as {short(one.offer.hash)}"
+        out().print(f"{verbatim(one.name)} {told}", soft_wrap=True)
+    if not approved:
+        err().print("[dim]nothing has changed: what there is was approved before, or is not to be used as it is[/]")
+    return Exit.DONE
+
+
+@guarded
+def lock_command(
+    file: Annotated[Path, typer.Argument(help="The lock file, such as mcp.lock.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing, and end with 3 if the file is not what is approved here.")
+    ] = False,
+    into: Annotated[
+        bool, typer.Option("--import", help="Approve what the file says, and nothing else of its servers.")
+    ] = False,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write what is approved of every MCP server into a file, for review in git; or read it from there."""
+    from capset.adapters.mcp.lock import lock_text, read_lock
+
+    settings = load_settings(db=db, principal=principal)
+    if check and into:
+        raise DefinitionError("--check changes nothing, and --import does: give one of them")
+    if into:
+        changed = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file"))))
+        return _lock_ended(f"{counted(len(changed), 'tool')} approved, as {file} says", as_json=as_json)
+    text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
+    if check:
+        if read_text(file, "a lock file") != text:
+            told = f"{file} is not what is approved in this database"
+            return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT)
+        return _lock_ended(f"{file} is what is approved in this database", as_json=as_json)
+    file.write_text(text, encoding="utf-8")
+    return _lock_ended(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
+
+
+def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
+    if as_json:
+        print_json({"same": code is Exit.DONE, "message": told})
+    else:
+        err().print(f"[dim]{verbatim(told)}[/]", soft_wrap=True)
+    return code
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A server, how its tools stand to their pins, and why they could not be asked for, if so."""
+
+    server: McpServer
+    tools: Sequence[Standing]
+    problem: str | None = None
+
+
+def _declared(config: Path, name: str | None = None) -> Sequence[McpServer]:
+    """Return the servers of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
+    needs_extra("mcp", "mcp")
+    found = read_configuration(config, Registry.installed(), upstream=capability_with).mcp_servers
+    if not found:
+        raise DefinitionError(f"{config} declares no MCP server", hint="under the key mcp_servers")
+    if name is None:
+        return found
+    named = {one.name: one for one in found}
+    if name not in named:
+        raise DefinitionError(f"{config}: {unknown('MCP server', name, named)}")
+    return [named[name]]
+
+
+def _seen(config: Path, settings: Settings, name: str | None = None) -> list[_Seen]:
+    return asyncio.run(_look(_declared(config, name), settings.db))
+
+
+async def _look(servers: Sequence[McpServer], db: str) -> list[_Seen]:
+    pins = await _pins(db) if has_db(db) else ()
+    return list(await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.name]) for one in servers)))
+
+
+async def _look_at(server: McpServer, pins: Sequence[ToolPin]) -> _Seen:
+    from capset.adapters.mcp.pins import Standing, standings
+
+    try:
+        async with _offers(server) as offers:
+            return _Seen(server, standings(pins, offers))
+    except CapsetError as error:
+        return _Seen(server, [Standing(one.tool, "approved", one, None) for one in pins], error.message)
+
+
+@asynccontextmanager
+async def _offers(server: McpServer) -> AsyncGenerator[Sequence[Offer]]:
+    from capset.adapters.mcp.connection import McpConnection
+    from capset.kernel.runtime import EnvironmentSecrets
+
+    async with McpConnection(server, EnvironmentSecrets()) as connection:
+        yield await connection.offers()
+
+
+async def _pins(db: str) -> Sequence[ToolPin]:
+    async with Kernel(store=db) as kernel:
+        return await kernel.store.pins.list()
+
+
+async def _approve(server: McpServer, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
+    from capset.adapters.mcp.pins import approve
+
+    wanted = None if named is None else dict(_wanted(one) for one in named)
+    async with _offers(server) as offers, Kernel(store=settings.db) as kernel:
+        for offer in offers:
+            expected = (wanted or {}).get(offer.name, "")
+            if not offer.hash.startswith(expected):
+                raise DefinitionError(
+                    f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
+                    hint="look at it again: capset mcp diff",
+                )
+        return await approve(kernel, server, offers, actor_here(settings.principal), chosen=wanted)
+
+
+def _wanted(given: str) -> tuple[str, str]:
+    name, separator, hash = given.partition("@")
+    if separator and len(hash) < _LEAST:
+        raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {hash!r}")
+    return name, hash
+
+
+async def _import(settings: Settings, locked: Mapping[str, Any]) -> Sequence[ToolPin]:
+    from capset.adapters.mcp.lock import import_lock
+
+    async with Kernel(store=settings.db) as kernel:
+        return await import_lock(kernel, locked, actor_here(settings.principal))
+
+
+def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
+    """Return what is wrong with servers: they cannot be asked, or have no tool that a rule or a list names."""
+    found: list[dict[str, str]] = []
+    for one in seen:
+        if one.problem is not None:
+            found.append({"server": one.server.name, "message": one.problem})
+            continue
+        known = {tool.name for tool in one.tools}
+        for what, names in (("rules", one.server.rules), ("tools", one.server.tools or ())):
+            found += [
+                {"server": one.server.name, "message": f"{what}: {unknown('tool', name, known)}"}
+                for name in sorted(names)
+                if name not in known and name != "*"
+            ]
+    return found
+
+
+def _warn(seen: Iterable[_Seen]) -> None:
+    for problem in _problems(seen):
+        err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
+
+
+def _shapes(tool: Standing) -> dict[str, Any]:
+    """Return what was approved of a tool, and what is said of it now, as JSON."""
+    return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
+
+
+def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
+    pin, offer = tool.pin, tool.offer
+    return {
+        "server": seen.server.name,
+        "tool": tool.name,
+        "state": _state(seen, tool),
+        "hash": offer.hash if offer else None,
+        "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
+        "effect": _effect(seen, tool),
+        "problems": list(tool.problems),
+    }
+
+
+def _row(seen: _Seen, tool: Standing) -> Iterator[str]:
+    yield seen.server.name
+    yield tool.name
+    yield _state(seen, tool)
+    yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
+    yield _effect(seen, tool)
+    yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
+    yield "; ".join(tool.problems) or "–"
+
+
+def _state(seen: _Seen, tool: Standing) -> str:
+    return tool.state if seen.problem is None else "not asked"
+
+
+def _effect(seen: _Seen, tool: Standing) -> str:
+    from capset.adapters.mcp.tools import effect_of
+    from capset.adapters.tool_rules import rules_of
+
+    shape = _approved(tool.pin) if tool.pin else tool.offer.shape if tool.offer else {}
+    return effect_of(rules_of(seen.server.rules, tool.name).get("effect", "destructive"), shape.get("annotations", {}))
+
+
+def _approved(pin: ToolPin) -> Mapping[str, Any]:
+    from capset.adapters.mcp.pins import shape_of
+
+    return shape_of(pin)
+
+
+def _difference(server: str, tool: Standing) -> Iterator[str]:
+    """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now."""
+    pin, offer = tool.pin, tool.offer
+    before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
+    after = f"{offer.hash[:16]} now" if offer else "gone"
+    old, new = _lines(_approved(pin) if pin else {}), _lines(offer.shape if offer else {})
+    name = f"{server}/{_visible(tool.name)}"
+    yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")
+    for problem in tool.problems:
+        yield f"! {problem}"
+    if offer is not None and not offer.is_unusable:
+        yield f"  capset mcp approve … {server} {_visible(tool.name)}@{offer.hash[:16]}"
+    yield ""
+
+
+def _lines(shape: Mapping[str, Any]) -> list[str]:
+    """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
+    found: list[str] = []
+    for name, value in shape.items():
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        found += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
+    return found
+
+
+def _visible(text: str) -> str:
+    from capset.adapters.mcp.offers import is_hidden
+
+    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)

@@ -1,0 +1,82 @@
+"""Rules of a host for tools that others wrote (spec 7, M6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capset import Principal
+from capset.adapters.tool_rules import checked_rules, options_of, rules_of
+from capset.definitions.policies import Decision, Policy, Request
+from capset.errors import DefinitionError
+
+PATHS: dict[str, Any] = {"path": {"type": "string", "pattern": "^/public/", "required": True}}
+
+
+def decided(allowed: dict[str, Any], arguments: dict[str, Any]) -> Decision:
+    (policy,) = options_of(
+        "mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0
+    )["policies"]
+    found = policy.evaluate(Request({}, Principal("ada"), None, arguments))
+    assert isinstance(found, Decision)
+    return found
+
+
+@pytest.mark.spec("M6")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"path": "/public/a"}, None),
+        ({"path": "/public/a", "other": 1}, None),
+        ({"path": "/private/a"}, "These arguments are not allowed here: path: "),
+        ({"path": ["/private/a"]}, "These arguments are not allowed here: path: "),
+        ({}, "path: required, but missing"),
+    ],
+)
+def test_arguments_that_are_not_allowed_are_denied(arguments: dict[str, Any], reason: str | None) -> None:
+    found = decided(PATHS, arguments)
+    assert (found.kind == "deny") is (reason is not None)
+    assert (reason or "") in (found.reason or "")
+
+
+@pytest.mark.spec("M6")
+def test_an_argument_that_need_not_be_there_may_be_left_out() -> None:
+    assert decided({"path": {"const": "/a"}}, {}).kind == "allow"
+
+
+@pytest.mark.spec("M6")
+def test_rules_of_every_tool_hold_as_far_as_its_own_say_nothing_else() -> None:
+    rules = checked_rules("rules", {"*": {"effect": "read", "approval": "ask"}, "write": {"effect": "write"}})
+    assert rules_of(rules, "write") == {"effect": "write", "approval": "ask"}
+    assert rules_of(rules, "look") == {"effect": "read", "approval": "ask"}
+
+
+@pytest.mark.spec("M6")
+def test_permissions_are_those_of_the_server_and_of_the_tool() -> None:
+    own = Policy("own", lambda _: True)
+    options = options_of(
+        "mcp:a", {"permissions": {"a:write"}, "timeout": 2.0}, permissions={"a:use"}, policies=[own], timeout=1.0
+    )
+    assert options["permissions"] == {"a:use", "a:write"}
+    assert (options["timeout"], options["effect"], options["policies"]) == (2.0, "destructive", [own])
+
+
+@pytest.mark.spec("M6")
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ({"a": {"effcet": "read"}}, "did you mean 'effect'?"),
+        ({"a": {"approval": "maybe"}}, "approval is auto or ask"),
+        ({"a": {"limits": "often"}}, "limit"),
+        ({"a": {"permissions": ["x y"]}}, "permission"),
+        ({"a": {"arguments": {"path": {"pattern": "^/a"}}}}, "a type, a const or an enum is needed"),
+        ({"a": {"arguments": {"path": {"type": "string", "pattern": "(?<=a)"}}}}, "arguments"),
+        ({"a": "read"}, "must be a mapping"),
+    ],
+)
+def test_what_a_rule_says_is_checked(rules: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        checked_rules("rules", rules)
+    assert raised.value.message.startswith("rules of 'a'")
+    assert problem in raised.value.message
