@@ -15,9 +15,9 @@ PATHS: dict[str, Any] = {"path": {"type": "string", "pattern": "^/public/", "req
 
 
 def decided(allowed: dict[str, Any], arguments: dict[str, Any]) -> Decision:
-    (policy,) = options_of(
-        "mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0
-    )["policies"]
+    (policy,) = options_of("mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0)[
+        "policies"
+    ]
     found = policy.evaluate(Request({}, Principal("ada"), None, arguments))
     assert isinstance(found, Decision)
     return found

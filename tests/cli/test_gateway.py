@@ -1,4 +1,4 @@
-"""``capset gateway``: MCP servers of others behind one governed endpoint, and the official client before it (spec 7)."""
+"""``capset gateway``: MCP servers of others behind one governed endpoint, and the official client (spec 7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
-from tests.cli.support import Run
+from tests.cli.support import Command
 from tests.cli.test_mcp_pins import declare
 from tests.server.running import Running, running
 
@@ -47,64 +47,64 @@ async def call(client: Client, name: str, **arguments: Any) -> tuple[bool, str]:
     return bool(result.is_error), content.text
 
 
-def approve(run: Run, file: str, *tools: str) -> None:
-    assert run("mcp", "approve", "--config", file, "library", *tools).code == 0
+def approve(capset: Command, file: str, *tools: str) -> None:
+    assert capset("mcp", "approve", "--config", file, "shelf", *tools).code == 0
 
 
 @pytest.mark.spec("M7")
-async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(run: Run, tmp_path: Path) -> None:
-    file = declare(tmp_path, "library", more=RULES)
-    approve(run, file, *TOOLS)
+async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset: Command, tmp_path: Path) -> None:
+    file = declare(tmp_path, "shelf", more=RULES)
+    approve(capset, file, *TOOLS)
     with running(tmp_path, file, verb="gateway") as server:
         key = server.key("ada")
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{server.url}/mcp", json={})).status_code == 401
         async with connected(server, key) as client:
             listed = await client.list_tools()
-            assert [one.name for one in listed.tools] == [f"library_{name}" for name in TOOLS]
-            assert json.loads((await call(client, "library_add", a=1, b=2))[1]) == {"total": 3}
-            is_error, text = await call(client, "library_add", a=11, b=2)
+            assert [one.name for one in listed.tools] == [f"shelf_{name}" for name in TOOLS]
+            assert json.loads((await call(client, "shelf_add", a=1, b=2))[1]) == {"total": 3}
+            is_error, text = await call(client, "shelf_add", a=11, b=2)
             assert (is_error, "These arguments are not allowed here" in text) == (True, True)
-            assert [(await call(client, "library_count", to=1))[0] for _ in range(3)] == [False, False, True]
-            assert (await call(client, "library_environment"))[0] is True
+            assert [(await call(client, "shelf_count", text="x"))[0] for _ in range(3)] == [False, False, True]
+            assert (await call(client, "shelf_environment"))[0] is True
             boss = server.key("boss", scopes=["capset:approve", "capset:read"])
             async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {boss}"}, base_url=server.url) as http:
                 (asked,) = (await http.get("/v1/approvals")).json()["items"]
                 done = await http.post(f"/v1/approvals/{asked['id']}/approve", json={})
                 assert done.status_code == 200, done.text
-            assert (await call(client, "library_environment"))[0] is False
-    outcomes = run("audit", "query", "--json").json["items"]
+            assert (await call(client, "shelf_environment"))[0] is False
+    outcomes = capset("audit", "query", "--json").json["items"]
     assert {(one["tool"], one["outcome"]) for one in outcomes} >= {
-        ("library_add", "succeeded"),
-        ("library_add", "denied"),
-        ("library_environment", "succeeded"),
+        ("shelf_add", "succeeded"),
+        ("shelf_add", "denied"),
+        ("shelf_environment", "succeeded"),
     }
 
 
 @pytest.mark.spec("M5", "M7")
-async def test_what_is_approved_while_it_runs_holds_a_moment_later(run: Run, tmp_path: Path) -> None:
-    file = declare(tmp_path, "library")
-    approve(run, file, "add")
+async def test_what_is_approved_while_it_runs_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:
+    file = declare(tmp_path, "shelf")
+    approve(capset, file, "add")
     with running(tmp_path, file, "--insecure", verb="gateway") as server:
         async with connected(server) as client:
-            assert [one.name for one in (await client.list_tools()).tools] == ["library_add"]
-        approve(run, file, "count")
+            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add"]
+        approve(capset, file, "count")
         end = time.monotonic() + 20
         found: list[str] = []
-        while found != ["library_add", "library_count"] and time.monotonic() < end:
+        while found != ["shelf_add", "shelf_count"] and time.monotonic() < end:
             await asyncio.sleep(0.5)
             async with connected(server) as client:
                 found = [one.name for one in (await client.list_tools()).tools]
-        assert found == ["library_add", "library_count"]
+        assert found == ["shelf_add", "shelf_count"]
         async with connected(server) as client:
-            assert (await call(client, "library_count", to=1))[0] is False
+            assert (await call(client, "shelf_count", text="x"))[0] is False
 
 
 @pytest.mark.spec("M7")
-def test_the_servers_of_another_client_are_taken_over(run: Run, tmp_path: Path) -> None:
+def test_the_servers_of_another_client_are_taken_over(capset: Command, tmp_path: Path) -> None:
     given = {"mcpServers": {"Git Hub": {"command": "npx", "args": ["-y", "x"], "env": {"GITHUB_TOKEN": "ghp_1"}}}}
     (tmp_path / "claude.json").write_text(json.dumps(given))
-    done = run("gateway", "import", "claude.json")
+    done = capset("gateway", "import", "claude.json")
     assert done.code == 0
     assert "ghp_1" not in f"{done.out}{done.err}"
     assert "GITHUB_TOKEN" in done.said
@@ -117,4 +117,4 @@ def test_the_servers_of_another_client_are_taken_over(run: Run, tmp_path: Path) 
         },
     )
     (tmp_path / "gateway.yaml").write_text(done.out)
-    assert run("check", "gateway.yaml").code == 0
+    assert capset("check", "gateway.yaml").code == 0

@@ -48,7 +48,8 @@ class Running:
 def running(folder: Path, *options: str, verb: str = "serve", **environ: str) -> Generator[Running]:
     """Start ``capset serve`` with more options in a folder, and end it: by SIGTERM, with 0 and without a traceback.
 
-    ``verb`` is another command that serves. ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for packages of one's own.
+    ``verb`` is another command that serves. ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for
+    packages of one's own.
     """
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "server.log"

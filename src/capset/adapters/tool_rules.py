@@ -1,4 +1,4 @@
-"""What a host says of tools that others wrote: effects, permissions, limits, approvals, allowed arguments (spec 7, M6)."""
+"""Rules of a host for tools that others wrote: effect, limits, approval, allowed arguments (spec 7, M6)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 mcp = typer.Typer(
     cls=ServingGroup,
-    help="Serve an agent's tools over standard streams (serve, if no command is named), and approve tools of MCP servers.",
+    help="Serve an agent's tools over standard streams (serve, if no command is named); approve tools of servers.",
 )
 gateway = typer.Typer(
     cls=ServingGroup, help="Serve MCP servers of others, governed (serve, if no command is named); import them."

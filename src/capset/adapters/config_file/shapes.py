@@ -209,8 +209,8 @@ class ToolRulesShape(_Strict):
     )
     arguments: dict[str, dict[str, Any]] | None = Field(
         None,
-        description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, a "
-        "`const` or an `enum`; with `required: true`, calls without it are refused, too.",
+        description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, "
+        "a `const` or an `enum`; with `required: true`, calls without it are refused, too.",
     )
 
 
@@ -229,7 +229,9 @@ class McpServerShape(_Strict):
         None, description="The whole environment of its process; `${NAME}` is the secret of that name."
     )
     cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
-    tools: list[str] | None = Field(None, description="The tools that are used, by their names there; all, if left out.")
+    tools: list[str] | None = Field(
+        None, description="The tools that are used, by their names there; all, if left out."
+    )
     rules: dict[str, ToolRulesShape] | None = Field(
         None, description="What holds for each tool, by its name there, or `*` for every tool."
     )

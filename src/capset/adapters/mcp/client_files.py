@@ -40,7 +40,9 @@ def read_client_file(text: str) -> ClientFile:
     try:
         data = from_json(text)
     except ValueError as error:
-        raise DefinitionError(f"this is no JSON: {error}", hint="give the file in which a client has its servers") from None
+        raise DefinitionError(
+            f"this is no JSON: {error}", hint="give the file in which a client has its servers"
+        ) from None
     members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     given = next((members[key] for key in _KEYS if isinstance(members.get(key), dict)), None)
     if not given:
@@ -68,7 +70,9 @@ class _Reading:
         url = next((given[key] for key in ("url", "serverUrl", "httpUrl") if given.get(key)), None)
         kind = given.get("type")
         if kind == "sse":
-            self.left_out.append(f"{name}: the transport sse, which MCP has given up: its URL is taken for streamable HTTP")
+            self.left_out.append(
+                f"{name}: the transport sse, which MCP has given up: its URL is taken for streamable HTTP"
+            )
         self.left_out += [f"{name}: {key}" for key in given if key not in _KNOWN]
         found: dict[str, Any] = {}
         if url is not None:

@@ -70,8 +70,7 @@ async def import_lock(kernel: Kernel, locked: Locked, by: Actor) -> Sequence[Too
         known = {one.tool: one for one in await kernel.store.pins.list(server)}
         now = kernel.now()
         pins = [
-            ToolPin(server, tool, digest(shape), canonical(shape).decode(), by.id, now)
-            for tool, shape in tools.items()
+            ToolPin(server, tool, digest(shape), canonical(shape).decode(), by.id, now) for tool, shape in tools.items()
         ]
         add = [one for one in pins if one.tool not in known or known[one.tool].hash != one.hash]
         gone = sorted(known.keys() - tools.keys())

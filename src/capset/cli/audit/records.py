@@ -49,7 +49,9 @@ _PAGE: Final = 500
 def query_command(
     tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only calls that ended so, such as denied.")] = None,
-    principal: Annotated[str | None, typer.Option(help="Only calls of this principal, by its id alone: ada, not user:ada.")] = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Only calls of this principal, by its id alone: ada, not user:ada.")
+    ] = None,
     session: Annotated[str | None, typer.Option(help="Only calls of this session.")] = None,
     correlation: Annotated[str | None, typer.Option(help="Only calls with this correlation.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only calls of this agent.")] = None,

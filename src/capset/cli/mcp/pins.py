@@ -123,7 +123,7 @@ def approve_command(
 
 @guarded
 def lock_command(
-    file: Annotated[Path, typer.Argument(help="The lock file, such as mcp.lock.")],
+    file: Annotated[Path, typer.Argument(help="The lock file, such as mcp.lock.json.")],
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing, and end with 3 if the file is not what is approved here.")
     ] = False,
@@ -138,6 +138,8 @@ def lock_command(
     from capset.adapters.mcp.lock import lock_text, read_lock
 
     settings = load_settings(db=db, principal=principal)
+    if file.suffix != ".json":
+        raise DefinitionError(f"a lock file ends in .json; got {file.name!r:.80}")
     if check and into:
         raise DefinitionError("--check changes nothing, and --import does: give one of them")
     if into:
@@ -190,7 +192,9 @@ def _seen(config: Path, settings: Settings, name: str | None = None) -> list[_Se
 
 async def _look(servers: Sequence[McpServer], db: str) -> list[_Seen]:
     pins = await _pins(db) if has_db(db) else ()
-    return list(await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.name]) for one in servers)))
+    return list(
+        await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.name]) for one in servers))
+    )
 
 
 async def _look_at(server: McpServer, pins: Sequence[ToolPin]) -> _Seen:
@@ -233,10 +237,10 @@ async def _approve(server: McpServer, settings: Settings, named: Sequence[str] |
 
 
 def _wanted(given: str) -> tuple[str, str]:
-    name, separator, hash = given.partition("@")
-    if separator and len(hash) < _LEAST:
-        raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {hash!r}")
-    return name, hash
+    name, separator, start = given.partition("@")
+    if separator and len(start) < _LEAST:
+        raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {start!r}")
+    return name, start
 
 
 async def _import(settings: Settings, locked: Mapping[str, Any]) -> Sequence[ToolPin]:

@@ -231,9 +231,7 @@ async def _serve(
             log_signing(kernel.signing, place)
 
         actor = actor_here(settings.principal, "serve")
-        kernel = make_kernel(
-            settings.db, served.configuration, served.allowance, signs=False, generator=served.runner
-        )
+        kernel = make_kernel(settings.db, served.configuration, served.allowance, signs=False, generator=served.runner)
         async with served.upstream, kernel:
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()

@@ -125,9 +125,7 @@ class Reload:
         """Return the file's content, all of it validated. Raises ``CapsetError``."""
         current = self._current
         # Handlers may do slow work on import, and calls continue in the meantime.
-        found = await asyncio.to_thread(
-            read_configuration, current.path, self._installed, upstream=self._upstream
-        )
+        found = await asyncio.to_thread(read_configuration, current.path, self._installed, upstream=self._upstream)
         before = (current.agent, *self._service.registry.earlier)
         registry = found.within(self._installed, earlier=before)
         if found.digest != digest:
