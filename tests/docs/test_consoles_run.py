@@ -9,7 +9,7 @@ import pytest
 from tests.docs.consoles import File, Terminal, Typed, follow, steps
 from tests.docs.test_snippets import ROOT
 
-PAGES = ["auditor", "first-agent", "first-server", "package"]
+PAGES = ["auditor", "first-agent", "first-server", "mcp-servers", "package"]
 
 
 @pytest.mark.long

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 8
 """How many digits of a hash say which one is meant."""
+_TEXTS: Final = ("name", "title", "description")
+"""What is read first of a tool."""
 Config = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="The configuration file that declares the servers.")
 ]
@@ -308,7 +310,11 @@ def _effect(seen: _Seen, tool: Standing) -> str:
     from capset.adapters.mcp.tools import effect_of
     from capset.adapters.tool_rules import rules_of
 
-    shape = _approved(tool.pin) if tool.pin else tool.offer.shape if tool.offer else {}
+    shape: Mapping[str, Any] = {}
+    if tool.pin is not None:
+        shape = _approved(tool.pin)
+    elif tool.offer is not None:
+        shape = tool.offer.shape
     return effect_of(rules_of(seen.server.rules, tool.name).get("effect", "destructive"), shape.get("annotations", {}))
 
 
@@ -336,8 +342,8 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
 def _lines(shape: Mapping[str, Any]) -> list[str]:
     """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
     found: list[str] = []
-    for name, value in shape.items():
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
         found += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
     return found
 
