@@ -17,7 +17,8 @@ from scripts.pages import write_pages
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "commands"
 PAGES: Final = {
     "define": ("Definitions and hashes", "check compose describe diff fingerprint list schema"),
-    "run": ("Calls, agents, servers", "call chat demo gateway kernel mcp replay run serve"),
+    "run": ("Calls, agents, servers", "call chat demo kernel replay run serve"),
+    "mcp": ("MCP", "gateway mcp"),
     "agents": ("Stored agents", "agents"),
     "sessions": ("Sessions", "sessions"),
     "approvals": ("Approvals", "approvals"),
