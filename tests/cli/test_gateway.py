@@ -100,6 +100,26 @@ async def test_what_is_approved_while_it_runs_holds_a_moment_later(capset: Comma
             assert (await call(client, "shelf_count", text="x"))[0] is False
 
 
+@pytest.mark.spec("M6")
+async def test_stored_agents_have_the_servers_that_the_operator_declares(capset: Command, tmp_path: Path) -> None:
+    file = declare(tmp_path, "shelf", more=RULES)
+    approve(capset, file, *TOOLS)
+    with running(tmp_path, "--config", file) as server:
+        key = server.key("ada", scopes=["capset:read", "capset:call", "capset:write"])
+        headers = {"Authorization": f"Bearer {key}"}
+        async with httpx2.AsyncClient(headers=headers, base_url=server.url, timeout=60) as http:
+            made = await http.post("/v1/agents", json={"name": "adder", "capabilities": ["mcp:shelf"]})
+            assert made.status_code == 201, made.text
+            other = {"name": "other", "capabilities": [{"id": "mcp:other", "config": {"command": ["sh"]}}]}
+            assert (await http.post("/v1/agents", json=other)).status_code == 422
+            session = (await http.post("/v1/sessions", json={"agent_id": made.json()["id"]})).json()["id"]
+            called = await http.post(
+                f"/v1/sessions/{session}/calls", json={"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}
+            )
+            assert called.status_code == 200, called.text
+            assert called.json()["data"] == {"total": 3}
+
+
 @pytest.mark.spec("M7")
 def test_the_servers_of_another_client_are_taken_over(capset: Command, tmp_path: Path) -> None:
     given = {"mcpServers": {"Git Hub": {"command": "npx", "args": ["-y", "x"], "env": {"GITHUB_TOKEN": "ghp_1"}}}}

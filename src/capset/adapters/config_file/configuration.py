@@ -82,12 +82,16 @@ class Configuration:
         return tuple(one.tool for one in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
-        """Return a registry with the agent added to what is installed; ``earlier`` are the agents that it replaces.
+        """Return a registry with the agent added to what is installed, and the capabilities of its MCP servers.
 
-        Raises ``DefinitionError`` if another agent of its name is installed.
+        So stored agents may have these, too. ``earlier`` are the agents that it replaces. Raises ``DefinitionError`` if
+        another agent of its name is installed.
         """
+        upstream = {one.capability for one in self.mcp_servers}
+        servers = (one.base for one in self.capabilities if one.base.name in upstream)
         agents = (*registry.agents.values(), self.agent)
-        return replace(Registry.of(registry.capabilities.values(), agents, registry.problems), earlier=earlier)
+        found = Registry.of((*registry.capabilities.values(), *servers), agents, registry.problems)
+        return replace(found, earlier=earlier, missing=registry.missing)
 
 
 Told = tuple[str | None, str, str]
