@@ -105,10 +105,14 @@ async def test_stored_agents_have_the_servers_that_the_operator_declares(capset:
     file = declare(tmp_path, "shelf", more=RULES)
     approve(capset, file, *TOOLS)
     with running(tmp_path, "--config", file) as server:
-        key = server.key("ada", scopes=["capset:read", "capset:call", "capset:write"])
+        writer = server.key("eve", scopes=["capset:read", "capset:write"])
+        key = server.key("ada", scopes=["capset:admin"])
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx2.AsyncClient(headers=headers, base_url=server.url, timeout=60) as http:
-            made = await http.post("/v1/agents", json={"name": "adder", "capabilities": ["mcp:shelf"]})
+            adder = {"name": "adder", "capabilities": ["mcp:shelf"]}
+            refused = await http.post("/v1/agents", json=adder, headers={"Authorization": f"Bearer {writer}"})
+            assert refused.status_code == 403, "tools of others are of high risk"
+            made = await http.post("/v1/agents", json=adder)
             assert made.status_code == 201, made.text
             other = {"name": "other", "capabilities": [{"id": "mcp:other", "config": {"command": ["sh"]}}]}
             assert (await http.post("/v1/agents", json=other)).status_code == 422
