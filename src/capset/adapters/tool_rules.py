@@ -23,7 +23,7 @@ class ToolRules(TypedDict, total=False):
     """The rules of a tool of others. Each is that of ``@tool``, apart from ``arguments``."""
 
     effect: Effect
-    """``destructive``, if nobody says anything else."""
+    """``destructive``, if left out."""
     permissions: Iterable[str]
     """What a principal must hold, beside what all tools of its server need."""
     limits: Limits

@@ -42,7 +42,7 @@ from capset.kernel.governance.approvals import ApprovalService
 from capset.kernel.governance.checkpoints import Checkpoints, Signing, begin_signing, keep_checkpoints, make_checkpoint
 from capset.kernel.governance.quotas import SessionLimits, session_limits
 from capset.kernel.governance.redaction import Redactor, redactor_of
-from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime
+from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime, workspace_folder
 from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.dispatcher import Serving
@@ -85,7 +85,7 @@ class Kernel:
         self._observers = None if observers is None else tuple(observers)
         self._governance = governance or Governance()
         redactor_of(self._governance.redact)  # refuse an invalid pattern now, not once the store is open
-        self._workspace = None if workspace is None else _folder(workspace)
+        self._workspace = None if workspace is None else workspace_folder(workspace)
         self._secrets = secrets or EnvironmentSecrets()
         self._generator = generator
         self._store = make_store(store) if isinstance(store, str) else store
@@ -395,11 +395,3 @@ class Kernel:
         if self._runtime is None:
             raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
         return self._runtime
-
-
-def _folder(workspace: str | Path) -> Path:
-    """Return the workspace, resolved once, so that a later chdir changes nothing."""
-    folder = Path(workspace).resolve()
-    if not folder.is_dir():
-        raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
-    return folder

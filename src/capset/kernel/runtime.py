@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from capset.clock import Clock
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
-from capset.errors import counted
+from capset.errors import DefinitionError, counted
 from capset.ids import Ids
 from capset.kernel.call.fair_slots import FairSlots
 from capset.kernel.call.worker_threads import Threads
@@ -200,3 +200,14 @@ class EnvironmentSecrets:
     async def get(self, name: str) -> str | None:
         """Return a variable, or ``None`` if it is not set."""
         return os.environ.get(name)
+
+
+def workspace_folder(workspace: str | Path) -> Path:
+    """Return the workspace, resolved once, so that a later chdir changes nothing.
+
+    Raises ``DefinitionError`` if there is no such folder.
+    """
+    folder = Path(workspace).resolve()
+    if not folder.is_dir():
+        raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
+    return folder

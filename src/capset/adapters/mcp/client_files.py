@@ -49,7 +49,7 @@ def read_client_file(text: str) -> ClientFile:
         raise DefinitionError(
             "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"
         )
-    reading = _Reading()
+    reading = _ClientReading()
     servers: dict[str, Mapping[str, Any]] = {}
     for title, one in cast("dict[str, Any]", given).items():
         if not isinstance(one, dict):
@@ -59,7 +59,7 @@ def read_client_file(text: str) -> ClientFile:
     return ClientFile(servers, tuple(dict.fromkeys(reading.secrets)), tuple(reading.left_out))
 
 
-class _Reading:
+class _ClientReading:
     """Reads one server after another, and collects what is said beside them."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ Locked = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def lock_text(pins: Iterable[ToolPin]) -> str:
-    """Return a lock file of pins: JSON, the same for the same pins, whoever approved them."""
+    """Return a lock file of pins: JSON, the same for the same pins, no matter who approved them."""
     servers: dict[str, dict[str, Any]] = {}
     for pin in sorted(pins, key=lambda one: (one.server, one.tool)):
         servers.setdefault(pin.server, {})[pin.tool] = {"hash": pin.hash, "shape": json.loads(pin.shape)}
