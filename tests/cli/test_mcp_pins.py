@@ -106,6 +106,29 @@ def test_rules_of_the_file_hold_for_its_tools(run: Run, tmp_path: Path) -> None:
     assert "burn" in listed["problems"][0]["message"], "a rule for a tool that is not there"
 
 
+@pytest.mark.spec("M6")
+def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "shelf", str(tmp_path)]
+    inner: dict[str, object] = {
+        "name": "adder",
+        "description": "Adds.",
+        "capabilities": ["mcp:shelf"],
+        "mcp_servers": {"shelf": {"command": command}},
+    }
+    (tmp_path / "adder.json").write_text(json.dumps(inner))
+    (tmp_path / "head.json").write_text(json.dumps({"name": "head", "agents": ["./adder.json"]}))
+    before = run("fingerprint", "adder.json", "--json").json
+    assert run("mcp", "approve", "shelf", "add", "--agent", "adder.json").code == 0
+    assert run("fingerprint", "adder.json", "--json").json != before, "its tools are those that are approved"
+    called = run("call", "shelf_add", "--agent", "adder.json", "--args", '{"a": 1, "b": 2}')
+    assert json.loads(called.out) == {"total": 3}
+    assert run("compose", "head.json").code == 0
+    assert run("mcp", "list").code == 2
+    (tmp_path / "adder.json").write_text(json.dumps({**inner, "mcp_servers": {"shelf": {}}}))
+    wrong = run("call", "shelf_add", "--agent", "adder.json", "--args", "{}")
+    assert (wrong.code, "mcp_servers: MCP server 'shelf' needs either a url or a command" in wrong.said) == (2, True)
+
+
 @pytest.mark.spec("M5")
 def test_a_server_that_is_trusted_is_pinned_at_its_first_use(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more="    trust_first_use: true\n")

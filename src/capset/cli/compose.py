@@ -16,6 +16,7 @@ from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Env, Grant, Who
 from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.common.settings import load_settings
+from capset.cli.common.upstream import Upstream
 from capset.composition.compose import compose
 from capset.evaluation.evaluate import evaluate
 from capset.kernel.registry import Registry
@@ -39,7 +40,8 @@ def compose_command(
     """
     settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
-    composition = compose(registry.agents.get(agent) or read_agent_file(Path(agent), registry))
+    found = registry.agents.get(agent) or read_agent_file(Path(agent), registry, upstream=Upstream(settings.db))
+    composition = compose(found)
     shape = snapshot_shape(asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env)))
     if as_json:
         print_json(shape.plain())

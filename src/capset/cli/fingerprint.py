@@ -86,7 +86,7 @@ def fingerprint_command(
 
 async def _captured(named: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:
     registry = Registry.installed()
-    agent = await load(registry, find_definition(registry, named), db)
+    agent = await load(registry, find_definition(registry, named, db), db)
     return await capture(compose(agent), principal=principal, env=env)
 
 

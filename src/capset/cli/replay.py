@@ -82,7 +82,7 @@ async def _replayed(named: str, today: Today, db: str) -> Replay:
     if today.agent is None:
         agent = await agent_of(registry, envelope.link, db)
     else:
-        agent = await load(registry, find_definition(registry, today.agent), db)
+        agent = await load(registry, find_definition(registry, today.agent, db), db)
     env = {**envelope.runtime.toolkit_context.env, **given} if given else None
     return await replay(envelope, agent, principal=_principal(envelope, today), env=env)
 

@@ -76,6 +76,11 @@ class Registry:
         missing = {one.name: extras for one, point in capabilities if (extras := missing_extras(point))}
         return replace(found, missing=missing)
 
+    def extended(self, capabilities: Iterable[AnyCapability]) -> Self:
+        """Return a registry with more capabilities. Raises ``DefinitionError`` as ``of`` does."""
+        named = _by_name("capabilities", (*self.capabilities.values(), *capabilities))
+        return replace(self, capabilities=named, aliases=_by_alias(named))
+
     def get(self, name: str) -> AnyCapability:
         """Return a capability by its name, or by an alias.
 

@@ -18,6 +18,12 @@ class Shape(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+class StrictShape(Shape):
+    """Takes no text for a number, and no number for a truth."""
+
+    model_config = ConfigDict(strict=True)
+
+
 def whole(given: Any) -> Any:  # any JSON
     """Return 3.0 as 3: JSON Schema treats it as an integer."""
     return int(given) if isinstance(given, float) and given.is_integer() else given

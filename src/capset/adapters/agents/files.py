@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from capset.adapters.agents.entries import refer
+from capset.adapters.mcp.server import McpServer, Upstream, server_of
 from capset.adapters.plain_files import parse, read_text
 from capset.definitions.agents import Agent
 from capset.definitions.references import AnyRef
@@ -27,21 +28,32 @@ from capset.wire.agents import AgentFileShape, AgentShape, CapabilityEntry, SubA
 _HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
 
 
-def read_agent_file(path: Path, registry: Registry) -> Agent:
+def read_agent_file(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Agent:
     """Return the agent that a file describes.
 
-    Raises ``DefinitionError`` for a file that cannot be read or parsed, and one that lists every invalid field, every
-    capability that is not installed, and every invalid choice within one.
+    ``upstream`` makes the capabilities of the MCP servers that it declares. Raises ``DefinitionError`` for a file that
+    cannot be read or parsed, and one that lists every invalid field, every capability that is not installed, and every
+    invalid choice within one.
     """
-    return _read(path, registry, ())
+    return _read(path, registry, (), upstream)
 
 
-def _read(path: Path, registry: Registry, within: tuple[Path, ...]) -> Agent:
+def read_agent_servers(path: Path) -> list[McpServer]:
+    """Return the MCP servers that an agent file declares, not those of its sub-agents' files.
+
+    Raises as ``read_agent_file`` does.
+    """
+    shape = _shape(parse(path, read_text(path, "an agent file")), str(path), None)
+    return [server_of(name, one, path.parent) for name, one in shape.mcp_servers.items()]
+
+
+def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:
     """Return the agent of a file that other files name, the outermost first."""
     here = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
     if here in within:
         raise DefinitionError(f"{path}: an agent cannot be a tool of itself, nor of those that it has as tools")
-    return build_agent(parse(path, read_text(path, "an agent file")), registry, str(path), within=(*within, here))
+    data = parse(path, read_text(path, "an agent file"))
+    return build_agent(data, registry, str(path), within=(*within, here), upstream=upstream)
 
 
 def build_agent(
@@ -50,24 +62,59 @@ def build_agent(
     where: str,
     *,
     within: tuple[Path, ...] = (),
+    upstream: Upstream | None = None,
 ) -> Agent:
     """Return the agent that plain data describes; ``where`` is the prefix of every error message.
 
-    ``within`` has the path of its file, if it is from one, behind those of the files that name it.
+    ``within`` has the path of its file, if it is from one, behind those of the files that name it; ``upstream`` makes
+    the capabilities of its MCP servers.
     """
+    return _made(_shape(data, where, registry), registry, where, within, upstream)
+
+
+def _shape(data: Any, where: str, registry: Registry | None) -> AgentFileShape:
+    """Return what a file holds. Errors list its capabilities that a registry has not, if one is given."""
     if not isinstance(data, dict):
         raise DefinitionError(f"{where}: not an agent file: it must hold a mapping with a name", hint=_HINT)
+    given = cast("dict[str, Any]", data)
     try:
-        shape = AgentFileShape.model_validate(data)
+        return AgentFileShape.model_validate(given)
     except ValidationError as error:
-        given = cast("dict[str, Any]", data)
-        fields = [*validation_fields(error, list(AgentFileShape.model_fields), given), *_entry_misfits(given, registry)]
+        fields = validation_fields(error, list(AgentFileShape.model_fields), given)
+        fields += [] if registry is None else _entry_misfits(given, registry)
         raise DefinitionError(_listed(f"{where}: not an agent file:", fields), fields=fields) from None
-    return make_agent(shape, registry, where, tools=agent_tools(shape, registry, where, within=within))
+
+
+def _made(
+    shape: AgentFileShape, registry: Registry, where: str, within: tuple[Path, ...], upstream: Upstream | None
+) -> Agent:
+    registry = _with_servers(shape, registry, where, within, upstream)
+    tools = agent_tools(shape, registry, where, within=within, upstream=upstream)
+    return make_agent(shape, registry, where, tools=tools)
+
+
+def _with_servers(
+    shape: AgentFileShape, registry: Registry, where: str, within: tuple[Path, ...], upstream: Upstream | None
+) -> Registry:
+    """Return a registry that has the capabilities of the MCP servers that an agent's file declares."""
+    if not shape.mcp_servers:
+        return registry
+    if upstream is None or not within:
+        raise DefinitionError(f"{where}: mcp_servers: these can only be declared in a file that a command reads")
+    try:
+        servers = [server_of(name, one, within[-1].parent) for name, one in shape.mcp_servers.items()]
+        return registry.extended([upstream(one) for one in servers])
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: mcp_servers: {error.message}", hint=error.hint) from None
 
 
 def agent_tools(
-    shape: AgentFileShape, registry: Registry, where: str, *, within: tuple[Path, ...] = ()
+    shape: AgentFileShape,
+    registry: Registry,
+    where: str,
+    *,
+    within: tuple[Path, ...] = (),
+    upstream: Upstream | None = None,
 ) -> list[AnyTool]:
     """Return the tools of an agent that are other agents. Raises ``DefinitionError`` and ``NotFound``."""
     tools: list[AnyTool] = []
@@ -75,12 +122,11 @@ def agent_tools(
         entry = SubAgentEntry(agent=given) if isinstance(given, str) else given
         place = f"{where}: agents.{position}"
         if not isinstance(entry.agent, str):
-            own = agent_tools(entry.agent, registry, place, within=within)
-            inner = make_agent(entry.agent, registry, place, tools=own)
+            inner = _made(entry.agent, registry, place, within, upstream)
         elif entry.agent not in registry.agents and Path(entry.agent).suffix:
             if not within:
                 raise DefinitionError(f"{place}: a file cannot be named here; got {entry.agent!r}")
-            inner = _read(within[-1].parent / entry.agent, registry, within)
+            inner = _read(within[-1].parent / entry.agent, registry, within, upstream)
         else:
             inner = registry.get_agent(entry.agent)
         chosen = {name: getattr(entry, name) for name in BlockToolOptions.__annotations__ if hasattr(entry, name)}

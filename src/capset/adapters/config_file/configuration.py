@@ -90,7 +90,7 @@ class Configuration:
         upstream = {one.capability for one in self.mcp_servers}
         servers = (one.base for one in self.capabilities if one.base.name in upstream)
         agents = (*registry.agents.values(), self.agent)
-        found = Registry.of((*registry.capabilities.values(), *servers), agents, registry.problems)
+        found = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(servers)
         return replace(found, earlier=earlier, missing=registry.missing)
 
 

@@ -16,14 +16,13 @@ from capset.adapters.config_file.shapes import (
     CapabilitiesLayerShape,
     ConfigurationShape,
     GovernanceShape,
-    McpServerShape,
     OriginActionShape,
     SecurityShape,
-    ToolRulesShape,
 )
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
+from capset.wire.mcp_servers import McpServerShape, ToolRulesShape
 from capset.wire.shapes import Shape
 
 S = TypeVar("S", bound=Shape)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -17,11 +18,11 @@ from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
-from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.server import McpServer, Upstream, server_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import AnyCapability, narrowed
+from capset.definitions.capabilities import narrowed
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
 from capset.definitions.names import AGENT
@@ -36,8 +37,6 @@ from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.agents import CapabilityEntry
 from capset.wire.allowances import AllowanceShape
 
-Upstream = Callable[[McpServer], AnyCapability]
-"""Returns the capability of an MCP server, made of what is pinned of it somewhere."""
 T = TypeVar("T")
 MAX_PROBLEMS: Final = 100
 """Problems that are listed; reading stops there."""
@@ -221,12 +220,8 @@ class Reading:
     def _mcp_servers(self, rest: ConfigurationShape) -> tuple[McpServer, ...]:
         found: list[McpServer] = []
         for name, shape in rest.mcp_servers.items():
-            given = shape.model_dump(exclude_none=True)
-            if shape.cwd is not None:
-                given["cwd"] = str(self._path.parent / shape.cwd)
-            place = f"mcp_servers.{name}"
-            if (server := self._try(place, lambda: McpServer(name=name, **given))) is not None:  # noqa: B023
-                found.append(server)
+            made = self._try(f"mcp_servers.{name}", partial(server_of, name, shape, self._path.parent))
+            found += [] if made is None else [made]
         return tuple(found)
 
     def _upstream(self, servers: Iterable[McpServer], upstream: Upstream | None) -> Iterator[AnyRef]:
@@ -234,7 +229,7 @@ class Reading:
             place = f"mcp_servers.{server.name}"
             if upstream is None:
                 self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
-            elif (made := self._try(place, lambda: upstream(server))) is not None:  # noqa: B023  # called at once
+            elif (made := self._try(place, partial(upstream, server))) is not None:
                 yield made.ref
 
     def _workspace(self, given: str | None) -> Path | None:

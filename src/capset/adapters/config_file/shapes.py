@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from capset.definitions.files import FILE_BYTES
-from capset.definitions.names import AGENT, PERMISSION, TOOL
+from capset.definitions.names import AGENT, TOOL
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
-from capset.wire.shapes import Shape
+from capset.wire.mcp_servers import LIMITS_SAID, LimitsText, McpServerShape, Permission
+from capset.wire.shapes import StrictShape
 
 _RETRY: Final[dict[str, Any]] = {
     "anyOf": [
@@ -31,12 +32,8 @@ _RETRY: Final[dict[str, Any]] = {
 }
 # Their validators (limits.py, retries.py) give better messages than a union of types would, so they take any value.
 RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "null"}]})]
-LimitsText = Annotated[
-    Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "array", "items": LIMIT_SCHEMA}]})
-]
 RetryText = Annotated[Any, WithJsonSchema(_RETRY)]
 Name = Annotated[str, Field(pattern=f"^{TOOL.pattern}$")]
-Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
 
 Window = Annotated[str, Field(pattern=r"^[1-9]\d*[smhd]$")]
 
@@ -50,19 +47,9 @@ BUILT_IN: Final = {
 *_NAMES, _LAST = (f"`{name}`" for name in BUILT_IN)
 _TITLE: Final = "What people call it."
 _DESCRIPTION: Final = "What it is for: the model chooses by it. The title, if left out."
-_LIMITS: Final = (
-    "How often it may be called: `100/1h` by one principal; a mapping, or a list of them, says more. Windows are a "
-    "whole number and s, m, h or d. Calls are counted in the database; `scope: process` counts in each process."
-)
 
 
-class _Strict(Shape):
-    """Takes no text for a number, and no number for a truth."""
-
-    model_config = ConfigDict(strict=True)
-
-
-class ActionShape(_Strict):
+class ActionShape(StrictShape):
     """An action: a handler of the file's own, or a tool that is installed here."""
 
     model_config = ConfigDict(
@@ -93,7 +80,7 @@ class ActionShape(_Strict):
         description="What a principal must hold, all of them; `[]` for none. Of an installed tool: what it must hold "
         "beside the tool's own.",
     )
-    limits: LimitsText = Field(None, description=_LIMITS)
+    limits: LimitsText = Field(None, description=LIMITS_SAID)
     effect: Effect | None = Field(
         None,
         description="`read` changes nothing; all others are on record before they start. `write`, if left out.",
@@ -115,10 +102,10 @@ class OriginActionShape(ActionShape):
 
     name: Name = Field(alias="id", description="What the model calls it.")
     title: str | None = Field(None, alias="name", description=_TITLE)
-    limits: LimitsText = Field(None, alias="rateLimit", description=_LIMITS)
+    limits: LimitsText = Field(None, alias="rateLimit", description=LIMITS_SAID)
 
 
-class SecurityShape(_Strict):
+class SecurityShape(StrictShape):
     """Governance in the origin's words."""
 
     default_permissions: list[Permission] | None = Field(
@@ -132,7 +119,7 @@ class SecurityShape(_Strict):
     )
 
 
-class GovernanceShape(_Strict):
+class GovernanceShape(StrictShape):
     """What holds for every call."""
 
     default_permissions: list[Permission] | None = Field(
@@ -179,7 +166,7 @@ class GovernanceShape(_Strict):
     )
 
 
-class AuditShape(_Strict):
+class AuditShape(StrictShape):
     """How far the records have come is signed, and records that are too old are cut off."""
 
     key: str = Field(
@@ -190,80 +177,20 @@ class AuditShape(_Strict):
     keep: Window | None = Field(None, description="How long records are kept, such as `90d`; for ever, if left out.")
 
 
-class ToolRulesShape(_Strict):
-    """What holds for a tool of an MCP server; under the name `*`, for every tool whose own rules do not say it."""
-
-    effect: Effect | None = Field(
-        None, description="`destructive`, if left out; hints of the server make it stronger, never weaker."
-    )
-    permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold, beside the server's own permissions."
-    )
-    limits: LimitsText = Field(None, description=_LIMITS)
-    approval: Literal["auto", "ask"] | None = Field(
-        None, description="`ask` if somebody has to approve every call; `auto`, if left out."
-    )
-    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take; the server's, if left out.")
-    idempotent: bool | None = Field(
-        None, description="Whether calling it again changes nothing more; `false`, if left out."
-    )
-    arguments: dict[str, dict[str, Any]] | None = Field(
-        None,
-        description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, "
-        "a `const` or an `enum`; with `required: true`, calls without it are refused, too.",
-    )
-
-
-class McpServerShape(_Strict):
-    """An MCP server: at a `url`, or started by a `command`."""
-
-    url: str | None = Field(None, description="Its address, for streamable HTTP.")
-    headers: dict[str, str] | None = Field(
-        None, description="Sent with every request; `${NAME}` in them is the secret of that name."
-    )
-    internal: list[str] | None = Field(
-        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
-    )
-    command: list[str] | None = Field(None, description="The program and its arguments.")
-    env: dict[str, str] | None = Field(
-        None, description="The whole environment of its process; `${NAME}` is the secret of that name."
-    )
-    cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
-    tools: list[str] | None = Field(
-        None, description="The tools that are used, by their names there; all, if left out."
-    )
-    rules: dict[str, ToolRulesShape] | None = Field(
-        None, description="What holds for each tool, by its name there, or `*` for every tool."
-    )
-    permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold to call any of its tools."
-    )
-    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 60, if left out.")
-    start_timeout: float | None = Field(
-        None, gt=0, description="Seconds until it has answered for the first time: 30, if left out."
-    )
-    message_bytes: int | None = Field(
-        None, ge=1_024, le=64 * 1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
-    )
-    trust_first_use: bool | None = Field(
-        None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
-    )
-
-
-class CapabilitiesLayerShape(_Strict):
+class CapabilitiesLayerShape(StrictShape):
     """The origin's third layer."""
 
     actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape])
     security: SecurityShape | None = None
 
 
-class LayersShape(_Strict):
+class LayersShape(StrictShape):
     """The origin's form; of its layers, that of capabilities."""
 
     capabilities: CapabilitiesLayerShape
 
 
-class ConfigurationShape(_Strict):
+class ConfigurationShape(StrictShape):
     """What a configuration file holds. Actions may stand in both forms; what governs them, in one."""
 
     schema_: str | None = Field(None, alias="$schema", description="For editors: the address of this JSON Schema.")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from capset.adapters.tool_rules import Rules, checked_rules
-from capset.definitions.capabilities import Capability
+from capset.definitions.capabilities import AnyCapability, Capability
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
 from capset.definitions.names import checked_flag, checked_permissions, checked_text, listed, mapped
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, ToolError
 from capset.net.urls import read_url
+from capset.wire.mcp_servers import McpServerShape
 
 SERVER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 """The name of a server; ``mcp:NAME`` is the capability of its tools."""
@@ -125,6 +127,18 @@ class McpServer:
         """The names of the secrets that it needs."""
         texts = (*self.headers.values(), *self.env.values())
         return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
+
+
+Upstream = Callable[[McpServer], AnyCapability]
+"""Returns the capability of a server, made of what is pinned of it somewhere, such as ``McpServers.capability``."""
+
+
+def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
+    """Return a server as a file in ``folder`` declares it. Raises ``DefinitionError``."""
+    given: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if shape.cwd is not None:
+        given["cwd"] = str(folder / shape.cwd)
+    return McpServer(name=name, **given)
 
 
 def capability_with(server: McpServer, tools: Iterable[AnyTool] = ()) -> Capability:

@@ -64,8 +64,10 @@ def refuse_both(agent: str | None, session: str | None) -> None:
         raise DefinitionError("a session has its agent: give --agent or --session, not both")
 
 
-def find_agent(registry: Registry, named: str) -> Agent | UUID:
+def find_agent(registry: Registry, named: str, upstream: Upstream) -> Agent | UUID:
     """Return an installed agent by its name, or that of an agent file; or the id of a possibly stored agent.
+
+    ``upstream`` makes the capabilities of the file's MCP servers.
 
     Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
     """
@@ -74,7 +76,7 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
         if (stored := _id(named)) is not None:
             return stored
         if path.suffix:
-            return read_agent_file(path, registry)
+            return read_agent_file(path, registry, upstream=upstream)
     return registry.get_agent(named)
 
 
@@ -92,8 +94,8 @@ def find_served(
     """
     refuse_both(agent, session)
     refuse_agent(config, agent)
+    upstream = Upstream(db)
     if config is not None:
-        upstream = Upstream(db)
         configuration = load_configuration(config, registry, upstream)
         own = configuration.agent if session is None else None
         return Served(configuration.within(registry), own, configuration, config, allowance, upstream)
@@ -101,9 +103,10 @@ def find_served(
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
     if agent is None:
         return Served(registry, None, allowance=allowance)
-    found = find_agent(registry, agent)
+    found = find_agent(registry, agent, upstream)
     is_in_file = isinstance(found, Agent) and agent not in registry.agents
-    return Served(registry, found, file=Path(agent) if is_in_file else None, allowance=allowance)
+    file = Path(agent) if is_in_file else None
+    return Served(registry, found, file=file, allowance=allowance, upstream=upstream)
 
 
 def announce(session: Session) -> None:
@@ -203,15 +206,17 @@ async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal:
     return defined or build_agent(from_json(row.definition), registry, f"session {session}")
 
 
-def find_definition(registry: Registry, named: str) -> Agent | UUID:
+def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
     """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
+
+    ``db`` has the pins of a file's MCP servers.
 
     Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
     """
     if named not in registry.agents and (alone := _alone(registry, named)) is not None:
         return alone
     try:
-        return find_agent(registry, named)
+        return find_agent(registry, named, Upstream(db))
     except NotFound as error:
         known = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
         raise NotFound(f"{error.message}{known}", hint="or name an agent file by its path") from None

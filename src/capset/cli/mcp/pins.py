@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from capset.adapters.agents.files import read_agent_servers
 from capset.adapters.config_file import read_configuration
 from capset.adapters.mcp.server import McpServer, capability_with
 from capset.adapters.plain_files import read_text
@@ -35,14 +36,16 @@ _LEAST: Final = 8
 _TEXTS: Final = ("name", "title", "description")
 """What is read first of a tool."""
 Config = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="The configuration file that declares the servers.")
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares the servers.")
 ]
+AgentFile = Annotated[Path | None, typer.Option("--agent", metavar="FILE", help="Or the agent file that does.")]
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of a server, as the file declares it.")]
 
 
 @guarded
 def list_command(
-    config: Config,
+    config: Config = None,
+    agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -51,7 +54,7 @@ def list_command(
 
     It connects to every server. A tool is approved, changed since it was approved, new, or gone.
     """
-    seen = _seen(config, load_settings(db=db, principal=principal))
+    seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
         print_json({"items": [_plain(one, tool) for one in seen for tool in one.tools], "problems": _problems(seen)})
         return Exit.DONE
@@ -64,10 +67,11 @@ def list_command(
 
 @guarded
 def diff_command(
-    config: Config,
     server: Annotated[
         str | None, typer.Argument(metavar="[SERVER]", help="The name of a server; all of them if left out.")
     ] = None,
+    config: Config = None,
+    agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -76,7 +80,7 @@ def diff_command(
 
     Invisible characters are shown as their numbers.
     """
-    seen = _seen(config, load_settings(db=db, principal=principal), server)
+    seen = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
     changed = [(one, tool) for one in seen for tool in one.tools if tool.state != "approved"]
     if as_json:
         items = [_plain(one, tool) | _shapes(tool) for one, tool in changed]
@@ -93,12 +97,13 @@ def diff_command(
 
 @guarded
 def approve_command(
-    config: Config,
     server: Server,
     tools: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TOOL]...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
     ] = None,
+    config: Config = None,
+    agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -109,8 +114,8 @@ def approve_command(
     approved only by name, and never those that nothing could call. Tools that are gone lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
-    declared = _declared(config, server)
-    approved = asyncio.run(_approve(declared[0], settings, tools or None))
+    (declared,) = _declared(config, agent, server)
+    approved = asyncio.run(_approve(declared, settings, tools or None))
     if as_json:
         items = [{"server": server, "tool": one.name, "hash": one.offer and one.offer.hash} for one in approved]
         print_json({"items": items})
@@ -174,22 +179,29 @@ class _Seen:
     problem: str | None = None
 
 
-def _declared(config: Path, name: str | None = None) -> Sequence[McpServer]:
+def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[McpServer]:
     """Return the servers of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
     needs_extra("mcp", "mcp")
-    found = read_configuration(config, Registry.installed(), upstream=capability_with).mcp_servers
+    if (config is None) == (agent is None):
+        raise DefinitionError("say which file declares the servers: --config FILE, or --agent FILE")
+    file = config or agent
+    found: Sequence[McpServer] = ()
+    if config is not None:
+        found = read_configuration(config, Registry.installed(), upstream=capability_with).mcp_servers
+    elif agent is not None:
+        found = read_agent_servers(agent)
     if not found:
-        raise DefinitionError(f"{config} declares no MCP server", hint="under the key mcp_servers")
+        raise DefinitionError(f"{file} declares no MCP server", hint="under the key mcp_servers")
     if name is None:
         return found
     named = {one.name: one for one in found}
     if name not in named:
-        raise DefinitionError(f"{config}: {unknown('MCP server', name, named)}")
+        raise DefinitionError(f"{file}: {unknown('MCP server', name, named)}")
     return [named[name]]
 
 
-def _seen(config: Path, settings: Settings, name: str | None = None) -> list[_Seen]:
-    return asyncio.run(_look(_declared(config, name), settings.db))
+def _seen(servers: Sequence[McpServer], settings: Settings) -> list[_Seen]:
+    return asyncio.run(_look(servers, settings.db))
 
 
 async def _look(servers: Sequence[McpServer], db: str) -> list[_Seen]:
