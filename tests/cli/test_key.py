@@ -107,6 +107,8 @@ def test_a_key_has_the_permissions_that_it_is_granted_and_no_others(run: Run, tm
 def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
     made = run("key", "create", "laptop", "--principal", "ada", "--scope", "read", "--scope", "capset:audit", "--json")
     assert made.json["scopes"] == ["capset:read", "capset:audit"]
+    one = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:echo", "--json")
+    assert one.json["scopes"] == ["capset:call:echo"]
     wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
     assert wrong.code == 2
     assert "unknown scope 'capset:reed'; there is: capset:read, capset:call, capset:write" in wrong.err

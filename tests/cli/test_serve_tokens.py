@@ -50,10 +50,35 @@ def test_what_tokens_need_may_stand_in_variables(workshop: Command, jwks: str) -
         assert '"org":"acme"' in here.end()
 
 
+@pytest.mark.spec("M14")
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_public_url_is_where_clients_find_the_issuer(workshop: Command, jwks: str, by_variable: bool) -> None:
+    options = ["--jwt-issuer", ISSUER, "--jwt-jwks", jwks]
+    command = workshop
+    if by_variable:
+        command = Command(workshop.folder, {**workshop.environ, "CAPSET_PUBLIC_URL": AUDIENCE})
+    else:
+        options += ["--public-url", AUDIENCE]
+    with serving(command, *options) as here, here.client() as client:
+        outside = {"Host": "capset.example.com"}  # which needs no --allow-host
+        refused = client.get("/v1/agents", headers=outside)
+        at = f"{AUDIENCE}/.well-known/oauth-protected-resource/v1"
+        assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{at}"'
+        found = client.get(at.removeprefix(AUDIENCE), headers=outside).json()
+        assert (found["resource"], found["authorization_servers"]) == (f"{AUDIENCE}/v1", [ISSUER])
+        for audience, status in ((found["resource"], 200), (AUDIENCE, 200), (f"{AUDIENCE}/mcp", 401), ("capset", 401)):
+            given = {"Authorization": f"Bearer {token(aud=audience)}"}
+            assert client.get("/v1/agents", headers=given).status_code == status, audience
+
+
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--public-url", AUDIENCE), "missing: --jwt-issuer, --jwt-jwks"),
+        (("--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", f"{AUDIENCE}/capset"), "is an origin"),
+        (("--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", "http://capset.example.com"), "https"),
+        (("--insecure", "--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", AUDIENCE), "--insecure"),
         (("--jwt-issuer", ISSUER), "missing: --jwt-audience, --jwt-jwks"),
         (("--jwt-org", "acme"), "missing: --jwt-issuer"),
         (("--jwt-issuer", ISSUER, "--jwt-audience", "a", "--jwt-jwks", "no-such-file"), "no-such-file"),

@@ -21,11 +21,11 @@ from tests.net.support import PUBLIC, Asked, Bottle, Names, answer, fetched, red
 
 
 class Tls:
-    """A certificate of its own for ``shop.example``; ``named`` is what clients asked for in their greeting."""
+    """A certificate of its own for a host; ``named`` is what clients asked for in their greeting."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "shop.example") -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop.example")])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         now = datetime.now(UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -35,7 +35,7 @@ class Tls:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("shop.example")]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(key, hashes.SHA256())
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -211,6 +212,7 @@ async def site(
     tokens: Callable[[Kernel], Identifies] | None = None,
     log: BinaryIO | None = None,
     around: Callable[[ASGIApp], ASGIApp] | None = None,
+    bound: socket.socket | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -223,7 +225,7 @@ async def site(
             known = None if tokens is None else tokens(kernel)
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
-                bound = bind("127.0.0.1", 0)
+                bound = bound or bind("127.0.0.1", 0)
                 declared = Declared(app)
                 served = around(declared) if around else declared
                 server = make_server(served, service.limits, lambda: None, service.turns.bell.close)

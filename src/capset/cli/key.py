@@ -45,7 +45,8 @@ def create_command(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of read, write, call, audit, approve, metrics and admin; may be repeated. Else read and call."
+            help="Of read, write, call, call:TOOL, audit, approve, metrics and admin; may be repeated. "
+            "Else read and call."
         ),
     ] = None,
     limit: KeyLimit = None,
@@ -143,7 +144,7 @@ def _line(row: KeyRow, now: str) -> list[str]:
 
 def _scopes(given: list[str] | None) -> Sequence[str]:
     """Return the requested scopes; ``read`` is short for ``capset:read``, as in the list."""
-    return [one if ":" in one else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
+    return [one if one.startswith("capset:") else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
 
 
 def _kind(given: str) -> PrincipalKind:

@@ -20,14 +20,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.errors import CapsetError, InternalError
+from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
+from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
-from capset.server.http.routes import CALLS_PATH, PROTOCOL_PATHS, DirectRoutes, Routes
+from capset.server.http.routes import CALLS_PATH, METADATA_PATHS, PROTOCOL_PATHS, DirectRoutes, Routes
 from capset.server.http.timed_tasks import timed_tasks
 from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.log_writer import LogWriter
@@ -122,7 +123,8 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *PROTOCOL_PATHS)), service.kernel
+    paths = (*app.state.document["paths"], "/openapi.json", *METADATA_PATHS, *PROTOCOL_PATHS)
+    routes, kernel = Routes(paths), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
     from capset.kernel.telemetry.tracing import tracing_of
@@ -160,6 +162,7 @@ def make_api() -> FastAPI:
         app.include_router(protocol.router, prefix="/v1", include_in_schema=False)
     app.state.methods = methods_by_path(document, [protocol.router for protocol in _PROTOCOLS])
     app.add_route("/openapi.json", _document, include_in_schema=False)
+    app.add_route(f"{WELL_KNOWN}{{resource:path}}", _resource_metadata, include_in_schema=False)
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(Exception, _unexpected)
     app.add_exception_handler(RequestValidationError, _misfitting)
@@ -171,6 +174,15 @@ async def _document(request: Request) -> Response:
     """Return the OpenAPI document, with the root path under which a host has mounted the application."""
     servers = [{"url": request.scope["root_path"] or "/"}]
     return JSONResponse({**request.app.state.document, "servers": servers})
+
+
+async def _resource_metadata(request: Request) -> Response:
+    """Return the metadata of a part of the server, for clients that seek an authorization server (RFC 9728)."""
+    resource = cast("Service", request.state.service).callers.resource
+    found = None if resource is None else resource.metadata(request.path_params["resource"])
+    if found is None:
+        raise NotFound("there is no metadata of an OAuth resource here")
+    return JSONResponse(found)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
 from capset.server.http.middleware import PUBLIC
+from capset.server.http.routes import METADATA_PATHS
 from capset.wire.audit import record_shape
 from capset.wire.calls import CallProblem
 from capset.wire.errors import MEDIA_TYPE, Problem
@@ -74,7 +75,7 @@ def methods_by_path(document: Node, routers: Iterable[APIRouter]) -> Callable[[s
 
     ``routers`` have the routes below ``/v1`` that are not in the document.
     """
-    paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
+    paths: Node = {**document["paths"], **{path: {"get": {}} for path in ("/openapi.json", *METADATA_PATHS)}}
     for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
         operations = {method.lower(): dict[str, Any]() for method in route.methods or ()}
         paths.setdefault(f"/v1{route.path}", {}).update(operations)

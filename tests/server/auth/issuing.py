@@ -125,7 +125,8 @@ async def issuing(
     async with server() as found:
 
         def tokens(kernel: Kernel) -> Tokens:
-            named = Issuer(ISSUER, AUDIENCE, found.url("/jwks"), **(more or {}))
+            given: dict[str, Any] = {"audience": AUDIENCE, "jwks": found.url("/jwks"), **(more or {})}
+            named = Issuer(ISSUER, **given)
             return Tokens(kernel, named, jwks=Jwks(named.jwks, monotonic=clock))
 
         async with site(*capabilities, tokens=tokens, **options) as here:

@@ -32,6 +32,7 @@ from capset.cli.serve.jwt import (
     JwtJwks,
     JwtOrg,
     JwtOrgClaim,
+    PublicUrl,
     issuer_of,
 )
 from capset.cli.serve.limits import HttpLimit, request_limits
@@ -113,6 +114,7 @@ def serve_command(
     jwt_issuer: JwtIssuer = None,
     jwt_audience: JwtAudience = None,
     jwt_jwks: JwtJwks = None,
+    public_url: PublicUrl = None,
     jwt_org_claim: JwtOrgClaim = None,
     jwt_org: JwtOrg = None,
     jwt_algorithm: JwtAlgorithm = None,
@@ -140,6 +142,7 @@ def serve_command(
         jwt_issuer,
         jwt_audience,
         jwt_jwks,
+        public_url=public_url,
         org_claim=jwt_org_claim,
         org=jwt_org,
         algorithms=jwt_algorithm,
@@ -147,7 +150,8 @@ def serve_command(
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks for no token: leave it or the --jwt options out")
-    names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
+    public = () if issuer is None or issuer.resource is None else (issuer.resource.host,)
+    names = AllowedHosts.of(host, (*(allow_host or ()), *public), allow_origin or ())
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if config is None else load_configuration(config, installed, upstream)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)

@@ -22,13 +22,25 @@ JwtIssuer = Annotated[
 JwtAudience = Annotated[
     str | None,
     typer.Option(
-        "--jwt-audience", metavar="NAME", envvar="CAPSET_JWT_AUDIENCE", help="What they say they are for (aud)."
+        "--jwt-audience",
+        metavar="NAME",
+        envvar="CAPSET_JWT_AUDIENCE",
+        help="What they say they are for (aud); else the resource below --public-url.",
     ),
 ]
 JwtJwks = Annotated[
     str | None,
     typer.Option(
         "--jwt-jwks", metavar="URL|FILE", envvar="CAPSET_JWT_JWKS", help="Where the issuer's public keys are."
+    ),
+]
+PublicUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url",
+        metavar="URL",
+        envvar="CAPSET_PUBLIC_URL",
+        help="Where clients reach this server: they find the issuer by it, and tokens are for it.",
     ),
 ]
 JwtOrgClaim = Annotated[
@@ -71,6 +83,7 @@ def issuer_of(
     audience: str | None,
     jwks: str | None,
     *,
+    public_url: str | None,
     org_claim: str | None,
     org: str | None,
     algorithms: list[str] | None,
@@ -80,17 +93,28 @@ def issuer_of(
 
     No settings file can set these: one planted in a folder must not let anyone in.
     """
-    needed = {"--jwt-issuer": issuer, "--jwt-audience": audience, "--jwt-jwks": jwks}
+    needed = {"--jwt-issuer": issuer, "--jwt-audience": audience or public_url, "--jwt-jwks": jwks}
     if not any((*needed.values(), org_claim, org, algorithms, attributes)):
         return None
     if missing := [name for name, value in needed.items() if not value]:
-        raise DefinitionError(f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}")
+        raise DefinitionError(
+            f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}",
+            hint="--public-url URL takes the place of --jwt-audience",
+        )
     needs_extra("server", "joserfc", "httpcore2")
     from capset.server.auth.tokens import ALGORITHMS, Issuer
 
-    named = (issuer or "", audience or "", jwks or "")
     claimed = "org" if org_claim is None else org_claim
-    return Issuer(*named, tuple(algorithms or ALGORITHMS), claimed, org, _claims(attributes or ()))
+    return Issuer(
+        issuer or "",
+        audience or None,
+        jwks or "",
+        tuple(algorithms or ALGORITHMS),
+        claimed,
+        org,
+        _claims(attributes or ()),
+        public_url or None,
+    )
 
 
 def _claims(given: Sequence[str]) -> dict[str, str]:

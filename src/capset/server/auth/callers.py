@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -10,7 +12,8 @@ from capset.definitions.allowances import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
-from capset.server.auth.keys import Scope, digest_of, is_valid
+from capset.server.auth.keys import Scope, digest_of, is_valid, scope_of, tool_of
+from capset.server.auth.resources import WHOLE, ProtectedResource, contains, resource_of
 from capset.server.http.ttl_cache import TtlCache
 from capset.stores.base import KeyRow
 
@@ -19,6 +22,15 @@ _MET: Final = 10_000
 """Number of callers that are remembered as let in before."""
 REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
 """The message for every request without valid credentials."""
+_log = logging.getLogger("capset.tokens")
+
+
+class InsufficientScope(PermissionDenied):
+    """A scope is missing: one of ``scopes`` would do, and the first is the one to ask for."""
+
+    def __init__(self, scopes: Sequence[str]) -> None:
+        super().__init__(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
+        self.scopes = tuple(scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +38,14 @@ class Caller:
     """A principal, its API scopes, and the id of its key; ``None`` where none was needed.
 
     For a caller with a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the default agent of ``/mcp``.
+    ``parts`` are the parts of the server that the credential is for, as paths.
     """
 
     principal: Principal
     scopes: frozenset[str]
     key: str | None
     agent: str | None = None
+    parts: tuple[str, ...] = WHOLE
 
     @property
     def identity(self) -> str:
@@ -50,13 +64,40 @@ class Caller:
         return scope in self.scopes or "capset:admin" in self.scopes
 
     def check(self, *scopes: Scope) -> None:
-        """Raise ``PermissionDenied`` unless the caller has one of these scopes or ``capset:admin``."""
+        """Raise ``InsufficientScope`` unless the caller has one of these scopes or ``capset:admin``."""
         if not any(map(self.has, scopes)):
-            raise PermissionDenied(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
+            raise InsufficientScope(scopes)
+
+    @property
+    def tools(self) -> frozenset[str] | None:
+        """The names of the only tools that the caller may call, ``None`` for all that it may otherwise."""
+        if self.has("capset:call"):
+            return None
+        return frozenset(tool for scope in self.scopes if (tool := tool_of(scope)) is not None)
+
+    def check_calls(self) -> None:
+        """Raise ``InsufficientScope`` unless the caller may call some tool."""
+        if self.tools is not None and not self.tools:
+            raise InsufficientScope(("capset:call",))
+
+    def check_tool(self, name: str) -> None:
+        """Raise ``InsufficientScope`` unless the caller may call a tool of this name, if there is one."""
+        if self.tools is not None and name not in self.tools:
+            scope = scope_of(name)
+            raise InsufficientScope(tuple(dict.fromkeys((scope, "capset:call"))))
+
+    def is_for(self, path: str) -> bool:
+        """Return whether the credential is for the part of the server that a path belongs to."""
+        return self.parts is WHOLE or any(contains(part, resource_of(path)) for part in self.parts)
 
 
 class Identifies(Protocol):
     """Authenticator of tokens, such as ``capset.server.auth.tokens.Tokens``."""
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth, ``None`` if clients cannot find the authorization server."""
+        ...
 
     async def identify(self, token: str) -> Caller:
         """Return the sender of a token. Raises ``Unauthenticated``."""
@@ -74,6 +115,11 @@ class Callers:
         self._met: OrderedDict[str, None] = OrderedDict()
 
     @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth; ``None`` if its clients have to know who gives them credentials."""
+        return None if self._tokens is None else self._tokens.resource
+
+    @property
     def anyone(self) -> Caller | None:
         """The caller of every request, where no keys are required."""
         return self._anyone
@@ -85,15 +131,18 @@ class Callers:
             raise Unauthenticated("The API key of this turn is not valid any more: it was revoked, or has expired")
         return found[1]
 
-    async def identify(self, authorization: str | None) -> Caller:
-        """Return the sender of this ``Authorization`` header.
+    async def identify(self, authorization: str | None, path: str | None = None) -> Caller:
+        """Return the sender of this ``Authorization`` header; ``path`` is that of the request, if it is not let in yet.
 
-        Raises ``Unauthenticated`` for a missing header, and for a key or a token that is unknown, revoked, expired or
-        forged, without saying which.
+        Raises ``Unauthenticated`` for a missing header, and for a key or a token that is unknown, revoked, expired,
+        forged or for another resource, without saying which.
         """
         if self._anyone is not None:
             return self._anyone
         found = await self._identify(authorization)
+        if path is not None and not found.is_for(path):
+            _log.info("a token was refused: it is for another part of this server")
+            raise Unauthenticated(REFUSED)
         digest = digest_of(authorization or "")
         self._met[digest] = None
         self._met.move_to_end(digest)

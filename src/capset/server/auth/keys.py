@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
+from capset.definitions.names import TOOL
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -27,6 +28,8 @@ sessions; ``write``: agents; ``audit``: read the org's records and links; ``appr
 requests for approvals; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
+_TOOL: Final = "capset:call:"
+"""Begins the scope of a single tool, by its name in the agent: of all that ``capset:call`` gives, calls of that one."""
 _MAX_AGENT: Final = 200
 _PREFIX: Final = "capset_"
 """Makes a leaked key recognisable, such as in a repository."""
@@ -60,8 +63,9 @@ async def create_key(
         raise DefinitionError(f"an agent is named by its id, or by its name if it is defined in code; got {agent!r}")
     given = tuple(dict.fromkeys(scopes))
     for scope in given:
-        if scope not in get_args(Scope):
-            raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(get_args(Scope))}")
+        if not is_scope(scope):
+            known = (*get_args(Scope), f"{_TOOL}TOOL")
+            raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(known)}")
     now = datetime.fromisoformat(kernel.now())
     key = _PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
@@ -99,6 +103,22 @@ async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) ->
         return None
     act = kernel.act("key.revoke", {"id": id, "name": row.name}, by=by, org=row.org)
     return await kernel.store.keys.revoke(id, kernel.now(), act=act)
+
+
+def is_scope(text: str) -> bool:
+    """Return whether a text is a scope: one of ``Scope``, or that of a single tool."""
+    return text in get_args(Scope) or tool_of(text) is not None
+
+
+def scope_of(tool: str) -> str:
+    """Return the scope of a single tool; ``capset:call`` for a text that no tool has as its name."""
+    return _TOOL + tool if TOOL.fullmatch(tool) else "capset:call"
+
+
+def tool_of(scope: str) -> str | None:
+    """Return the name of the tool that a scope is for, ``None`` if it is for no single tool."""
+    tool = scope.removeprefix(_TOOL)
+    return tool if scope.startswith(_TOOL) and TOOL.fullmatch(tool) else None
 
 
 def digest_of(key: str) -> str:

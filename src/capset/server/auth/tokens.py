@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, cast, get_args
+from typing import Any, Final, NoReturn, cast
 
 from joserfc.errors import BadSignatureError, JoseError, UnsupportedAlgorithmError
 from joserfc.jwk import Key, KeySet
@@ -23,7 +23,8 @@ from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import REFUSED, Caller
 from capset.server.auth.jwks import Jwks
-from capset.server.auth.keys import Scope
+from capset.server.auth.keys import is_scope
+from capset.server.auth.resources import WHOLE, ProtectedResource
 from capset.server.http.ttl_cache import TtlCache
 
 ALGORITHMS: Final = (
@@ -52,7 +53,8 @@ class Issuer:
 
     Args:
         issuer: the claim ``iss``, matched exactly.
-        audience: the claim ``aud``, or one of its values: the token is meant for this server.
+        audience: the claim ``aud``, or one of its values: the token is meant for this server. ``None`` if it is the URL
+            of the requested resource below ``public_url`` (RFC 8707), or of one that contains it.
         jwks: the source of the issuer's public keys: an https URL, or a file.
         algorithms: the accepted signature algorithms.
         org_claim: the claim with the caller's organisation.
@@ -60,24 +62,30 @@ class Issuer:
         attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
             "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
             claim that is absent or null leaves its attribute out.
+        public_url: the origin at which clients reach the server, if they are to find the issuer by themselves
+            (RFC 9728).
 
-    Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, and for attributes that a
-    principal cannot have.
+    Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, for attributes that a
+    principal cannot have, for neither an audience nor a public URL, and as ``ProtectedResource`` does.
     """
 
     issuer: str
-    audience: str
+    audience: str | None
     jwks: str
     algorithms: tuple[str, ...] = ALGORITHMS
     org_claim: str = "org"
     org: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
         """Validate the fields."""
         for name in ("issuer", "audience", "jwks", "org_claim"):
-            if not getattr(self, name).strip():
+            value = getattr(self, name)
+            if value is not None and not value.strip():
                 raise DefinitionError(f"a token's {name} must not be empty")
+        if self.resource is None and self.audience is None:
+            raise DefinitionError("a token must be for this server: name its audience, or the server's public URL")
         if self.org is not None and not _is_name(self.org):
             raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {self.org!r}")
         wrong = next((one for one in self.algorithms if one not in ALGORITHMS), None)
@@ -91,6 +99,13 @@ class Issuer:
                 raise DefinitionError(f"the attribute {name!r} needs the name of a claim; got {claim!r:.80}")
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
 
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource that this issuer gives tokens for; ``None`` without a public URL."""
+        if self.public_url is None:
+            return None
+        return ProtectedResource(self.public_url, self.issuer, self.audience)
+
 
 class Tokens:
     """Authenticator of one issuer's tokens. ``jwks`` overrides the key source of ``issuer``.
@@ -102,16 +117,22 @@ class Tokens:
         self._kernel = kernel
         self._issuer = issuer
         self._jwks = jwks or Jwks(issuer.jwks)
+        self._resource = issuer.resource
         self._registry = _Registry(algorithms=issuer.algorithms, strict_check_header=False)
         self._claims = JWTClaimsRegistry(
             self._now,
             LEEWAY_SECONDS,
             iss={"essential": True, "value": issuer.issuer},
-            aud={"essential": True, "value": issuer.audience},
+            aud={"essential": True} if issuer.audience is None else {"essential": True, "value": issuer.audience},
             exp={"essential": True},
             sub={"essential": True},
         )
         self._known: TtlCache[bytes, tuple[Caller, float]] = TtlCache()
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth, if the issuer has a public URL of it."""
+        return self._resource
 
     async def identify(self, token: str) -> Caller:
         """Return the sender of a token. Raises ``Unauthenticated``, with the same message for every defect."""
@@ -170,10 +191,20 @@ class Tokens:
         granted = frozenset(filter(PERMISSION.fullmatch, _texts(claims, "permissions")))
         roles = self._kernel.governance.roles
         granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
-        scopes = frozenset((*_texts(claims, "scope"), *_texts(claims, "scp"))) & frozenset(get_args(Scope))
+        scopes = frozenset(filter(is_scope, (*_texts(claims, "scope"), *_texts(claims, "scp"))))
         said = self._attributes(claims)
         who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
-        return Caller(who, scopes, f"jwt:{self._issuer.issuer}", cast("str | None", agent))
+        return Caller(who, scopes, f"jwt:{self._issuer.issuer}", cast("str | None", agent), self._parts(claims))
+
+    def _parts(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the parts of this server that a token is for; a declared audience stands for all of them."""
+        if self._resource is None or self._issuer.audience is not None:
+            return WHOLE
+        audience: str | list[str] = claims["aud"]  # as the registry has checked
+        found = self._resource.parts([audience] if isinstance(audience, str) else audience)
+        if not found:
+            _refuse("it is for another resource")
+        return found
 
     def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
         found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
+from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.bodies import (
     LARGE,
     PART,
@@ -27,6 +28,7 @@ from capset.server.http.bodies import (
     send_in_parts,
     size_of,
 )
+from capset.server.http.challenges import lead_to_issuer
 from capset.server.http.fair_shares import (
     CONNECTION_SECONDS,
     DISCARD_SECONDS,
@@ -61,7 +63,7 @@ from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
-"""The paths that need no key."""
+"""The paths of REST that need no key; neither does the metadata for those who seek one."""
 AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
@@ -146,6 +148,8 @@ class ServerMiddleware:
             if message["type"] == "http.response.start":
                 request_info.status = message["status"]
                 message["headers"] = [*message["headers"], stamp, *_SAFE]
+                if message["status"] in (401, 403) and (resource := self._service.callers.resource) is not None:
+                    lead_to_issuer(message, resource, path_of(scope), request_info.header(b"authorization"))
             if len(message.get("body", b"")) > PART:
                 await send_in_parts(send, message, self._limits.send_seconds)
             else:
@@ -176,19 +180,19 @@ class ServerMiddleware:
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
-        is_public, callers = path in PUBLIC, self._service.callers
+        is_public, callers = path in PUBLIC or is_metadata(path), self._service.callers
         has_been_met = is_public or callers.has_met(authorization)
         if is_public:
             self._check_head(scope, request_info, path)
         elif has_been_met:
-            request_info.caller = await callers.identify(authorization)
+            request_info.caller = await callers.identify(authorization, path)
         else:
             with self._shares.enter_unknown(str((scope.get("client") or ("",))[0])) as unknown:
                 if scope.get(OPENS):
                     charge(CONNECTION_SECONDS)
                 await self._shares.admit(unknown)
                 self._check_head(scope, request_info, path)
-                request_info.caller = await callers.identify(authorization)
+                request_info.caller = await callers.identify(authorization, path)
         if request_info.caller is None:
             return await self._answer(scope, receive, send, request_info)
         with (
@@ -287,6 +291,11 @@ def refuse_long_ids(path: str, route: str) -> None:
     for name, segment in zip(route.split("/"), path.split("/"), strict=False):
         if len(segment) > MAX_ID and name.startswith("{") and name != "{path}":
             raise HttpRefusal(414, "id_too_long", f"An id has at most {MAX_ID} characters; this one has {len(segment)}")
+
+
+def is_metadata(path: str) -> bool:
+    """Return whether a path is that of the metadata of a resource, or would be."""
+    return path == WELL_KNOWN or path.startswith(f"{WELL_KNOWN}/")
 
 
 def is_file(method: str, route: str | None) -> bool:

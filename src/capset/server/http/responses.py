@@ -11,7 +11,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Send
 
-from capset.errors import CapsetError, Field, InvalidArguments, StoreError, Unauthenticated
+from capset.errors import CapsetError, Field, InvalidArguments, StoreError
+from capset.server.http.challenges import challenges_of
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 _log = logging.getLogger("capset.server")
@@ -49,8 +50,7 @@ def _problem(
 ) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     problem = problem_of(error, correlation)
     headers: list[tuple[bytes, bytes]] = []
-    if isinstance(error, Unauthenticated):
-        headers.append((b"www-authenticate", b"Bearer"))
+    headers.extend(challenges_of(error))
     headers.extend(retry_headers(error))
     if problem.status in (408, 413, 431):
         headers.append((b"connection", b"close"))  # the rest of the request is not read

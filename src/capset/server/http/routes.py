@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.request_context import path_of, request_context
 
 _ANY: Final = "{}"
@@ -23,6 +24,8 @@ OPENAI_PATHS: Final = (
     *("/v1/chat/completions", "/v1/chat/completions/{id}"),
 )
 """The paths whose answers have OpenAI's shapes, also those of errors."""
+METADATA_PATHS: Final = tuple(f"{WELL_KNOWN}{path}" for path in ("", "/v1", *MCP_PATHS))
+"""The paths of the metadata of the server as a resource of OAuth."""
 PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)
 """The paths that speak the protocols of others, and are not in the OpenAPI document."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 
 from anyio import CancelScope
@@ -16,10 +16,11 @@ class Exchange:
     """The session of a request, and its calls that can be cancelled.
 
     ``connection`` names the transport session of the request, if it named one; ``correlation`` ties its calls to their
-    cause, if there is one; ``notes`` collect the tool and the record of a call.
+    cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the names of the only
+    tools that it may list and call, ``None`` for all in play.
     """
 
-    __slots__ = ("_calls", "_idle", "connection", "correlation", "notes", "session")
+    __slots__ = ("_calls", "_idle", "connection", "correlation", "notes", "session", "tools")
 
     def __init__(
         self,
@@ -27,14 +28,20 @@ class Exchange:
         connection: str | None = None,
         correlation: str | None = None,
         notes: dict[str, str] | None = None,
+        tools: Set[str] | None = None,
     ) -> None:
         self.session = session
         self.connection = connection
         self.correlation = correlation
         self.notes = {} if notes is None else notes
+        self.tools = tools
         self._calls: dict[CancelScope, RequestId | None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def may_use(self, tool: str) -> bool:
+        """Return whether the request may list and call a tool of this name, if it is in play."""
+        return self.tools is None or tool in self.tools
 
     @contextmanager
     def calling(self, request: RequestId | None) -> Generator[CancelScope]:

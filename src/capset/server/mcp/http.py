@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from hashlib import sha256
@@ -110,16 +110,18 @@ class McpDoor:
         *,
         correlation: str | None = None,
         notes: dict[str, str] | None = None,
+        tools: Set[str] | None = None,
     ) -> None:
         """Answer one HTTP request from ``session``, and return once none of its work is running.
 
         ``identity`` stands for the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
         another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
-        calls; the tool and the record of a call are put into ``notes``.
+        calls; the tool and the record of a call are put into ``notes``. ``tools`` are the names of the only ones that
+        may be listed and called, ``None`` for all in play.
         """
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
-        exchange = Exchange(session, headers.get(_SESSION), correlation, notes)
+        exchange = Exchange(session, headers.get(_SESSION), correlation, notes, tools)
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")

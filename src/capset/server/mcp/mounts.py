@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from pydantic_core import from_json
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.server.auth.callers import Caller
+from capset.server.http.bodies import replaying
 from capset.server.http.request_context import HttpRefusal, caller_of, request_context
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import MCP_PATHS, Endpoint
@@ -62,7 +64,7 @@ class _Entrance:
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         request_info, caller = request_context(scope), caller_of(scope)
-        caller.check("capset:call")
+        caller.check_calls()
         asked = (caller.agent or self._agent) if id is None else id
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
@@ -70,8 +72,33 @@ class _Entrance:
             await self._look(caller, asked)  # only a message creates a session
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
+        if caller.tools is not None:
+            content: bytes = (await receive())["body"]  # the middleware has read the whole of it
+            if (name := called_tool(content)) is not None:
+                caller.check_tool(name)  # here, since a refusal in MCP's own words would have no header
+            receive = replaying(content, receive)
         session = await self._find(caller, asked)
         identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
         return await self._door.handle(
-            scope, receive, send, session, identity, correlation=request_info.correlation, notes=request_info.notes
+            scope,
+            receive,
+            send,
+            session,
+            identity,
+            correlation=request_info.correlation,
+            notes=request_info.notes,
+            tools=caller.tools,
         )
+
+
+def called_tool(message: bytes) -> str | None:
+    """Return the name of the tool that a message of MCP calls, ``None`` if it calls none."""
+    try:
+        found: object = from_json(message)
+    except ValueError:
+        return None  # the SDK reports it, in the protocol's words
+    match found:
+        case {"method": "tools/call", "params": {"name": str() as name}}:
+            return name
+        case _:
+            return None

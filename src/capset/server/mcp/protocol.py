@@ -54,13 +54,16 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         if params is not None and params.cursor is not None:
             raise MCPError(INVALID_PARAMS, "There is one page of tools: leave the cursor out")
-        return list_tools(await exchange().session.current())
+        here = exchange()
+        return list_tools(await here.session.current(), here.may_use)
 
     async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
         if params.input_responses is None and "input_responses" in params.model_fields_set:
             # The SDK treats null as absent here.
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
+        if not here.may_use(params.name):
+            raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
         with here.calling(asked.request_id):
             return await call_tool(here, params, asked.session.report_progress)
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")

@@ -52,9 +52,9 @@ APPROVAL: Final = f"{PREFIX}approval"
 """The key of ``_meta`` with which a call may name its approved request; an equal call needs none."""
 
 
-def list_tools(snapshot: Snapshot) -> ListToolsResult:
-    """Return the tools in play, by name, all on one page."""
-    tools = [_to_mcp_tool(installed) for _, installed in sorted(snapshot.tools.items())]
+def list_tools(snapshot: Snapshot, may_use: Callable[[str], bool]) -> ListToolsResult:
+    """Return the tools in play that the caller may use, by name, all on one page."""
+    tools = [_to_mcp_tool(installed) for name, installed in sorted(snapshot.tools.items()) if may_use(name)]
     return ListToolsResult(tools=tools, _meta=hashes(snapshot))
 
 

@@ -29,7 +29,7 @@ from capset.server.http.bodies import ClientLeft, DisconnectWatch
 from capset.server.http.idempotency import Idempotency
 from capset.server.http.request_context import RequestContext, RequestLimits, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
-from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
+from capset.server.rest.routing import CallsSome, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service
 from capset.wire.calls import CallInput, CallShape, approval_of, call_data, message_data
 
@@ -135,7 +135,7 @@ class EventStream:
 async def call_tool(
     request: Request,
     service: Served,
-    caller: Calls,
+    caller: CallsSome,
     id: Id,
     given: CallInput,
     idempotency_key: IdempotencyKey = None,
@@ -145,17 +145,19 @@ async def call_tool(
     A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
     details that have the members of this object too.
     """
+    caller.check_tool(given.tool)
     return await prepare_call(service, caller, id, given, idempotency_key, await request.body(), request.scope)
 
 
 async def answer_call(service: Service, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request for a call: ``call_tool`` without FastAPI's resolution of parameters, which costs more."""
     request_info, caller = request_context(scope), caller_of(scope)
-    caller.check("capset:call")
+    caller.check_calls()
     refuse_query(scope)
     check_json_type(request_info.header(b"content-type"))
     body: bytes = (await receive())["body"]
     given, key = parse_call(body), request_info.header(b"idempotency-key") or None
+    caller.check_tool(given.tool)
     response = await prepare_call(service, caller, str(id), given, key, body, scope)
     await response(scope, receive, send)
 

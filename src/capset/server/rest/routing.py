@@ -62,6 +62,13 @@ def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
     return caller
 
 
+async def _calls_some(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+    """Return the caller, if it may call some tool."""
+    found = caller_of(request.scope)
+    found.check_calls()
+    return found
+
+
 async def _service(request: Request) -> Service:
     return request.state.service
 
@@ -69,6 +76,8 @@ async def _service(request: Request) -> Service:
 Served = Annotated[Service, Depends(_service)]
 Reads = Annotated[Caller, Depends(needs("capset:read"))]
 Calls = Annotated[Caller, Depends(needs("capset:call"))]
+CallsSome = Annotated[Caller, Depends(_calls_some)]
+"""A caller that may call some tool: it may also create sessions, and see those it has."""
 Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from capset.server import lineage
 from capset.server.http.etags import IfMatch, expected, tag_of
-from capset.server.rest.routing import Calls, Id, Looks, Paged, Served, StrictRoute, problems
+from capset.server.rest.routing import Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape
 from capset.wire.pages import fitting_items
@@ -35,7 +35,7 @@ class SessionFilter(Paged):
 
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
 async def create_session(
-    service: Served, caller: Calls, given: SessionInput, request: Request, response: Response
+    service: Served, caller: CallsSome, given: SessionInput, request: Request, response: Response
 ) -> SessionShape:
     """Start a session of an agent. It keeps the agent's present version until it is moved."""
     row = await service.new_session(caller, given.agent_id, invocation=given.invocation, context=given.context)
@@ -52,7 +52,7 @@ async def list_sessions(service: Served, caller: Calls, wanted: Annotated[Sessio
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_session")
-async def get_session(service: Served, caller: Calls, id: Id, response: Response) -> SessionShape:
+async def get_session(service: Served, caller: CallsSome, id: Id, response: Response) -> SessionShape:
     """Return one session. Its entity tag is the version of its agent."""
     return _tagged(await service.session_row(caller, id), response)
 
