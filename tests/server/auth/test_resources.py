@@ -80,6 +80,15 @@ async def test_what_is_no_part_has_no_metadata_and_neither_has_a_server_without_
                 problem(await metadata(one, path), 404, "not_found")
 
 
+@pytest.mark.spec("M14")
+async def test_it_is_said_to_everybody_alike(door: Issuing) -> None:
+    plain = (await metadata(door.site, "/mcp")).json()
+    for given in (token(aud=f"{PUBLIC}/v1"), token(aud="https://other.example.com"), door.site.keys["ada"], "nothing"):
+        async with door.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+            await client.get("/v1/agents")  # after which some are known
+            assert (await client.get(f"{WELL_KNOWN}/mcp")).json() == plain
+
+
 @pytest.mark.spec("M14", "T42")
 async def test_no_header_of_a_request_changes_what_is_said(door: Issuing) -> None:
     plain = (await metadata(door.site, "/mcp")).json()

@@ -180,8 +180,8 @@ class ServerMiddleware:
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
-        is_public, callers = path in PUBLIC or is_metadata(path), self._service.callers
-        has_been_met = is_public or callers.has_met(authorization)
+        is_public, callers = path in PUBLIC, self._service.callers
+        has_been_met = is_public or (callers.has_met(authorization) and not is_metadata(path))
         if is_public:
             self._check_head(scope, request_info, path)
         elif has_been_met:
@@ -192,6 +192,8 @@ class ServerMiddleware:
                     charge(CONNECTION_SECONDS)
                 await self._shares.admit(unknown)
                 self._check_head(scope, request_info, path)
+                if is_metadata(path):  # for those who have no credential yet
+                    return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
         if request_info.caller is None:
             return await self._answer(scope, receive, send, request_info)
