@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,12 @@ def test_a_public_url_is_where_clients_find_the_issuer(workshop: Command, jwks: 
         for audience, status in ((found["resource"], 200), (AUDIENCE, 200), (f"{AUDIENCE}/mcp", 401), ("capset", 401)):
             given = {"Authorization": f"Bearer {token(aud=audience)}"}
             assert client.get("/v1/agents", headers=given).status_code == status, audience
+        told = [json.loads(line) for line in here.end().splitlines()]
+        reasons = [one["event"] for one in told if one.get("logger") == "capset.tokens"]
+        assert reasons == [
+            "a token was refused: it is for another part of this server",
+            "a token was refused: it is for another resource",
+        ]
 
 
 @pytest.mark.spec("P14")

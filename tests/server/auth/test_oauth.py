@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mcp.shared.auth import OAuthClientInformationFull
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
 from tests.net.support import answer, server
@@ -83,6 +84,37 @@ async def test_one_resource_that_the_operator_declares_is_found_from_every_endpo
             async with connected(f"{here.url}/mcp/agents/foreman", era, registered()) as client:
                 assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
             assert [one["resource"] for one in by.asked] == [f"{here.url}/mcp"]
+
+
+@pytest.mark.spec("M14", "T42")
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "https://other.example.com"},
+        {"aud": "{url}/v1"},
+        {"aud": "{url}/mcp/agents/other"},
+        {"iss": "https://other.example.com"},
+        {"exp": 1},
+    ],
+    ids=str,
+)
+async def test_a_client_whose_token_is_refused_signs_in_again(here: Site, by: Provider, claims: dict[str, Any]) -> None:
+    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
+    given = {"aud": url, "scope": "capset:call", **claims}
+    given["aud"] = given["aud"].replace("{url}", here.url)
+    wallet.token = OAuthToken(access_token=by.token(**given))
+    async with connected(url, "auto", wallet) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+    assert [one["scope"] for one in by.asked] == ["capset:call"]
+
+
+@pytest.mark.spec("M14")
+async def test_a_client_with_a_good_token_is_not_sent_away(here: Site, by: Provider) -> None:
+    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
+    wallet.token = OAuthToken(access_token=by.token(aud=url, scope="capset:call"))
+    async with connected(url, "auto", wallet) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+    assert by.asked == []
 
 
 @pytest.mark.spec("M15")
