@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.errors import DefinitionError
 from capset.server.auth.resources import WELL_KNOWN, ProtectedResource
@@ -173,7 +174,6 @@ async def test_a_declared_audience_is_for_all_and_is_the_one_resource_if_it_is_a
     [
         ({"public_url": "capset.example.com"}, "not an absolute URL"),
         ({"public_url": "http://capset.example.com"}, "https, or http on loopback"),
-        ({"public_url": f"{PUBLIC}/capset"}, "is an origin"),
         ({"public_url": f"{PUBLIC}/?a"}, "no query"),
         ({"public_url": f"{PUBLIC}#a"}, "no query"),
         ({"public_url": "https://ada@capset.example.com"}, "user name"),
@@ -188,6 +188,32 @@ def test_half_a_resource_is_refused(given: dict[str, Any], said: str) -> None:
     given = dict(given)
     with pytest.raises(DefinitionError, match=said):
         Issuer(given.pop("issuer", ISSUER), given.pop("audience", None), "keys.json", **given)
+
+
+@pytest.mark.spec("M14", "T42")
+async def test_a_host_may_have_mounted_it_below_a_path() -> None:
+    def mounted(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, "root_path": "/capset"}, receive, send)
+
+        return call
+
+    public = f"{PUBLIC}/capset"
+    async with issuing(more={"audience": None, "public_url": f"{public}/"}, around=mounted) as here:
+        async with here.site.client(None) as client:
+            refused = await client.get("/capset/v1/agents")
+            at = f"{public}{WELL_KNOWN}/v1"
+            assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{at}"'
+            assert (await client.get(at.removeprefix(PUBLIC))).json()["resource"] == f"{public}/v1"
+        for audience, expected in (
+            (f"{public}/v1", 200),
+            (public, 200),
+            (PUBLIC, 401),
+            (f"{PUBLIC}/v1", 401),
+            (f"{public}x/v1", 401),
+            (f"{public}/mcp", 401),
+        ):
+            assert await status(here.site, token(aud=audience), "/capset/v1/agents") == expected, audience
 
 
 @pytest.mark.spec("M14")

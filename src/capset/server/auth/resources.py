@@ -53,8 +53,8 @@ class ProtectedResource:
     """The server as its clients and the authorization server know it.
 
     Args:
-        public_url: the origin at which clients reach the server, such as ``https://capset.example.com``: https, or
-            http on loopback, without a path.
+        public_url: the URL at which clients reach the server, such as ``https://capset.example.com``: https, or http
+            on loopback. It has a path if a host has mounted the server there.
         issuer: the URL of the authorization server.
         audience: the audience of all tokens, if the operator declares one. If it is a URL of this server, it is the
             one resource that the server has; otherwise each part is a resource of its own.
@@ -68,11 +68,9 @@ class ProtectedResource:
 
     def __post_init__(self) -> None:
         """Validate the fields, and write the public URL in its usual form."""
-        origin = _checked("public URL", self.public_url)
-        if origin.target != "/":
-            raise DefinitionError(f"the public URL is an origin, such as https://capset.example.com; got {origin}")
+        url = _checked("public URL", self.public_url)
         _checked("issuer", self.issuer)
-        object.__setattr__(self, "public_url", f"{origin.scheme}://{origin.authority}")
+        object.__setattr__(self, "public_url", str(url).removesuffix("/"))
         own = self._declared
         if own is not None and resource_of(own) != own:
             raise DefinitionError(
@@ -132,12 +130,13 @@ class ProtectedResource:
         if not audience.startswith(("https:", "http:")):
             return None
         try:
-            url = read_url(audience)
+            url, base = read_url(audience), read_url(self.public_url)
         except ToolError:
             return None
-        if f"{url.scheme}://{url.authority}" != self.public_url or "?" in url.target:
+        if url.origin != base.origin or "?" in url.target:
             return None
-        return unquote(url.target).removesuffix("/")
+        path, mounted = (unquote(one.target).removesuffix("/") for one in (url, base))
+        return path.removeprefix(mounted) if contains(mounted, path) else None
 
 
 def _written(path: str) -> str:

@@ -62,7 +62,7 @@ class Issuer:
         attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
             "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
             claim that is absent or null leaves its attribute out.
-        public_url: the origin at which clients reach the server, if they are to find the issuer by themselves
+        public_url: the URL at which clients reach the server, if they are to find the issuer by themselves
             (RFC 9728).
 
     Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, for attributes that a
