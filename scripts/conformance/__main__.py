@@ -29,11 +29,17 @@ def main() -> int:
             for revision in suite.REVISIONS:
                 results = Path(folder) / revision
                 suite.run(url, revision, results)
+                passed: set[str] = set()
                 for scenario, checks in read_results(results).items():
                     found = judge(scenario, checks, expected)
                     print(f"{revision}  {found.word:8}  {scenario}: {found.said}", flush=True)
                     verdicts.append(found)
                     wrong += [f"{revision}  {one}" for one in found.wrong]
+                    if not any(one.has_failed for one in checks):
+                        passed.add(scenario)
+                if required := suite.required(revision):
+                    met = len(passed.intersection(required))
+                    print(f"{revision}  {met} of {len(required)} required scenarios pass", flush=True)
     except Failed as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1

@@ -8,11 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from scripts import npm
 from scripts.conformance import Failed
 
 HERE: Final = Path(__file__).resolve().parent
-PROGRAM: Final = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+PACKAGE: Final = HERE / "node_modules" / "@modelcontextprotocol" / "conformance"
+PROGRAM: Final = PACKAGE / "dist" / "index.js"
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Every revision of the protocol that the suite has scenarios for."""
 SECONDS: Final = 300.0
@@ -25,6 +28,15 @@ def install() -> None:
         npm.install(HERE)
     except npm.NotInstalled as error:
         raise Failed(str(error)) from None
+
+
+def required(revision: str) -> tuple[str, ...]:
+    """Return the scenarios that a server must pass to conform to a revision, as the suite lists them.
+
+    It lists none for the oldest revisions.
+    """
+    file = PACKAGE / "requirements" / f"{revision}.yaml"
+    return tuple(yaml.safe_load(file.read_text(encoding="utf-8"))["server"]) if file.is_file() else ()
 
 
 def run(url: str, revision: str, results: Path) -> None:

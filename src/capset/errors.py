@@ -34,6 +34,8 @@
     │   └── ArgumentsTooLarge      413  the arguments have more bytes than the tool takes
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── TransientError         503  a retry may succeed
+    │   ├── ClientInputRequired    409  the call has to be made again, with the answer of the person who makes it
+    │   ├── ClientCapabilityMissing 400  the client of the call cannot do what the tool needs of it
     │   ├── FileError              400  an impossible file operation; 404 if the file does not exist
     │   │   ├── VersionMismatch    412  the file does not have the expected version
     │   │   └── QuotaExceeded      413  the file, or all files of the session together, would exceed the quota
@@ -304,6 +306,23 @@ class TransientError(ToolError):
     code = "transient"
     status = 503
     retryable = True
+
+
+class ClientInputRequired(ToolError):
+    """The call asks something, and has to be made again with the answer; see ``ctx.ask_client``."""
+
+    code = "input_required"
+    status = 409
+
+
+class ClientCapabilityMissing(ToolError):
+    """The client of a call cannot do what its tool needs: ``required`` is that, in the words of MCP."""
+
+    code = "client_capability_missing"
+
+    def __init__(self, message: str, *, required: Mapping[str, object] | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.required = dict(required or {})
 
 
 class FileError(ToolError):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Answer, ApprovalRow, Approver
+from capset.definitions.clients import CallClient, ClientAnswer, ClientQuestion
+from capset.definitions.contents import Audio, Content, Embedded, Image, Link, Text
 from capset.definitions.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files, FileStat, normalise_path
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import Budget, Limit
+from capset.definitions.mcp_offers import McpPrompt, McpResource
 from capset.definitions.resources import Documents
 from capset.definitions.secrets import Secrets
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.definitions.usage import AgentUsage, UsageLimit
-from capset.errors import FileError, StateError, TransientError, VersionMismatch
+from capset.errors import (
+    ClientCapabilityMissing,
+    ClientInputRequired,
+    FileError,
+    StateError,
+    TransientError,
+    VersionMismatch,
+)
 from capset.extras import install_command
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
@@ -43,15 +53,23 @@ __all__ = [
     "Answer",
     "ApprovalRow",
     "Approver",
+    "Audio",
     "Budget",
+    "CallClient",
     "Checkpoint",
     "CheckpointKey",
     "Checkpoints",
+    "ClientAnswer",
+    "ClientCapabilityMissing",
+    "ClientInputRequired",
+    "ClientQuestion",
+    "Content",
     "ContextMerged",
     "Document",
     "Documents",
     "DocumentsHandle",
     "Duplex",
+    "Embedded",
     "ExecutionContext",
     "FileError",
     "FileStat",
@@ -61,7 +79,11 @@ __all__ = [
     "HostedSession",
     "HttpClient",
     "HttpResponse",
+    "Image",
     "Limit",
+    "Link",
+    "McpPrompt",
+    "McpResource",
     "ModelStep",
     "Observer",
     "PublicKey",
@@ -76,6 +98,7 @@ __all__ = [
     "SessionTurn",
     "StateError",
     "StateHandle",
+    "Text",
     "ToolView",
     "TransientError",
     "Turn",

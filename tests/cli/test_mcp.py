@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp_types import ElicitResult
 
 from capset.extras import install_command
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
@@ -62,6 +63,34 @@ noise = Capability("noise", tools=[shout, sleep, doze])
 noisy = Agent("noisy", system_prompt="Be loud.", uses=[noise])
 '''
 
+ASKING = '''
+from pydantic import BaseModel
+
+from capset import Agent, Capability, Context, tool
+from capset.ext import McpPrompt, McpResource
+
+
+class Name(BaseModel):
+    name: str
+
+
+@tool(effect="write")
+async def greet(ctx: Context) -> str:
+    """Greet by name."""
+    answer = await ctx.ask_client("name", "Who are you?", Name)
+    return f"Hello, {answer.data.name}" if answer.data else "Hello"
+
+
+@tool(effect="read")
+async def motto() -> str:
+    """Tell the motto."""
+    return "Ask first."
+
+
+polite = Capability("polite", tools=[greet, motto], mcp=[McpPrompt(motto), McpResource("polite://motto", motto)])
+butler = Agent("butler", uses=[polite])
+'''
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -78,11 +107,11 @@ def noisy(tmp_path: Path) -> Command:
 
 
 @asynccontextmanager
-async def client(command: Command, *args: str, mode: str = "auto") -> AsyncGenerator[Client]:
+async def client(command: Command, *args: str, mode: str = "auto", **options: Any) -> AsyncGenerator[Client]:
     """Connect the official client to ``capset mcp``."""
     environ = dict(command.environ)
     server = StdioServerParameters(command=str(CAPSET), args=["mcp", *args], env=environ, cwd=command.folder)
-    async with Client(server, mode=mode) as connected:
+    async with Client(server, mode=mode, **options) as connected:
         yield connected
 
 
@@ -111,6 +140,31 @@ async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) ->
     assert outcomes(noisy.folder) == [("doze", "succeeded"), ("dose", "not_found")]
     with closing(sqlite3.connect(noisy.folder / "capset.db")) as database:
         assert database.execute("SELECT DISTINCT principal FROM records").fetchall() == [("ada",)]
+
+
+@pytest.mark.spec("M11", "M12")
+async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    install(packages, "polite", ASKING, capabilities={"polite": "polite:polite"}, agents={"butler": "polite:butler"})
+    command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(packages)))
+
+    async def answer(context: object, params: object) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async with client(command, "--agent", "butler", elicitation_callback=answer) as here:
+        assert [one.name for one in (await here.list_prompts()).prompts] == ["motto"]
+        (message,) = (await here.get_prompt("motto")).messages
+        (read,) = (await here.read_resource("polite://motto")).contents
+        assert message.content.model_dump()["text"] == read.model_dump()["text"] == "Ask first."
+        result = await here.call_tool("greet")
+        assert result.structured_content == {"result": "Hello, Ada"}
+    assert outcomes(tmp_path) == [
+        ("motto", "succeeded"),
+        ("motto", "succeeded"),
+        ("greet", "denied"),
+        ("greet", "succeeded"),
+    ]
 
 
 async def test_an_agent_file_and_its_grants(capset: Command) -> None:

@@ -1,4 +1,4 @@
-"""The tools that the MCP conformance suite calls by name, as a capability that a server can have installed.
+"""What the MCP conformance suite asks for by name, as a capability that a server can have installed.
 
 This folder on ``PYTHONPATH`` is enough: the entry point stands in the ``dist-info`` folder beside this module.
 """
@@ -6,14 +6,17 @@ This folder on ``PYTHONPATH`` is enough: the entry point stands in the ``dist-in
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from capset import Capability, Progress, Reply, ToolError, tool
+from capset import Capability, Context, Progress, Reply, ToolError, tool
+from capset.ext import Audio, Content, Embedded, Image, McpPrompt, McpResource
 from capset.schemas.schema import Schema
 
 PAUSE: Final = 0.05
@@ -116,6 +119,150 @@ async def json_schema_2020_12_tool(
     return phone or email
 
 
+PIXEL: Final = Image(
+    data=b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="),
+    media_type="image/png",
+)
+"""A red one."""
+SILENCE: Final = Audio(
+    data=b"RIFF$\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0",
+    media_type="audio/wav",
+)
+
+
+@tool(effect="read")
+async def test_image_content() -> Image:
+    """Give an image."""
+    return PIXEL
+
+
+@tool(effect="read")
+async def test_audio_content() -> Audio:
+    """Give a recording."""
+    return SILENCE
+
+
+@tool(effect="read")
+async def test_embedded_resource() -> Embedded:
+    """Give a resource, with what is in it."""
+    return Embedded(
+        uri="test://embedded-resource", media_type="text/plain", text="This is an embedded resource content."
+    )
+
+
+@tool(effect="read")
+async def test_multiple_content_types() -> list[str | Content]:
+    """Give a text, an image and a resource."""
+    told = Embedded(
+        uri="test://mixed-content-resource", media_type="application/json", text='{"test":"data","value":123}'
+    )
+    return ["Multiple content types test:", PIXEL, told]
+
+
+@tool(effect="read")
+async def static_text() -> str:
+    """Give the text of a resource."""
+    return "This is the content of the static text resource."
+
+
+@tool(effect="read")
+async def static_binary() -> Image:
+    """Give the bytes of a resource."""
+    return PIXEL
+
+
+@tool(effect="read")
+async def template_data(id: str) -> str:
+    """Give the data of one of many resources."""
+    return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+
+
+@tool(effect="read")
+async def test_simple_prompt() -> str:
+    """Give a prompt."""
+    return "This is a simple prompt for testing."
+
+
+@tool(effect="read")
+async def test_prompt_with_arguments(
+    arg1: Annotated[str, Field(description="First test argument", examples=["testing"])],
+    arg2: Annotated[str, Field(description="Second test argument")],
+) -> str:
+    """Give a prompt with what was given."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@tool(effect="read")
+async def test_prompt_with_embedded_resource(resourceUri: str) -> list[str | Content]:
+    """Give a prompt about a resource, and the resource."""
+    told = Embedded(uri=resourceUri, media_type="text/plain", text="Embedded resource content for testing.")
+    return [told, "Please process the embedded resource above."]
+
+
+@tool(effect="read")
+async def test_prompt_with_image() -> list[str | Content]:
+    """Give a prompt about an image, and the image."""
+    return [PIXEL, "Please analyze the image above."]
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Color(BaseModel):
+    color: str
+
+
+class Consent(BaseModel):
+    ok: bool
+
+
+class Background(BaseModel):
+    context: str
+
+
+@tool(effect="read")
+async def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Ask for a name, and greet."""
+    answer = await ctx.ask_client("user_name", "What is your name?", Name)
+    return f"Hello, {answer.data.name}!" if answer.data else "Hello!"
+
+
+@tool(effect="read")
+async def test_input_required_result_request_state(ctx: Context) -> str:
+    """Ask for a consent; the state that comes back is checked before this starts again."""
+    answer = await ctx.ask_client("confirm", "Please confirm", Consent)
+    return f"state-ok: {answer.action}"
+
+
+@tool(effect="read")
+async def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Ask for a consent, as the one before."""
+    return (await ctx.ask_client("confirm", "Please confirm", Consent)).action
+
+
+@tool(effect="read")
+async def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Ask for a name, and then for a color."""
+    name = await ctx.ask_client("step1", "Step 1: What is your name?", Name)
+    color = await ctx.ask_client("step2", "Step 2: What is your favorite color?", Color)
+    return f"{name.data and name.data.name} likes {color.data and color.data.color}."
+
+
+@tool(effect="read")
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """Ask what a prompt is to be about."""
+    answer = await ctx.ask_client("user_context", "What context should the prompt use?", Background)
+    return f"Use this context: {answer.data.context}" if answer.data else "Use no context."
+
+
+@tool(effect="read")
+async def test_missing_capability(ctx: Context) -> str:
+    """Need a client that can do what few can."""
+    ctx.require_client("sampling")
+    return "done"
+
+
 conformance: Capability = Capability(
     "conformance",
     tools=[
@@ -130,5 +277,32 @@ conformance: Capability = Capability(
             json_schema_2020_12_tool,
             arguments=Schema(TypeAdapter(Annotated[Contact, AfterValidator(reachable)]), CONTACT, closed=True),
         ),
+        test_image_content,
+        test_audio_content,
+        test_embedded_resource,
+        test_multiple_content_types,
+        static_text,
+        static_binary,
+        template_data,
+        test_simple_prompt,
+        test_prompt_with_arguments,
+        test_prompt_with_embedded_resource,
+        test_prompt_with_image,
+        test_input_required_result_elicitation,
+        test_input_required_result_request_state,
+        test_input_required_result_tampered_state,
+        test_input_required_result_multi_round,
+        test_input_required_result_prompt,
+        test_missing_capability,
+    ],
+    mcp=[
+        McpResource("test://static-text", static_text, media_type="text/plain"),
+        McpResource("test://static-binary", static_binary, media_type="image/png"),
+        McpResource("test://template/{id}/data", template_data, media_type="application/json"),
+        McpPrompt(test_simple_prompt),
+        McpPrompt(test_prompt_with_arguments),
+        McpPrompt(test_prompt_with_embedded_resource),
+        McpPrompt(test_prompt_with_image),
+        McpPrompt(test_input_required_result_prompt),
     ],
 )

@@ -21,6 +21,7 @@ GUIDE = [
     "first-agent-in-python",
     "fingerprints",
     "governance",
+    "mcp-offers",
     "sessions",
     "streams",
     "toolkits",

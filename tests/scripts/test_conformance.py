@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts.conformance import suite
 from scripts.conformance.server import TOOLS
 from scripts.conformance.verdicts import Verdict, expectations, judge, read_results, unused
 
@@ -78,3 +79,12 @@ def test_every_expectation_stands_once_and_names_one_check() -> None:
     listed: list[Any] = yaml.safe_load((TOOLS / "expected-failures.yaml").read_text(encoding="utf-8"))["server"]
     assert sorted(listed) == sorted(expectations(TOOLS / "expected-failures.yaml"))
     assert [one for one in listed if len(one.split(":")) != 2] == []
+
+
+def test_required_scenarios_are_those_that_the_suite_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "PACKAGE", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    listed = {"server": ["ping", "tools-list"], "client": ["initialize"], "not_scored": []}
+    (tmp_path / "requirements" / "2026-07-28.yaml").write_text(yaml.safe_dump(listed), encoding="utf-8")
+    assert suite.required("2026-07-28") == ("ping", "tools-list")
+    assert suite.required("2025-03-26") == ()

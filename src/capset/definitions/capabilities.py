@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from capset.definitions.hooks import Hooks
+from capset.definitions.mcp_offers import McpOffer, checked_offers
 from capset.definitions.model_context import ContextFunction, ContextValue
 from capset.definitions.names import (
     CAPABILITY,
@@ -103,6 +104,7 @@ class Capability(Generic[H, C]):
     config: type[C] | None
     secrets: tuple[str, ...]
     expose: tuple[str, ...]
+    mcp: tuple[McpOffer, ...]
     origin: Capability[H, C] | None
     """The capability that this is a narrower form of; requests for that one resolve to this one (``narrowed``)."""
 
@@ -136,6 +138,7 @@ class Capability(Generic[H, C]):
         config: type[C] | None = None,
         secrets: Iterable[str] = (),
         expose: Iterable[str] = (),
+        mcp: Iterable[McpOffer] = (),
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
@@ -155,6 +158,7 @@ class Capability(Generic[H, C]):
             config: a pydantic model of the options that ``with_config(…)`` sets.
             secrets: the names that ``ctx.secret(name)`` may ask for; never hashed, stored or logged.
             expose: its resources and state fields that clients may read; none if left out.
+            mcp: those of its tools that MCP clients are offered as prompts and resources, too; never hashed.
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
@@ -200,6 +204,7 @@ class Capability(Generic[H, C]):
         store(self, "config", _config(owner, config))
         store(self, "secrets", _secrets(owner, secrets))
         store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
+        store(self, "mcp", checked_offers(owner, mcp, self.every_tool))
         store(self, "origin", None)
 
     def __repr__(self) -> str:

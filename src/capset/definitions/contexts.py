@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
+from capset.definitions.clients import ClientAnswer
 from capset.definitions.files import Files
 from capset.definitions.principals import Principal
 from capset.definitions.resources import Documents, Resource
@@ -260,4 +261,21 @@ class Context(Protocol):
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call another tool of this agent, through the whole pipeline, as the same principal."""
+        ...
+
+    async def ask_client(self, key: str, message: str, form: type[M], /) -> ClientAnswer[M]:
+        """Ask the person behind the client that made this call, and return the answer.
+
+        ``form`` is a pydantic model of texts, numbers, booleans and choices; ``key`` names the question within the
+        call. Over MCP the call ends here, and the client makes it again with the answer: the handler starts again, and
+        has the answer when it comes to this line. So ask before anything that has an effect. Raises
+        ``ClientCapabilityMissing`` if the caller cannot be asked, ``DefinitionError`` for a model that is no form.
+        """
+        ...
+
+    def require_client(self, *capabilities: str) -> None:
+        """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities, in MCP's words.
+
+        A dot leads into one: ``"elicitation.url"``, ``"extensions.io.modelcontextprotocol/ui"``.
+        """
         ...

@@ -128,3 +128,25 @@ async def test_a_token_may_be_for_single_tools_too() -> None:
 async def test_a_key_for_what_no_tool_is_named_is_not_made(shared: Site, scope: str) -> None:
     with pytest.raises(DefinitionError, match="capset:call:TOOL"):
         await shared.key("odd", scopes=[scope])
+
+
+@pytest.mark.spec("M11", "M15")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/list", {}),
+        ("prompts/get", {"name": "x"}),
+        ("resources/list", {}),
+        ("resources/templates/list", {}),
+        ("resources/read", {"uri": "capset://files/a.txt"}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}},
+        ),
+    ],
+)
+async def test_prompts_and_resources_are_of_those_who_may_call_every_tool(
+    narrow: httpx2.AsyncClient, method: str, params: dict[str, Any]
+) -> None:
+    response = await said(narrow, method, **params)
+    assert "the scope capset:call" in response.text

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from capset import Agent, Capability, Kernel, Principal, Progress, Record, Reply, Session, ToolError, tool
+from capset.definitions.mcp_offers import McpOffer
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field
 from capset.server.mcp import McpDoor
@@ -152,10 +153,20 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    era: Era, *tools: AnyTool, permissions: Iterable[str] = (), prompt: str = "", **options: Any
+    era: Era,
+    *tools: AnyTool,
+    permissions: Iterable[str] = (),
+    prompt: str = "",
+    offers: Iterable[McpOffer] = (),
+    told: str | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Bench]:
-    """Open a session with the kit, or these tools, and connect a client to it in memory."""
-    agent = Agent("tester", system_prompt=prompt, uses=[Capability("kit", tools=tools or KIT)])
+    """Open a session with the kit, or these tools, and connect a client to it in memory.
+
+    ``offers`` are those of the capability, ``told`` its instructions; ``options`` are the client's.
+    """
+    kit = Capability("kit", tools=tools or KIT, mcp=offers, instructions=told)
+    agent = Agent("tester", system_prompt=prompt, uses=[kit])
     who = Principal("user-1", permissions=permissions)
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=who) as session:
         exchange = Exchange(session)
@@ -193,12 +204,14 @@ class Site:
             self.open_requests -= 1
 
     @asynccontextmanager
-    async def client(self, era: Era, token: str, path: str = "/mcp/agents/tester") -> AsyncGenerator[Client]:
+    async def client(
+        self, era: Era, token: str, path: str = "/mcp/agents/tester", **options: Any
+    ) -> AsyncGenerator[Client]:
         """Connect the official client as whoever has this token."""
         headers = {"Authorization": f"Bearer {token}"}
         async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
             transport = streamable_http_client(self.url + path, http_client=http)
-            async with Client(transport, mode=era) as client:
+            async with Client(transport, mode=era, **options) as client:
                 yield client
 
     async def record(self, **wanted: Any) -> Record:

@@ -7,12 +7,24 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolRequestParams, EmptyResult, PingRequest
+from mcp_types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolRequestParams,
+    CallToolResult,
+    EmptyResult,
+    PingRequest,
+    SetLevelRequest,
+    SetLevelRequestParams,
+)
 
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.tools import call_tool
 from tests.kernel.support import desk
 from tests.server.mcp.support import PREFIX, Era, bench, echo, text_of
+
+QUIET = SetLevelRequest(params=SetLevelRequestParams(level="error"))
+"""Of logging, which is left out."""
 
 
 def nested(depth: int) -> list[Any]:
@@ -157,7 +169,7 @@ async def test_a_defect_of_the_door_says_nothing_of_itself(era: Era, monkeypatch
 async def test_what_is_no_request_stays_an_error_of_the_protocol() -> None:
     async with bench("legacy") as here:
         with pytest.raises(MCPError) as raised:
-            await here.client.list_prompts()
+            await here.client.session.send_request(QUIET, EmptyResult)
         assert raised.value.code == METHOD_NOT_FOUND
         malformed = {"name": "echo", "arguments": ["x"]}
         with pytest.raises(MCPError) as raised:
@@ -186,5 +198,6 @@ async def test_what_has_no_utf_8_or_no_end_is_refused_on_record(
         result = await call_tool(
             Exchange(here.session), CallToolRequestParams.model_construct(name=name, arguments=arguments), nobody
         )
+        assert isinstance(result, CallToolResult)
         assert result.is_error
         assert (await here.record()).outcome == outcome

@@ -83,9 +83,15 @@ async def test_the_session_s_system_text_is_the_server_s_instructions(era: Era) 
         assert here.client.instructions is None
 
 
-async def test_the_server_claims_tools_and_nothing_else(era: Era) -> None:
+@pytest.mark.spec("M13")
+async def test_the_server_claims_what_it_offers_and_nothing_else(era: Era) -> None:
     async with bench(era) as here:
         claimed = here.client.server_capabilities.model_dump(exclude_none=True)
-        assert claimed == {"tools": {"list_changed": False}}
+        assert claimed == {
+            "completions": {},
+            "prompts": {"list_changed": False},
+            "resources": {"list_changed": False, "subscribe": False},
+            "tools": {"list_changed": False},
+        }
         assert here.client.server_info is not None
         assert here.client.server_info.name == "capset"

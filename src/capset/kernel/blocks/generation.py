@@ -14,6 +14,7 @@ from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
 from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.media import media_as_files
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.stages.access import refusing_tool
@@ -212,7 +213,7 @@ class ModelStep:
 
         ``cause`` is the model's id of the call, which its record then has as its causation. A ``listener`` gets the
         events of the call, such as its progress, and returns at once. A result that is too long for a model is
-        truncated: its data, or the error's message, is then a text that says so.
+        truncated: its data, or the error's message, is then a text that says so. Media are files of the session.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
@@ -235,8 +236,9 @@ class ModelStep:
         await execute(call)
         result = to_result(call, call.data)
         if (error := result.error) is None:
-            given = await truncate_for_model(context, call.id, result.data)
-            return replace(result, data=given.text) if given.is_cut else result
+            data = await media_as_files(context, call.id, call.compiled.tool, result.data)
+            given = await truncate_for_model(context, call.id, data)
+            return replace(result, data=given.text if given.is_cut else data)
         given = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))
         if not given.is_cut:
             return result

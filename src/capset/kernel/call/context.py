@@ -12,6 +12,7 @@ from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
 from capset.definitions.capabilities import Capability
+from capset.definitions.clients import ClientAnswer, question_of
 from capset.definitions.contexts import DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files
 from capset.definitions.principals import Principal
@@ -19,6 +20,7 @@ from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Documents, Resource, Scope
 from capset.definitions.tools.definition import Tool
 from capset.errors import NotFound, StateError, ToolError, unknown
+from capset.kernel.call.client_questions import ask_client, require_capabilities
 from capset.kernel.call.dispatch import call_from
 from capset.kernel.call.execution import Execution, Origin, execution_of
 
@@ -167,6 +169,14 @@ class CallContext:
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call another tool of this agent, through the whole pipeline, as the same principal."""
         return await call_from(self._origin, tool, args, kwargs)
+
+    async def ask_client(self, key: str, message: str, form: type[M], /) -> ClientAnswer[M]:
+        """Ask the person behind the client that made this call, and return the answer."""
+        return await ask_client(self._origin.options.client, question_of(key, message, form))
+
+    def require_client(self, *capabilities: str) -> None:
+        """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities."""
+        require_capabilities(self._origin.options.client, capabilities)
 
     @property
     def _execution(self) -> Execution:

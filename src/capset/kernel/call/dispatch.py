@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from capset.definitions.clients import CallClient
 from capset.definitions.messages import Json
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError
@@ -24,7 +25,9 @@ async def call_from(
     origin: Origin, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:  # arguments and result are of the tool's own types, which the callers' signatures state
     """Call a tool on behalf of a call or a block: same principal, its correlation and deadline (spec 1, C31)."""
-    call = nested_call(origin, resolve_tool(tool)(origin.context), bind_arguments(tool, args, kwargs))
+    call = nested_call(
+        origin, resolve_tool(tool)(origin.context), bind_arguments(tool, args, kwargs), client=origin.options.client
+    )
     await execute(call)
     return call.result()
 
@@ -36,12 +39,16 @@ def nested_call(
     context: SessionContext | None = None,
     *,
     cause: str | None = None,
+    client: CallClient | None = None,
 ) -> Invocation:
     """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``.
 
-    ``cause`` is its causation, if that is not what makes it.
+    ``cause`` is its causation, if that is not what makes it. ``client`` is who can be asked: not for calls of a model,
+    which would take the question for a result.
     """
     options = options_within(origin)
+    if client is not None:
+        options = options._replace(client=client)
     if cause is not None:
         options = options._replace(cause=(origin.correlation, cause))
     if options.depth > MAX_DEPTH and compiled.tool is not None:

@@ -6,6 +6,7 @@ from asyncio import Timeout
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never
 
+from capset.definitions.clients import CallClient
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError, NoOutcome
@@ -54,6 +55,8 @@ class CallOptions(NamedTuple):
     """How many calls and runs it is nested in."""
     above: Execution | None = None
     """The execution that started it."""
+    client: CallClient | None = None
+    """Who made it, if that can be asked something; a call by ``ctx.call`` has that of its caller."""
 
 
 NO_OPTIONS: Final = CallOptions()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,7 @@ from capset.definitions.records import Outcome
 from capset.errors import (
     Cancelled,
     CapsetError,
+    ClientInputRequired,
     DeadlineExceeded,
     Field,
     InternalError,
@@ -59,7 +61,7 @@ async def _execute(call: Invocation) -> None:
     except Exception as error:
         if call.ended is not None:
             return
-        given_back = None if call.attempts else _give_back(call)
+        given_back = _give_back(call) if not call.attempts else _give_approval_back(call, error)
         told = _public_error(call, error)
         entry = _end(call, outcome_of(told), told)
         if told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry):
@@ -123,6 +125,14 @@ def _give_back(call: Invocation) -> asyncio.Task[None] | None:
         _log.error("the call %s never started, and counts all the same: its event loop is gone", call.id)
         return None
     return runtime.spawn(_release(runtime, claim))
+
+
+def _give_approval_back(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
+    """Give back the approval of a call that asked its client something: it is for the call that has the answer."""
+    claim = call.admitted.claim
+    if not isinstance(error, ClientInputRequired) or claim is None or claim.approval is None:
+        return None
+    return call.context.runtime.spawn(_release(call.context.runtime, replace(claim, windows=(), quotas=())))
 
 
 async def _release(runtime: KernelRuntime, claim: Claim) -> None:

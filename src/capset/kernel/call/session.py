@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from capset.clock import iso
+from capset.definitions.clients import CallClient
 from capset.definitions.limits import Budget
 from capset.definitions.messages import Json, Message, Meta, message_of
 from capset.definitions.names import checked_text
@@ -98,6 +99,7 @@ class Session:
         budget: Budget | None = None,
         run: str | None = None,
         credential: Credential | None = None,
+        client: CallClient | None = None,
     ) -> Self:
         """Return this session with other options for each call made through it; omitted ones stay as they are.
 
@@ -108,6 +110,7 @@ class Session:
         an equal call. ``budget`` limits the total use of one run: the calls made through the returned session, and
         those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
         ``credential`` returns whether the caller is still known: it is awaited once a call has waited for its approval.
+        ``client`` answers what handlers ask by ``ctx.ask_client``.
         """
         given: dict[str, Any] = {}
         if approvals is not None:
@@ -117,7 +120,7 @@ class Session:
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None and not seconds > 0:
                 raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
-        asked = {"approval": approval, "credential": credential, "consumer_timeout": consumer_timeout}
+        asked = {"approval": approval, "credential": credential, "consumer_timeout": consumer_timeout, "client": client}
         given |= {name: value for name, value in asked.items() if value is not None}
         other = copy(self)
         if budget is not None:

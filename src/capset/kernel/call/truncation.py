@@ -41,7 +41,7 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     if not isinstance(data, str):
         file, text = f"{FOLDER}/{record}.json", json.dumps(data, ensure_ascii=False, indent=1)
     whole = _bytes(text)
-    why = await _store_result(context, file, whole)
+    why = await store_result(context, file, whole)
     kept = f"all of it is in the session's file {file}: read that in parts"
     if why is not None:
         kept = f"the whole was not kept: {why}"
@@ -50,7 +50,7 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     return Truncated((beginning + note).decode(errors="ignore"), True, file if why is None else None)
 
 
-async def _store_result(context: SessionContext, file: str, whole: bytes) -> str | None:
+async def store_result(context: SessionContext, file: str, whole: bytes) -> str | None:
     """Store a result in the session's files; return the reason if that failed, in words that are safe to show."""
     try:
         await context.files.write(file, whole)

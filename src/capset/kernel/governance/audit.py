@@ -17,6 +17,8 @@ from capset.errors import (
     ApprovalRejected,
     ApprovalVoid,
     CapsetError,
+    ClientCapabilityMissing,
+    ClientInputRequired,
     DeadlineExceeded,
     InvalidArguments,
     LimitExceeded,
@@ -48,6 +50,8 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (ApprovalVoid, "rejected"),
     (PermissionDenied, "denied"),
     (TurnSuspended, "denied"),  # an agent's, in whose run a call needs an approval first
+    (ClientInputRequired, "denied"),  # it is made again, with the answer
+    (ClientCapabilityMissing, "denied"),
     (LimitExceeded, "limited"),
     (NotFound, "not_found"),
     (InvalidArguments, "invalid"),

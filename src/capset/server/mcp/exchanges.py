@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Set
+from collections.abc import Awaitable, Callable, Generator, Set
 from contextlib import contextmanager
 
 from anyio import CancelScope
@@ -11,16 +11,21 @@ from mcp_types import RequestId
 
 from capset.kernel.call.session import Session
 
+Reserve = Callable[[int], Awaitable[None]]
+"""A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
+
 
 class Exchange:
     """The session of a request, and its calls that can be cancelled.
 
     ``connection`` names the transport session of the request, if it named one; ``correlation`` ties its calls to their
     cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the names of the only
-    tools that it may list and call, ``None`` for all in play.
+    tools that it may list and call, ``None`` for all in play. ``identity`` stands for the caller and the target, for
+    what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits for
+    the memory for so many bytes, where that is shared among callers.
     """
 
-    __slots__ = ("_calls", "_idle", "connection", "correlation", "notes", "session", "tools")
+    __slots__ = ("_calls", "_idle", "connection", "correlation", "identity", "notes", "reserve", "session", "tools")
 
     def __init__(
         self,
@@ -28,9 +33,14 @@ class Exchange:
         connection: str | None = None,
         correlation: str | None = None,
         notes: dict[str, str] | None = None,
+        *,
         tools: Set[str] | None = None,
+        identity: str | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         self.session = session
+        self.identity = identity
+        self.reserve = reserve
         self.connection = connection
         self.correlation = correlation
         self.notes = {} if notes is None else notes

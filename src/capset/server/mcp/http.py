@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from capset.kernel.call.session import Session
 from capset.server.http.bodies import replaying
-from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.exchanges import Exchange, Reserve
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.signing_keys import FixedKey, KeySource
 
@@ -84,7 +84,7 @@ class McpDoor:
         self._exchanges: set[Exchange] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._server = make_server(self._exchange.get)
+        self._server = make_server(self._exchange.get, self._keys)
         self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
@@ -111,17 +111,20 @@ class McpDoor:
         correlation: str | None = None,
         notes: dict[str, str] | None = None,
         tools: Set[str] | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         """Answer one HTTP request from ``session``, and return once none of its work is running.
 
         ``identity`` stands for the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
         another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
         calls; the tool and the record of a call are put into ``notes``. ``tools`` are the names of the only ones that
-        may be listed and called, ``None`` for all in play.
+        may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
+        before it is made.
         """
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
-        exchange = Exchange(session, headers.get(_SESSION), correlation, notes, tools)
+        connection = headers.get(_SESSION)
+        exchange = Exchange(session, connection, correlation, notes, tools=tools, identity=identity, reserve=reserve)
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")

@@ -36,8 +36,8 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
         yield {}
         return
     door = McpDoor(keys=StoredKeys(service.kernel))
-    of_agent = _Entrance(door, "agents", service.agent_session, service.agent, service.agent_by_default)
-    of_session = _Entrance(door, "sessions", service.session, service.session)
+    of_agent = _Entrance(door, service, "agents", service.agent_session, service.agent, service.agent_by_default)
+    of_session = _Entrance(door, service, "sessions", service.session, service.session)
     async with door.run():
         yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
 
@@ -51,6 +51,7 @@ class _Entrance:
     def __init__(
         self,
         door: McpDoor,
+        service: Service,
         noun: str,
         find: Find,
         look: Callable[[Caller, str], Awaitable[object]],
@@ -58,6 +59,7 @@ class _Entrance:
     ) -> None:
         self._door = door
         self._agent = agent
+        self._most = min(service.limits.memory, service.limits.own_memory)
         self._noun = noun
         self._find = find
         self._look = look
@@ -79,6 +81,12 @@ class _Entrance:
             receive = replaying(content, receive)
         session = await self._find(caller, asked)
         identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
+        memory = request_info.memory
+
+        async def reserve(size: int) -> None:
+            if memory is not None:  # an answer of any size fits, alone
+                await memory.grow(min(size, self._most))
+
         return await self._door.handle(
             scope,
             receive,
@@ -88,6 +96,7 @@ class _Entrance:
             correlation=request_info.correlation,
             notes=request_info.notes,
             tools=caller.tools,
+            reserve=reserve,
         )
 
 

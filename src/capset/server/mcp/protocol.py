@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -16,8 +17,19 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
 )
 from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
 from pydantic import ValidationError
@@ -26,7 +38,14 @@ from capset.errors import CapsetError
 from capset.kernel.call.session import Session
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import parent_of, tracing_of
+from capset.server.mcp.calls import Report
+from capset.server.mcp.completions import complete
 from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.prompts import get_prompt, list_prompts
+from capset.server.mcp.questions import McpClient
+from capset.server.mcp.request_state import seal_states
+from capset.server.mcp.resources import list_resources, list_templates, read_resource
+from capset.server.mcp.signing_keys import FixedKey, KeySource
 from capset.server.mcp.tools import call_tool, list_tools
 
 McpServer: TypeAlias = Server[dict[str, Any]]
@@ -34,38 +53,74 @@ McpServer: TypeAlias = Server[dict[str, Any]]
 Asked: TypeAlias = ServerRequestContext[dict[str, Any], Any]
 """One request to it; its transport's own request can be anything, and is not used either."""
 
+A = TypeVar("A", bound=InputResponseRequestParams)
+T = TypeVar("T")
 _WELCOMES = ("initialize", "server/discover")
 _log = logging.getLogger("capset.mcp")
 _KNOWN: Final = frozenset(
     {
-        *("initialize", "server/discover", "ping", "tools/list", "tools/call"),
+        *("initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"),
+        *("resources/list", "resources/templates/list", "resources/read", "completion/complete"),
         *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
     }
 )
+_OF_ALL_TOOLS: Final = frozenset(
+    {
+        *("prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read"),
+        "completion/complete",
+    }
+)
+"""What a caller for single tools is not given."""
 _OTHER: Final = "_OTHER"
 _SDKS_OWN: Final = "OpenTelemetryMiddleware"
 _MAX_ID: Final = 100
 """The maximum length of a request's id, which the client chooses."""
 
 
-def make_server(exchange: Callable[[], Exchange]) -> McpServer:
-    """Return a server that answers from the session of ``exchange()``, over any transport."""
+def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None) -> McpServer:
+    """Return a server that answers from the session of ``exchange()``, over any transport.
+
+    ``keys`` seal the state of calls that ask their client something; by default a key of this server's own.
+    """
 
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
-        if params is not None and params.cursor is not None:
-            raise MCPError(INVALID_PARAMS, "There is one page of tools: leave the cursor out")
+        _refuse_cursor(params, "tools")
         here = exchange()
-        return list_tools(await here.session.current(), here.may_use)
+        return list_tools(await here.session.current(), here)
 
-    async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
+    async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        if not exchange().may_use(params.name):
+            raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
+        return await calling(asked, params, call_tool)
+
+    async def on_list_prompts(asked: Asked, params: PaginatedRequestParams | None) -> ListPromptsResult:
+        _refuse_cursor(params, "prompts")
+        return list_prompts(await exchange().session.current())
+
+    async def on_get_prompt(asked: Asked, params: GetPromptRequestParams) -> GetPromptResult | InputRequiredResult:
+        return await calling(asked, params, get_prompt)
+
+    async def on_list_resources(asked: Asked, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        return await list_resources(exchange().session, params.cursor if params is not None else None)
+
+    async def on_list_templates(asked: Asked, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        _refuse_cursor(params, "templates")
+        return list_templates(await exchange().session.current())
+
+    async def on_read(asked: Asked, params: ReadResourceRequestParams) -> ReadResourceResult | InputRequiredResult:
+        return await calling(asked, params, read_resource)
+
+    async def on_completion(asked: Asked, params: CompleteRequestParams) -> CompleteResult:
+        return await complete(exchange().session, params)
+
+    async def calling(asked: Asked, params: A, make: Callable[[Exchange, A, Report, McpClient], Awaitable[T]]) -> T:
+        """Answer a request that may call a tool, and can be cancelled."""
         if params.input_responses is None and "input_responses" in params.model_fields_set:
             # The SDK treats null as absent here.
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
-        if not here.may_use(params.name):
-            raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
         with here.calling(asked.request_id):
-            return await call_tool(here, params, asked.session.report_progress)
+            return await make(here, params, asked.session.report_progress, McpClient(asked, params))
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
     def input_schema(name: str) -> Mapping[str, Any] | None:
@@ -84,13 +139,32 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
         version=version("capset"),
         on_list_tools=on_list,
         on_call_tool=on_call,
+        on_list_prompts=on_list_prompts,
+        on_get_prompt=on_get_prompt,
+        on_list_resources=on_list_resources,
+        on_list_resource_templates=on_list_templates,
+        on_read_resource=on_read,
+        on_completion=on_completion,
         # Without it, the SDK would list every tool before each call.
         get_tool_input_schema=input_schema,
     )
+
+    async def limit(ctx: Asked, call_next: CallNext) -> HandlerResult:
+        if ctx.method in _OF_ALL_TOOLS and exchange().tools is not None:
+            raise MCPError(INVALID_PARAMS, "This needs a credential with the scope capset:call")
+        return await call_next(ctx)
+
     trace_messages(server, lambda: exchange().session)
     server.middleware.append(_contain)
+    server.middleware.append(limit)
     server.middleware.append(welcome)
+    server.middleware.append(seal_states(exchange, keys or FixedKey(secrets.token_bytes(32))))
     return server
+
+
+def _refuse_cursor(params: PaginatedRequestParams | None, what: str) -> None:
+    if params is not None and params.cursor is not None:
+        raise MCPError(INVALID_PARAMS, f"There is one page of {what}: leave the cursor out")
 
 
 async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:

@@ -1,0 +1,140 @@
+"""Clients of a call that can be asked: questions to the person behind them, and answers (spec 7, M12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Generic, Literal, Protocol, cast
+
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar
+
+from capset.definitions.names import checked_text
+from capset.errors import DefinitionError
+from capset.schemas.schema import Schema, schema_of
+
+MAX_KEY: Final = 100
+_TEXT: Final = frozenset({"minLength", "maxLength", "format", "enum"})
+_NUMBER: Final = frozenset({"minimum", "maximum"})
+_LIST: Final = frozenset({"minItems", "maxItems"})
+_ALWAYS: Final = frozenset({"type", "title", "description", "default"})
+_KEPT: Final[Mapping[str, frozenset[str]]] = {
+    "string": _ALWAYS | _TEXT,
+    "integer": _ALWAYS | _NUMBER,
+    "number": _ALWAYS | _NUMBER,
+    "boolean": _ALWAYS,
+    "array": _ALWAYS | _LIST,
+}
+"""The keywords that a form has for each type of its fields."""
+_FORMATS: Final = ("date", "date-time", "email", "uri")
+
+M = TypeVar("M", bound=BaseModel, default=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAnswer(Generic[M]):
+    """The answer of a person: ``accept`` with ``data``, ``decline`` for a no, ``cancel`` for a closed form."""
+
+    action: Literal["accept", "decline", "cancel"]
+    data: M | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuestion(Generic[M]):
+    """A question: ``key`` names it within its call, ``form`` is the JSON Schema of a flat form for ``model``."""
+
+    key: str
+    message: str
+    model: type[M]
+    form: Mapping[str, Any]
+
+    def read(self, content: Mapping[str, Any]) -> M:
+        """Return a filled-in form as the model. Raises pydantic's ``ValidationError`` for one that does not fit."""
+        return cast("M", _schema(self.model).check_json(json.dumps(content)))
+
+    def fits(self, content: Mapping[str, Any] | None) -> bool:
+        """Whether a filled-in form can be read."""
+        try:
+            self.read(content or {})
+        except ValidationError:
+            return False
+        return True
+
+
+class CallClient(Protocol):
+    """The client of a call, for its handler: given by the interface that the call came by, or by a host.
+
+    ``capabilities`` are what it says that it can do, in MCP's words: ``{"elicitation": {}}`` for forms.
+    """
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Its capabilities, by name."""
+        ...
+
+    async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
+        """Return the answer to a question. Raises ``ClientInputRequired`` if the call is to be made again with it."""
+        ...
+
+
+def question_of(key: str, message: str, model: type[M]) -> ClientQuestion[M]:
+    """Return a question. Raises ``DefinitionError`` for a key or a model that no form can have."""
+    if not 0 < len(checked_text("the key of a question", key)) <= MAX_KEY:
+        raise DefinitionError(f"the key of a question is text of 1–{MAX_KEY} letters; got {key!r:.80}")
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        raise DefinitionError(f"a question is asked with a pydantic model of its form; got {model!r:.80}")
+    return ClientQuestion(key, checked_text(f"the question {key!r}", message), model, _form(model))
+
+
+@lru_cache(1_000)
+def _schema(model: type[BaseModel]) -> Schema:
+    return schema_of(f"the form {model.__name__}", model, "validation")
+
+
+@lru_cache(1_000)
+def _form(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the JSON Schema of a form: an object of texts, numbers, booleans and choices, without references."""
+    _schema(model).refuse_secrets(f"the form {model.__name__}")
+    schema = _schema(model).json_schema
+    defs: Mapping[str, Any] = schema.get("$defs", {})
+    fields: Mapping[str, Any] = schema.get("properties", {})
+    shown = {name: _field(f"the form {model.__name__}, field {name!r}", field, defs) for name, field in fields.items()}
+    form: dict[str, Any] = {"type": "object", "properties": shown}
+    if schema.get("required"):
+        form["required"] = list(schema["required"])
+    return form
+
+
+def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+    found = _plain(field, defs)
+    kept = _KEPT.get(str(found.get("type")))
+    items: dict[str, Any] | None = _plain(found["items"], defs) if "items" in found else None
+    if kept is None or (found["type"] == "array") != (items is not None and "enum" in items):
+        raise DefinitionError(
+            f"{owner}: a form has texts, numbers, booleans, choices of texts, and lists of such choices",
+            hint="ask for one field after the other, without models inside the model",
+        )
+    shown = {word: value for word, value in found.items() if word in kept}
+    if shown.get("format", "date") not in _FORMATS:
+        del shown["format"]
+    if shown.get("default", "") is None:
+        del shown["default"]
+    if items is not None:
+        shown["items"] = {"type": "string", "enum": items["enum"]}
+    return shown
+
+
+def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field without a reference, without null as an option, and with a constant as a choice."""
+    found = dict(field)
+    if "$ref" in found:
+        found = {**defs[str(found.pop("$ref")).rpartition("/")[2]], **found}
+    options = [one for one in found.get("anyOf", ()) if one.get("type") != "null"]
+    if len(options) == 1:
+        del found["anyOf"]
+        found = {**_plain(options[0], defs), **found}
+    if "const" in found:
+        found["enum"] = [found.pop("const")]
+    return found

@@ -1,0 +1,145 @@
+"""Tools that MCP clients are also offered as prompts and resources, for people rather than models (spec 7, M11)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import unquote
+
+from capset.definitions.names import checked_optional, checked_text, listed
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.errors import DefinitionError
+
+MAX_URI: Final = 2_048
+"""Maximum characters of a URI, or of its template."""
+RESERVED: Final = "capset:"
+"""The scheme of a session's own files."""
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:[^\s{}]*")
+_EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class McpPrompt:
+    """A prompt for MCP clients, which a person chooses: getting it calls ``tool``, and its result is the prompt.
+
+    It has the tool's name, description and parameters; those are texts, since the protocol has no others. Raises
+    ``DefinitionError`` for a tool that does more than read, or that takes something else.
+    """
+
+    tool: AnyTool
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_tool("an McpPrompt", self.tool)
+        checked_optional(f"the prompt {self.tool.name!r}: title", self.title)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class McpResource:
+    """A resource for MCP clients: reading it calls ``tool``, and its result is what is read.
+
+    ``uri`` is a URI, or a template of one (RFC 6570): ``{name}`` is one segment, ``{+name}`` any number of them, and
+    the names are those of the tool's parameters, which are texts. ``media_type`` is that of a text; content has its
+    own. Raises ``DefinitionError`` for a tool that does more than read, and for a URI that does not fit it.
+    """
+
+    uri: str
+    tool: AnyTool
+    media_type: str | None = None
+    title: str | None = None
+    variables: tuple[str, ...] = field(init=False)
+    """The names in the template, in order; none for one resource."""
+    _pattern: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        owner = f"the resource {self.uri!r:.200}"
+        _check_tool(owner, self.tool)
+        variables, pattern = _read_template(owner, self.uri)
+        known = self.tool.parameters
+        if unknown := [name for name in variables if name not in known]:
+            raise DefinitionError(
+                f"{owner}: {unknown[0]!r} is no parameter of {self.tool.name!r}, which has {', '.join(known) or 'none'}"
+            )
+        needed: Sequence[str] = self.tool.arguments.json_schema.get("required", ())
+        if missing := [name for name in needed if name not in variables]:
+            raise DefinitionError(f"{owner}: {self.tool.name!r} needs {missing[0]!r}", hint="put it into the template")
+        checked_optional(f"{owner}: media_type", self.media_type)
+        checked_optional(f"{owner}: title", self.title)
+        object.__setattr__(self, "variables", variables)
+        object.__setattr__(self, "_pattern", pattern)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it stands for many resources."""
+        return bool(self.variables)
+
+    def arguments(self, uri: str) -> Mapping[str, str] | None:
+        """Return the arguments of the tool for a URI, or ``None`` if it is none of this resource's."""
+        found = self._pattern.fullmatch(uri) if len(uri) <= MAX_URI else None
+        return None if found is None else {name: unquote(part) for name, part in found.groupdict().items()}
+
+
+McpOffer: TypeAlias = McpPrompt | McpResource
+
+
+def checked_offers(owner: str, offers: Iterable[McpOffer], tools: Iterable[AnyTool]) -> tuple[McpOffer, ...]:
+    """Return the offers of a capability. Raises ``DefinitionError`` for one whose tool it does not bring."""
+    kept, known = tuple(listed(f"{owner}: mcp", offers)), set(tools)
+    for one in kept:
+        if not isinstance(one, McpPrompt | McpResource):
+            raise DefinitionError(f"{owner}: mcp has McpPrompt and McpResource; got {one!r:.80}")
+        if one.tool not in known:
+            raise DefinitionError(f"{owner}: mcp offers {one.tool!r}, which it does not bring", hint="add it to tools")
+    uris = [one.uri for one in kept if isinstance(one, McpResource)]
+    prompts = [one.tool.name for one in kept if isinstance(one, McpPrompt)]
+    for what, names in (("resource", uris), ("prompt", prompts)):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise DefinitionError(f"{owner}: mcp offers the {what} {twice[0]!r} twice")
+    return kept
+
+
+def takes_text(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> bool:
+    """Whether texts can fit the schema of a parameter."""
+    if "$ref" in schema:
+        return takes_text(cast("Mapping[str, Any]", defs.get(str(schema["$ref"]).rpartition("/")[2], {})), defs)
+    if "anyOf" in schema:
+        return any(takes_text(one, defs) for one in schema["anyOf"])
+    return schema.get("type") == "string" or any(isinstance(one, str) for one in schema.get("enum", ()))
+
+
+def _check_tool(owner: str, tool: object) -> None:
+    if not isinstance(tool, Tool):
+        raise DefinitionError(f"{owner} needs a Tool; got {tool!r:.80}")
+    if cast("AnyTool", tool).effect != "read":
+        raise DefinitionError(
+            f"{owner}: {cast('AnyTool', tool)!r} does more than read, and clients get prompts and resources freely",
+            hint="offer a tool with effect='read'",
+        )
+    schema = cast("AnyTool", tool).arguments.json_schema
+    for name, parameter in cast("Mapping[str, Any]", schema.get("properties", {})).items():
+        if not takes_text(parameter, schema.get("$defs", {})):
+            raise DefinitionError(f"{owner}: the parameter {name!r} takes no text, and the protocol has nothing else")
+
+
+def _read_template(owner: str, uri: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the names in a template, and the pattern of its URIs."""
+    text = checked_text(f"{owner}: uri", uri)
+    if len(text) > MAX_URI or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
+        raise DefinitionError(
+            f"{owner}: a URI begins with its scheme, has no spaces and at most {MAX_URI:,} characters",
+            hint="such as handbook://chapters/{chapter}",
+        )
+    if text.startswith(RESERVED):
+        raise DefinitionError(f"{owner}: the scheme {RESERVED!r} is for the files of sessions")
+    names, pattern, end, is_open = list[str](), "", 0, False
+    for found in _EXPRESSION.finditer(text):
+        if names and found.start() == end:
+            raise DefinitionError(f"{owner}: something must stand between {names[-1]!r} and {found[2]!r}")
+        if found[2] in names or (found[1] and is_open):
+            raise DefinitionError(f"{owner}: each name stands once in a template, and {{+…}} once at all")
+        pattern += f"{re.escape(text[end : found.start()])}(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"
+        names.append(found[2])
+        end, is_open = found.end(), is_open or bool(found[1])
+    return tuple(names), re.compile(pattern + re.escape(text[end:]), re.DOTALL)

@@ -1,0 +1,72 @@
+"""Questions of handlers to the client that made their call (spec 7, M12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from capset.definitions.clients import CallClient, ClientAnswer, ClientQuestion
+from capset.errors import ClientCapabilityMissing
+
+FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
+"""The capability of a client that shows forms, in MCP's words."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def ask_client(client: CallClient | None, question: ClientQuestion[M]) -> ClientAnswer[M]:
+    """Return the answer to a question. Raises ``ClientCapabilityMissing`` if there is no client that shows forms."""
+    if client is None:
+        raise ClientCapabilityMissing(
+            f"This tool has to ask the person who calls it ({question.message!r:.200}), who cannot be asked here.",
+            required=FORMS,
+            hint="call it with an MCP client that shows forms, at revision 2026-07-28 or later",
+        )
+    if not _has_forms(client.capabilities):
+        raise ClientCapabilityMissing(
+            f"This tool has to ask the person who calls it ({question.message!r:.200}), and the client says that it "
+            "shows no forms.",
+            required=FORMS,
+            hint="use a client with the capability elicitation",
+        )
+    return await client.ask(question)
+
+
+def require_capabilities(client: CallClient | None, names: Iterable[str]) -> None:
+    """Raise ``ClientCapabilityMissing`` unless a client has all of these; a dot leads into one."""
+    declared: Mapping[str, Any] = {} if client is None else client.capabilities
+    for name in names:
+        path, found = _path(name), cast("Any", declared)
+        for step in path:
+            if not isinstance(found, Mapping) or cast("Mapping[str, Any]", found).get(step) is None:
+                raise ClientCapabilityMissing(
+                    f"This tool needs a client with the capability {name!r}, which this one does not declare.",
+                    required=_nested(path),
+                    hint="use an MCP client that declares it",
+                )
+            found = cast("Mapping[str, Any]", found)[step]
+
+
+def _has_forms(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client shows forms: what says nothing of modes does, as there was no other once."""
+    declared = capabilities.get("elicitation")
+    if not isinstance(declared, Mapping):
+        return False
+    modes = cast("Mapping[str, Any]", declared)
+    return modes.get("form") is not None or modes.get("url") is None
+
+
+def _path(name: str) -> list[str]:
+    """Return the steps of a name; the id of an extension has dots of its own."""
+    first, _, rest = name.partition(".")
+    return [first, *([rest] if first in ("extensions", "experimental") and rest else rest.split(".") if rest else [])]
+
+
+def _nested(path: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for step in reversed(path):
+        found = {step: found}
+    return found

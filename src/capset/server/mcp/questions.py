@@ -1,0 +1,89 @@
+"""The client of one MCP request, for handlers that ask it something (spec 7, M12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from mcp_types import InputResponseRequestParams as Answering
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+
+from capset.definitions.clients import ClientAnswer, ClientQuestion
+from capset.errors import ClientCapabilityMissing, ClientInputRequired, ToolError
+from capset.kernel.call.client_questions import FORMS
+
+MAX_STATE: Final = 65_536
+"""Maximum characters of the answers that a call may collect, as JSON."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class McpClient:
+    """The client of a request, and its answers: those that come with it, and those of earlier rounds in its state.
+
+    A question without an answer that fits ends the call, and stands in ``pending``. At revisions before 2026-07-28
+    nothing can be asked: a server would have to send requests of its own, on a connection that it does not keep.
+    """
+
+    def __init__(self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering) -> None:
+        self._asked = asked
+        self.is_modern = asked.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.pending: ClientQuestion[Any] | None = None
+        """The question that the call ended with."""
+        # The state is this server's own: its seal was checked before any handler saw it.
+        self._earlier: dict[str, dict[str, Any]] = (
+            json.loads(params.request_state)["answers"] if params.request_state else {}
+        )
+        self._given = params.input_responses or {}
+        self._used: dict[str, dict[str, Any]] = {}
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Everything that the client declares, beyond what the protocol names too; read only if a handler asks."""
+        said = cast("Mapping[str, Any]", self._asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        if self.is_modern and isinstance(said, Mapping):
+            return cast("Mapping[str, Any]", said)
+        declared = self._asked.session.client_capabilities
+        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+    async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
+        """Return the answer to a question. Raises ``ClientInputRequired`` if there is none, or none that fits."""
+        if not self.is_modern:
+            raise ClientCapabilityMissing(
+                f"This tool has to ask the person who calls it ({question.message!r:.200}), which takes a client of "
+                "revision 2026-07-28.",
+                required=FORMS,
+            )
+        answer = self._earlier.get(question.key) or self._answer(question.key)
+        if answer is None or (answer["action"] == "accept" and not question.fits(answer["content"])):
+            self.pending = question
+            raise ClientInputRequired(f"This call asks: {question.message} Make it again, with the answer.")
+        self._used[question.key] = answer
+        if answer["action"] != "accept":
+            return ClientAnswer(answer["action"])
+        return ClientAnswer("accept", question.read(answer["content"] or {}))
+
+    def required(self, meta: dict[str, Any]) -> InputRequiredResult:
+        """Return the result that asks the pending question. The answers so far are its state, still to be sealed."""
+        question = cast("ClientQuestion[Any]", self.pending)
+        state = json.dumps({"answers": self._used})
+        if len(state) > MAX_STATE:
+            raise ToolError(f"The answers to this call have more than {MAX_STATE:,} characters.", status=413)
+        params = ElicitRequestFormParams(message=question.message, requested_schema=dict(question.form))
+        return InputRequiredResult(
+            input_requests={question.key: ElicitRequest(params=params)}, request_state=state, _meta=meta
+        )
+
+    def _answer(self, key: str) -> dict[str, Any] | None:
+        given = self._given.get(key)
+        return {"action": given.action, "content": given.content} if isinstance(given, ElicitResult) else None

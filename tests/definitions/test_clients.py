@@ -1,0 +1,93 @@
+"""Questions to the client of a call: what a form can have, and which answers fit it."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+
+from capset import DefinitionError
+from capset.definitions.clients import question_of
+
+
+class Everything(BaseModel):
+    """All that a form can have."""
+
+    name: Annotated[str, Field(min_length=1, max_length=9, title="Name")]
+    when: date | None = None
+    count: Annotated[int, Field(ge=1, le=9)] = 3
+    share: float = 0.5
+    sure: bool = False
+    kind: Literal["a", "b"] = "a"
+    only: Literal["x"] = "x"
+    several: list[Literal["a", "b"]] = Field(default_factory=list[Literal["a", "b"]], max_length=2)
+
+
+@pytest.mark.spec("M12")
+def test_a_form_is_a_flat_schema() -> None:
+    question = question_of("all", "All?", Everything)
+    assert question.form["required"] == ["name"]
+    assert question.form["properties"] == {
+        "name": {"type": "string", "minLength": 1, "maxLength": 9, "title": "Name"},
+        "when": {"type": "string", "format": "date"},
+        "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+        "share": {"type": "number", "default": 0.5},
+        "sure": {"type": "boolean", "default": False},
+        "kind": {"type": "string", "enum": ["a", "b"], "default": "a"},
+        "only": {"type": "string", "enum": ["x"], "default": "x"},
+        "several": {"type": "array", "maxItems": 2, "items": {"type": "string", "enum": ["a", "b"]}},
+    }
+    read = question.read({"name": "ada", "when": "2026-07-28", "several": ["b"]})
+    assert (read.when, read.several, read.count) == (date(2026, 7, 28), ["b"], 3)
+    assert question.fits({"name": "ada"})
+    for wrong in (None, {}, {"name": ""}, {"name": "ada", "count": "3"}, {"name": "ada", "else": 1}, {"name": 1}):
+        assert not question.fits(wrong), wrong
+
+
+class Inner(BaseModel):
+    text: str
+
+
+class Nested(BaseModel):
+    inner: Inner
+
+
+class Listed(BaseModel):
+    names: list[str]
+
+
+class Mixed(BaseModel):
+    value: int | str
+
+
+@pytest.mark.spec("M12")
+@pytest.mark.parametrize("model", [Nested, Listed, Mixed])
+def test_what_no_form_has_is_refused(model: type[BaseModel]) -> None:
+    with pytest.raises(DefinitionError, match="a form has texts, numbers, booleans, choices"):
+        question_of("key", "What?", model)
+
+
+class Login(BaseModel):
+    password: SecretStr
+
+
+@pytest.mark.spec("M12")
+def test_a_form_asks_for_no_secret() -> None:
+    with pytest.raises(DefinitionError, match="the form Login must hold no secret"):
+        question_of("key", "Your password?", Login)
+
+
+@pytest.mark.spec("M12")
+def test_a_question_has_a_key_a_message_and_a_model() -> None:
+    wrong: list[tuple[Any, Any, Any]] = [
+        ("", "What?", Inner),
+        ("k" * 101, "What?", Inner),
+        ("k", 7, Inner),
+        ("k", "What?", dict),
+        ("k", "What?", []),
+    ]
+    for key, message, model in wrong:
+        with pytest.raises(DefinitionError):
+            question_of(key, message, model)

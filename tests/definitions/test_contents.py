@@ -1,0 +1,63 @@
+"""Content of results: which types are content, and what their JSON is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+from pydantic import ValidationError
+
+from capset import tool
+from capset.definitions.contents import is_content, pieces_of
+from capset.ext import Audio, Content, Embedded, Image, Link, Text
+
+
+@pytest.mark.spec("M10")
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (Image, True),
+        (Content, True),
+        (list[Image], True),
+        (list[str | Content], True),
+        (Sequence[Audio | Text], True),
+        (tuple[Image, ...], True),
+        (tuple[str, Link], True),
+        (Image | None, True),
+        (str | Embedded, True),
+        (Annotated[list[Annotated[Image, "note"]], "note"], True),
+        (str, False),
+        (list[str], False),
+        (None, False),
+        (Image | int, False),
+        (list[Image | dict[str, Any]], False),
+        (dict[str, Image], False),
+        (object, False),
+    ],
+)
+def test_types_are_content_if_all_their_values_are(annotation: object, expected: bool) -> None:
+    assert is_content(annotation) is expected
+
+
+@pytest.mark.spec("M10")
+def test_json_of_content_is_published_and_holds() -> None:
+    @tool(effect="read")
+    async def both() -> list[str | Content]:
+        """Give both."""
+        return []
+
+    found = both.output.jsonable(["a", Image(data=b"\xfb\xff", media_type="image/png")])
+    assert found == ["a", {"type": "image", "data": "+/8=", "media_type": "image/png"}]
+    assert pieces_of(found) == [{"type": "text", "text": "a"}, found[1]]
+    assert pieces_of(None) == []
+    assert pieces_of("a") == [{"type": "text", "text": "a"}]
+    assert pieces_of(found[1]) == [found[1]]
+
+
+@pytest.mark.spec("M10")
+def test_a_resource_has_one_form() -> None:
+    for wrong in ({}, {"text": "a", "data": b"a"}):
+        with pytest.raises(ValidationError, match="text or data, and not both"):
+            Embedded(uri="kit://a", **wrong)  # pyright: ignore[reportArgumentType]  # of either type
+    assert Embedded(uri="kit://a", text="").text == ""
