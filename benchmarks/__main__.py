@@ -23,6 +23,7 @@ from benchmarks import (
     fingerprints,
     governed_call,
     import_cpu,
+    mcp_rates,
     observed_call,
     pages,
     registered,
@@ -38,7 +39,7 @@ MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
-        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, pages, agent_turn),
+        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, pages, agent_turn),
     )
 }
 

@@ -38,11 +38,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Return the ratios of the rates, the median of interleaved rounds."""
     rounds, requests = (1, 400) if quick else (7, 4_000)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        info = Path(folder, "capset_rates-1.dist-info")
-        info.mkdir()
-        (info / "METADATA").write_text(_METADATA)
-        (info / "entry_points.txt").write_text(_ENTRY_POINTS)
+        folder = installed(stack.enter_context(tempfile.TemporaryDirectory()))
         serve = ["-c", "from capset.cli import main; main()", "serve", "--port", "0", "--insecure"]
         capset = stack.enter_context(running(serve, folder))[1]
         bare = stack.enter_context(running(["-m", "benchmarks.bare_fastapi"], folder))[1]
@@ -59,6 +55,15 @@ def measure(*, quick: bool) -> list[Row]:
         Row("REST read", round(of_bare, 2), "of the requests/s of bare FastAPI", 0.55, "at least", peers),
         Row("durable REST write", round(of_read, 2), "of the requests/s of a REST read", 0.36, "at least", peers),
     ]
+
+
+def installed(folder: str) -> str:
+    """Lay the capability into a folder as an installer does, and return the folder."""
+    info = Path(folder, "capset_rates-1.dist-info")
+    info.mkdir()
+    (info / "METADATA").write_text(_METADATA)
+    (info / "entry_points.txt").write_text(_ENTRY_POINTS)
+    return folder
 
 
 def _rate(address: str, request: bytes, requests: int) -> float:

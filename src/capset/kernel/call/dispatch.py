@@ -82,9 +82,9 @@ def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, An
     return named | {f"{name} (given twice)" if name in named else name: value for name, value in kwargs.items()}
 
 
-def to_result(call: Invocation, given: Any) -> Result[Any]:
-    """Return what came of a call that has ended; ``given`` is its data, if it gave any."""
-    data = None if call.value is MISSING or call.error else given
+def to_result(call: Invocation, given: Any, absent: Any = None) -> Result[Any]:
+    """Return what came of a call that has ended; ``given`` is its data if it gave any, else ``absent``."""
+    data = None if call.error else absent if call.value is MISSING else given
     snapshot = call.context.snapshot
     error, refused = call.error, call.error is not None and not call.attempts
     return Result(error is None, data, error, call.id, snapshot.runtime_hash, snapshot.prompt_hash, refused)

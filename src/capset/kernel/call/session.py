@@ -171,14 +171,15 @@ class Session:
         find = resolve_tool(type) if isinstance(type, Tool) else resolve_name(type)
         return Duplex(self._context.runtime, find(self._context), self.ask)
 
-    async def try_message(self, message: Message) -> Result[Any]:
+    async def try_message(self, message: Message, *, absent: Any = None) -> Result[Any]:
         """Send a message as ``invoke`` does, and return its outcome; the result's data is plain JSON data.
 
-        It is for callers who want no events: without a reader, the call runs in its caller's own task.
+        ``absent`` is the data of a call that succeeds without a reply. It is for callers who want no events: without a
+        reader, the call runs in its caller's own task.
         """
         call = self.ask(message)
         await execute(call)
-        return to_result(call, call.data)
+        return to_result(call, call.data, absent)
 
     async def current(self) -> Snapshot:
         """Return the snapshot of a call made now: this session's, with the additions of its dynamic ``uses``."""

@@ -5,14 +5,60 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Set
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 from anyio import CancelScope
 from mcp_types import RequestId
 
 from capset.kernel.call.session import Session
 
+
+class Cancellable(Protocol):
+    """Something that can be cancelled."""
+
+    def cancel(self) -> None:
+        """Cancel it."""
+        ...
+
+
 Reserve = Callable[[int], Awaitable[None]]
 """A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
+
+
+class CallCancelled(Exception):
+    """A call whose exchange was cancelled."""
+
+
+class RunningCall:
+    """A call that runs in the current task."""
+
+    __slots__ = ("_calls", "_idle", "_is_cancelled", "_request", "_task")
+
+    def __init__(self, calls: dict[Cancellable, RequestId | None], idle: asyncio.Event, request: RequestId) -> None:
+        self._calls, self._idle, self._request = calls, idle, request
+        self._is_cancelled = False
+        self._task: asyncio.Task[Any] | None = None
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        """Register the call."""
+        self._task = asyncio.current_task()
+        self._calls[self] = self._request
+        self._idle.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Forget the call. Raises ``CallCancelled`` if it was cancelled."""
+        del self._calls[self]
+        if not self._calls:
+            self._idle.set()
+        if self._is_cancelled and isinstance(error, asyncio.CancelledError) and self._task is not None:
+            self._task.uncancel()
+            raise CallCancelled from None
 
 
 class Exchange:
@@ -45,7 +91,7 @@ class Exchange:
         self.correlation = correlation
         self.notes = {} if notes is None else notes
         self.tools = tools
-        self._calls: dict[CancelScope, RequestId | None] = {}
+        self._calls: dict[Cancellable, RequestId | None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -65,6 +111,13 @@ class Exchange:
                 del self._calls[scope]
                 if not self._calls:
                     self._idle.set()
+
+    def running(self, request: RequestId) -> RunningCall:
+        """Return a context manager for one call in the current task, as ``calling`` does for one in a task of anyio's.
+
+        What cancels it ends in ``CallCancelled`` there.
+        """
+        return RunningCall(self._calls, self._idle, request)
 
     def cancel(self, request: RequestId | None = None) -> None:
         """Cancel the call of one request, or all of them."""

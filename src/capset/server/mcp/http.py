@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from hashlib import sha256
 from typing import Any, Final
 
@@ -25,7 +25,9 @@ from starlette.types import Message, Receive, Scope, Send
 from capset.kernel.call.session import Session
 from capset.server.http.bodies import replaying
 from capset.server.mcp.exchanges import Exchange, Reserve
+from capset.server.mcp.fast_calls import FastCalls, is_call, read_call
 from capset.server.mcp.protocol import make_server
+from capset.server.mcp.request_state import seal_states
 from capset.server.mcp.signing_keys import FixedKey, KeySource
 
 
@@ -72,7 +74,7 @@ class McpDoor:
     share. Without either, ids end with the process.
     """
 
-    __slots__ = ("_empty", "_exchange", "_exchanges", "_keys", "_manager", "_server")
+    __slots__ = ("_empty", "_exchange", "_exchanges", "_fast", "_keys", "_manager", "_server")
 
     def __init__(self, *, key: bytes | None = None, keys: KeySource | None = None) -> None:
         if key is not None and keys is not None:
@@ -85,6 +87,7 @@ class McpDoor:
         self._empty = asyncio.Event()
         self._empty.set()
         self._server = make_server(self._exchange.get, self._keys)
+        self._fast = FastCalls(self._server.server_info_stamp, seal_states(self._exchange.get, self._keys))
         self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
@@ -121,6 +124,9 @@ class McpDoor:
         may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
         before it is made.
         """
+        if self._manager is not None and scope["method"] == "POST" and is_call(scope["headers"]):
+            exchange = Exchange(session, None, correlation, notes, tools=tools, identity=identity, reserve=reserve)
+            return await self._serve_fast(self._manager, exchange, scope, receive, send)
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
         connection = headers.get(_SESSION)
@@ -139,6 +145,23 @@ class McpDoor:
             return await self._serve_older(self._manager, exchange, scope, receive, send, identity)
         await response(scope, receive, send)
         return None
+
+    async def _serve_fast(
+        self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a request that says that it calls a tool at the newest revision: without the SDK, if it is ordinary."""
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return None
+        call = read_call(scope["headers"], body, exchange)
+        if call is None:
+            return await self._serve(manager, exchange, _trimmed(scope), replaying(body, receive), send)
+        here = self._enter(exchange)
+        try:
+            await self._fast.answer(call, exchange, receive, send)
+        finally:
+            self._leave(exchange, here)
 
     async def _serve_older(
         self,
@@ -168,9 +191,7 @@ class McpDoor:
     async def _serve(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        here = self._exchange.set(exchange)
-        self._exchanges.add(exchange)
-        self._empty.clear()
+        here = self._enter(exchange)
         try:
             await manager.handle_request(scope, receive, send)
         finally:
@@ -178,10 +199,19 @@ class McpDoor:
             exchange.cancel()
             with CancelScope(shield=True):
                 await exchange.over()
-            self._exchanges.discard(exchange)
-            self._exchange.reset(here)
-            if not self._exchanges:
-                self._empty.set()
+            self._leave(exchange, here)
+
+    def _enter(self, exchange: Exchange) -> Token[Exchange]:
+        """Have an exchange among those that closing waits for."""
+        self._exchanges.add(exchange)
+        self._empty.clear()
+        return self._exchange.set(exchange)
+
+    def _leave(self, exchange: Exchange, here: Token[Exchange]) -> None:
+        self._exchange.reset(here)
+        self._exchanges.discard(exchange)
+        if not self._exchanges:
+            self._empty.set()
 
     async def _knows(self, ticket: str, identity: str) -> bool:
         """Return whether an id was issued to this identity, by any server that shares the keys."""

@@ -36,7 +36,7 @@ class McpClient:
     """
 
     def __init__(self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering) -> None:
-        self._asked = asked
+        self.asked: Final = asked
         self.is_modern = asked.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.pending: ClientQuestion[Any] | None = None
         """The question that the call ended with."""
@@ -50,10 +50,10 @@ class McpClient:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """Everything that the client declares, beyond what the protocol names too; read only if a handler asks."""
-        said = cast("Mapping[str, Any]", self._asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        said = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
         if self.is_modern and isinstance(said, Mapping):
             return cast("Mapping[str, Any]", said)
-        declared = self._asked.session.client_capabilities
+        declared = self.asked.session.client_capabilities
         return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True, mode="json")
 
     async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:

@@ -1,0 +1,332 @@
+"""Ordinary calls of tools at 2026-07-28, answered without the SDK's machinery for each request (spec 7, M16).
+
+A request that is unusual in any way is left to the SDK, which knows every rule of the protocol and its errors. So this
+reads few forms, and is strict about them; what it answers is what the SDK would, byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from mcp.server.context import HandlerResult, ServerMiddleware
+from mcp.server.runner import modern_error_data
+from mcp.server.streamable_http import REQUEST_CANCELLED
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    ClientCapabilities,
+    Implementation,
+    InputResponseRequestParams,
+)
+from mcp_types.methods import serialize_server_result
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+from starlette.types import Receive, Send
+
+from capset.definitions.messages import Json
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError
+from capset.kernel.call.invocation import MISSING
+from capset.kernel.call.session import Session
+from capset.kernel.results import Result
+from capset.kernel.telemetry.tracing import tracing_of
+from capset.server.http.bodies import PATIENCE_SECONDS, ClientLeft, DisconnectWatch
+from capset.server.mcp.calls import PREFIX, Ended, question_in
+from capset.server.mcp.contents import gives_content
+from capset.server.mcp.exchanges import CallCancelled, Exchange
+from capset.server.mcp.questions import McpClient
+from capset.server.mcp.tools import APPROVAL, WRAPPED, answer, is_wrapped
+
+VERSION: Final = "2026-07-28"
+METHOD: Final = "tools/call"
+MAX_BODY: Final = 64 * 1024
+"""Longer bodies are left to the SDK."""
+PING_SECONDS: Final = 15.0
+"""An answer that takes longer becomes a stream of events, with a comment as often: as the SDK has it."""
+_METHOD: Final = b"mcp-method"
+_NAME: Final = b"mcp-name"
+_ROUTING: Final = (b"mcp-protocol-version", _METHOD, _NAME)
+_NEWEST: Final = (b"mcp-protocol-version", VERSION.encode())
+_CALLS: Final = (_METHOD, METHOD.encode())
+_INFO: Final = frozenset({"name", "version"})
+_NO_ANSWERS: Final = InputResponseRequestParams()
+_RECORD, _CORRELATION, _UNTRUSTED = f"{PREFIX}record", f"{PREFIX}correlation", f"{PREFIX}untrusted"
+_RUNTIME, _PROMPT, _FILE = f"{PREFIX}runtime_hash", f"{PREFIX}prompt_hash", f"{PREFIX}file"
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_PARAMS: Final = frozenset({"name", "arguments", "_meta"})
+_META: Final = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, APPROVAL})
+_STREAM: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+_log = logging.getLogger("capset.mcp")
+
+
+class OrdinaryCall(NamedTuple):
+    """A request that calls a tool: its id, its parameters, and the tool."""
+
+    id: int | str
+    params: dict[str, Any]  # JSON
+    tool: AnyTool
+
+
+def is_call(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return whether headers say that their request is of this revision, and calls a tool."""
+    return _NEWEST in headers and _CALLS in headers
+
+
+def read_call(headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exchange) -> OrdinaryCall | None:
+    """Return the call that a request makes, or ``None`` if it is one for the SDK."""
+    if len(body) > MAX_BODY or exchange.tools is not None or tracing_of(exchange.session.observers) is not None:
+        return None
+    routing: dict[bytes, bytes] = {}
+    accept, is_json = b"", False
+    for name, value in headers:
+        if name in _ROUTING:
+            if name in routing:
+                return None
+            routing[name] = value
+        elif name == b"accept":
+            accept += value
+        elif name == b"content-type" and value.partition(b";")[0] == b"application/json":
+            is_json = True
+        elif name.startswith(b"mcp-param-"):
+            return None
+    if not is_json or b"application/json" not in accept or b"text/event-stream" not in accept or b"q=" in accept:
+        return None
+    try:
+        found = _members(from_json(body, allow_inf_nan=False))
+    except ValueError:
+        return None
+    if found is None:
+        return None
+    number, params = found
+    name = params["name"]
+    installed = exchange.session.snapshot.tools.get(name)
+    is_routed = (routing.get(_METHOD), routing.get(_NAME)) == (METHOD.encode(), name.encode())
+    if installed is None or not is_routed or not _is_plain(installed.tool):
+        return None
+    return OrdinaryCall(number, params, installed.tool)
+
+
+def _members(data: Any) -> tuple[int | str, dict[str, Any]] | None:  # any JSON
+    """Return the id and the parameters of a call, if all of it is of ordinary form."""
+    if not isinstance(data, dict):
+        return None
+    members = cast("dict[str, Any]", data)
+    if members.keys() != _MEMBERS or members["jsonrpc"] != "2.0" or members["method"] != METHOD:
+        return None
+    number, params = members["id"], members["params"]
+    if type(number) not in (int, str) or not isinstance(params, dict):
+        return None
+    given = cast("dict[str, Any]", params)
+    meta = given.get("_meta")
+    if not given.keys() <= _PARAMS or not isinstance(meta, dict):
+        return None
+    said = cast("dict[str, Any]", meta)
+    is_ordinary = (
+        said.keys() <= _META
+        and said.get(PROTOCOL_VERSION_META_KEY) == VERSION
+        and isinstance(said.get(APPROVAL, ""), str)
+        and isinstance(given.get("arguments", {}), dict)
+        and isinstance(name := given.get("name"), str)
+        and name.isascii()
+        and _is_client(said)
+    )
+    return (number, given) if is_ordinary else None
+
+
+def _is_client(said: Mapping[str, Any]) -> bool:  # JSON
+    """Return whether what a client says of itself is as the protocol has it."""
+    capabilities, info = said.get(CLIENT_CAPABILITIES_META_KEY), said.get(CLIENT_INFO_META_KEY)
+    try:
+        if capabilities != {}:  # most have none, or a few
+            ClientCapabilities.model_validate(capabilities, by_name=False)
+        if CLIENT_INFO_META_KEY in said and not _is_short(info):
+            Implementation.model_validate(info, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_short(info: Any) -> bool:  # any JSON
+    if not isinstance(info, dict):
+        return False
+    said = cast("dict[str, Any]", info)
+    return said.keys() == _INFO and all(isinstance(one, str) for one in said.values())
+
+
+_PLAIN: Final[WeakKeyDictionary[AnyTool, bool]] = WeakKeyDictionary()
+
+
+def _is_plain(tool: AnyTool) -> bool:
+    """Return whether results of a tool are data, and none of its arguments has to be repeated in a header."""
+    found = _PLAIN.get(tool)
+    if found is None:
+        _PLAIN[tool] = found = not gives_content(tool) and "x-mcp-header" not in json.dumps(tool.arguments.json_schema)
+    return found
+
+
+class FastCalls:
+    """Answers ordinary calls. ``server_info`` is what results say of the server; ``seal`` seals what they carry."""
+
+    def __init__(self, server_info: Any, seal: ServerMiddleware[dict[str, Any]]) -> None:  # the SDK's own stamp, JSON
+        self._server_info = server_info
+        self._seal = seal
+
+    async def answer(self, call: OrdinaryCall, exchange: Exchange, receive: Receive, send: Send) -> None:
+        """Make a call, and send its answer; a client that leaves cancels it."""
+        watch = _Watch(receive, send)
+        try:
+            with watch:
+                status, body = await self._outcome(call, exchange)
+        except ClientLeft:
+            return
+        finally:
+            await watch.stop()
+        await watch.end(status, _encode(body).encode())
+
+    async def _outcome(self, call: OrdinaryCall, exchange: Exchange) -> tuple[int, dict[str, Any]]:
+        try:
+            result = await self._result(call, exchange)
+        except Exception as error:
+            said = modern_error_data(_contained(error))
+            shape = said.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return ERROR_CODE_HTTP_STATUS.get(said.code, 200), {"jsonrpc": "2.0", "id": call.id, "error": shape}
+        return 200, {"jsonrpc": "2.0", "id": call.id, "result": result}
+
+    async def _result(self, call: OrdinaryCall, exchange: Exchange) -> dict[str, Any]:
+        params, meta = call.params, call.params["_meta"]
+        client = McpClient(cast("Any", _Asked(meta, params)), _NO_ANSWERS)
+        session = exchange.session.options(approvals="defer", approval=meta.get(APPROVAL), client=client)
+        arguments = Json(to_json(params.get("arguments", {})))
+        message = session.message(params["name"], arguments, correlation=exchange.correlation)
+        with exchange.running(call.id):
+            result = await session.try_message(message, absent=MISSING)
+        exchange.notes.update(tool=params["name"], record=result.record)
+        correlation = exchange.correlation or result.record
+        if result.error is None and result.data is not MISSING:
+            return await self._shown(session, call.tool, result, correlation)
+        ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), None)
+        question = question_in(ended, client)
+        shown = await answer(ended) if question is None else question
+        dumped = shown.model_dump(by_alias=True, mode="json", exclude_none=True)
+        dumped = serialize_server_result(METHOD, VERSION, dumped)
+        if question is not None:
+
+            async def given(_: object) -> HandlerResult:
+                return dumped
+
+            dumped = cast("dict[str, Any]", await self._seal(cast("Any", client.asked), given))
+        return {**dumped, "_meta": {**dumped.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
+
+    async def _shown(
+        self, session: Session, tool: AnyTool, result: Result[Any], correlation: str
+    ) -> dict[str, Any]:  # JSON
+        """Return the result of a call that gave data, as ``answer`` and the SDK would write it."""
+        told = await session.for_model(result.record, result.data)
+        meta: dict[str, Any] = {
+            _RECORD: result.record,
+            _CORRELATION: correlation,
+            _UNTRUSTED: True,
+            _RUNTIME: result.runtime_hash,
+            _PROMPT: result.prompt_hash,
+        }
+        if told.is_cut:
+            meta[_FILE] = told.file
+        meta[SERVER_INFO_META_KEY] = self._server_info
+        return {
+            "_meta": meta,
+            "content": [{"text": told.text, "type": "text"}],
+            "isError": False,
+            "resultType": "complete",
+            "structuredContent": {WRAPPED: result.data} if is_wrapped(tool) else result.data,
+        }
+
+
+class _Asked(NamedTuple):
+    """What ``McpClient`` and the seal of its questions read of a request."""
+
+    meta: Mapping[str, Any]
+    params: Mapping[str, Any]
+    protocol_version: str = VERSION
+    method: str = METHOD
+    session: None = None
+
+
+class _Messages(NamedTuple):
+    """What ``answer`` reads of a call that has ended."""
+
+    record: str
+    correlation: str
+    result: Result[Any]
+    called: AnyTool
+
+
+def _contained(error: Exception) -> Exception:
+    """Return an error whose text a client may see."""
+    if isinstance(error, CallCancelled):
+        return MCPError(REQUEST_CANCELLED, "Request cancelled")
+    if isinstance(error, MCPError | ValidationError):
+        return error
+    if isinstance(error, CapsetError):  # its message is meant for clients
+        return MCPError(INTERNAL_ERROR, error.message)
+    _log.error("the request %r failed", METHOD, exc_info=error)
+    return MCPError(INTERNAL_ERROR, "Internal error; the log has the details")
+
+
+class _Watch(DisconnectWatch):
+    """Watches a client, and sends one answer: as JSON, or if it takes long, as a stream of events with pings."""
+
+    __slots__ = ("_pinging", "_send", "_timer")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        super().__init__(receive)
+        self._send = send
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
+
+    def _start(self) -> None:
+        super()._start()
+        # Only now: most calls have ended by then, and need no second timer.
+        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS - PATIENCE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+
+    async def _ping(self) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+        while True:
+            await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
+            await asyncio.sleep(PING_SECONDS)
+
+    async def stop(self) -> None:
+        """Send no more pings."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
+            await asyncio.wait([self._pinging])
+
+    async def end(self, status: int, data: bytes) -> None:
+        """Send the answer itself."""
+        if self._pinging is not None:
+            event = b"event: message\r\ndata: " + data + b"\r\n\r\n"
+            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            return
+        headers = [(b"content-length", str(len(data)).encode()), (b"content-type", b"application/json")]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
