@@ -23,7 +23,7 @@ LIMITS_SAID: Final = (
 
 
 class ToolRulesShape(StrictShape):
-    """What holds for a tool of an MCP server; under the name `*`, for every tool whose own rules do not say it."""
+    """The rules of a tool of an MCP server; under the name `*`, of every tool whose own rules do not say it."""
 
     effect: Effect | None = Field(
         None, description="`destructive`, if left out; hints of the server make it stronger, never weaker."

@@ -283,5 +283,5 @@ async def test_governance_is_the_same(fast: list[object]) -> None:
         assert (await post(here, body_of("once", {}))).json()["result"]["isError"] is False
         refused = await post(here, body_of("once", {}))
         assert refused.json()["result"]["isError"] is True
-        assert (await here.record(tool="once", code="limit_exceeded")).outcome == "denied"
+        assert (await here.record(tool="once", code="limit_exceeded")).outcome == "limited"
         assert fast == [7, 7]

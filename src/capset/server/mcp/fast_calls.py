@@ -189,7 +189,7 @@ class FastCalls:
 
     async def answer(self, call: OrdinaryCall, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Make a call, and send its answer; a client that leaves cancels it."""
-        watch = _Watch(receive, send)
+        watch = _CallWatch(receive, send)
         try:
             with watch:
                 status, body = await self._outcome(call, exchange)
@@ -210,7 +210,7 @@ class FastCalls:
 
     async def _result(self, call: OrdinaryCall, exchange: Exchange) -> dict[str, Any]:
         params, meta = call.params, call.params["_meta"]
-        client = McpClient(cast("Any", _Asked(meta, params)), _NO_ANSWERS)
+        client = McpClient(cast("Any", _CallRequest(meta, params)), _NO_ANSWERS)
         session = exchange.session.options(approvals="defer", approval=meta.get(APPROVAL), client=client)
         arguments = Json(to_json(params.get("arguments", {})))
         message = session.message(params["name"], arguments, correlation=exchange.correlation)
@@ -257,8 +257,8 @@ class FastCalls:
         }
 
 
-class _Asked(NamedTuple):
-    """What ``McpClient`` and the seal of its questions read of a request."""
+class _CallRequest(NamedTuple):
+    """A request, as far as ``McpClient`` and the seal of its questions read it."""
 
     meta: Mapping[str, Any]
     params: Mapping[str, Any]
@@ -268,7 +268,7 @@ class _Asked(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """What ``answer`` reads of a call that has ended."""
+    """A call that has ended, as far as ``answer`` reads it."""
 
     record: str
     correlation: str
@@ -288,7 +288,7 @@ def _contained(error: Exception) -> Exception:
     return MCPError(INTERNAL_ERROR, "Internal error; the log has the details")
 
 
-class _Watch(DisconnectWatch):
+class _CallWatch(DisconnectWatch):
     """Watches a client, and sends one answer: as JSON, or if it takes long, as a stream of events with pings."""
 
     __slots__ = ("_pinging", "_send", "_timer")
