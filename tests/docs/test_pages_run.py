@@ -13,6 +13,7 @@ from tests.docs.test_snippets import CAPABILITIES, ROOT, blocks
 GUIDE = [
     "agent-budgets",
     "agents",
+    "apis",
     "approvals",
     "audit",
     "using-capabilities",

@@ -324,3 +324,36 @@ async def test_nothing_is_kept_between_requests() -> None:
         await fetched(LOCAL, site.url())
         await fetched(LOCAL, site.url())
     assert all("cookie" not in asked.headers for asked in site.asked)
+
+
+@pytest.mark.spec("M9")
+async def test_a_body_is_sent_whole_and_once() -> None:
+    got: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        got.append((head[0].split(" ")[0], headers, body))
+        writer.write(redirect("/elsewhere", 307))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+    async with listening:
+        async with LOCAL.open("POST", url, timeout=5, content=b"x" * 100_000) as response:
+            assert response.status == 307, "a request with effects is not sent a second time"
+        async with LOCAL.open("PATCH", url, timeout=5) as response:
+            assert response.location == "/elsewhere"
+        async with LOCAL.open("DELETE", url, timeout=5) as response:
+            assert response.status == 307
+        async with LOCAL.open("GET", url, timeout=5, redirects=None) as response:
+            assert response.status == 307, "the caller follows it, or does not"
+    assert [(method, len(body)) for method, _, body in got] == [
+        ("POST", 100_000),
+        ("PATCH", 0),
+        ("DELETE", 0),
+        ("GET", 0),
+    ]
+    assert [one.get("content-length") for _, one, _ in got] == ["100000", "0", None, None]

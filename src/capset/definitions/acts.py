@@ -25,6 +25,7 @@ ActName = Literal[
     "checkpoint_key.adopt",
     "checkpoint_key.succeed",
     "mcp.approve",
+    "api.approve",
 ]
 """The name of an act: what it concerns, and what was done to that."""
 
@@ -48,6 +49,7 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "checkpoint_key.adopt": "The database took its first checkpoint key: the public half, and its id.",
         "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
         "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that are gone.",
+        "api.approve": "Operations of an API were approved as documented: their hashes, and those that are gone.",
     }
 )
 """Every act, with what its record says."""

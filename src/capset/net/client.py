@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     import httpcore2
 
 
-Method = Literal["GET", "HEAD"]
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+_REDIRECTED: Final = frozenset({"GET", "HEAD"})
+"""The methods whose redirects are followed: of any other, it would be a second request with effects."""
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+"""The methods whose requests say their length also if it is 0, as RFC 9110 asks."""
+REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 REDIRECTS: Final = 10
 """How many redirects are followed by default."""
 
@@ -83,31 +87,35 @@ class HttpClient:
         *,
         timeout: float | None,
         headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
         hop_timeout: float | None = None,
-        redirects: int = REDIRECTS,
+        redirects: int | None = REDIRECTS,
     ) -> AsyncGenerator[HttpResponse]:
         """Send a request, follow redirects, and yield the response, whose body is read inside the block.
 
         Args:
-            method: ``GET`` or ``HEAD``, which redirects keep.
+            method: redirects of ``GET`` and ``HEAD`` are followed, and keep it; a redirect of any other is yielded.
             url: absolute, http or https.
             timeout: seconds for everything, including the block; ``None`` if the hops and the body have limits instead.
             headers: sent in addition to the client's own; see ``checked_headers``.
+            content: the body of the request.
             hop_timeout: seconds until each hop's response has begun, that is, its headers have arrived; includes name
                 resolution and TLS.
-            redirects: how many are followed at most.
+            redirects: how many are followed at most; ``None`` yields a redirect as it is.
 
         Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to the
         refused destination; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
         ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
         """
         here, sent = read_url(url), checked_headers(headers or {})
+        follows = redirects is not None and method in _REDIRECTED
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
-                for _ in range(redirects + 1):
-                    async with self._asked(method, here, sent, hop_timeout) as response:
-                        location = response.location if response.status in _REDIRECTS else None
+                for _ in range((redirects or 0) + 1):
+                    async with self._asked(method, here, sent, content, hop_timeout) as response:
+                        is_redirect = follows and response.status in REDIRECT_STATUSES
+                        location = response.location if is_redirect else None
                         if location is None:
                             yield response
                             return
@@ -123,7 +131,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def _asked(
-        self, method: Method, url: Url, headers: Mapping[str, str], seconds: float | None
+        self, method: Method, url: Url, headers: Mapping[str, str], content: bytes | None, seconds: float | None
     ) -> AsyncGenerator[HttpResponse]:
         try:
             import httpcore2
@@ -142,7 +150,8 @@ class HttpClient:
         network = CheckedNetwork(self._resolver, self._allowed, below, seconds)
         tls = (self._tls or usual_tls()) if url.scheme == "https" else None
         where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
-        request = httpcore2.Request(method, where, headers=_headers(url, headers))
+        length = len(content or b"") if content is not None or method in _WITH_BODY else None
+        request = httpcore2.Request(method, where, headers=_headers(url, headers, length), content=content)
         connection = httpcore2.AsyncHTTPConnection(where.origin, ssl_context=tls, network_backend=network)
         scope = asyncio.timeout(seconds)
         try:
@@ -160,9 +169,11 @@ class HttpClient:
             await network.aclose()
 
 
-def _headers(url: Url, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
     usual = {"user-agent": "capset", "accept": "*/*"}
     own = {"host": url.authority, "accept-encoding": codings(), "connection": "close"}
+    if length is not None:
+        own["content-length"] = str(length)
     return [(name.encode(), value.encode()) for name, value in {**own, **usual, **headers}.items()]
 
 

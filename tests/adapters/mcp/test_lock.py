@@ -9,7 +9,7 @@ import pytest
 
 from capset import Kernel
 from capset.adapters.mcp.lock import import_lock, lock_text, read_lock
-from capset.adapters.mcp.pins import approve
+from capset.adapters.pins import approve
 from capset.errors import DefinitionError
 from capset.kernel.governance.acts import Actor
 from tests.adapters.mcp.test_servers import ADA, offers_of, server

@@ -9,13 +9,13 @@ from capset.adapters.mcp.server import McpServer
 from capset.extras import install_command
 
 if TYPE_CHECKING:
-    from capset.adapters.mcp.pins import approve
     from capset.adapters.mcp.servers import McpServers, open_mcp_servers
+    from capset.adapters.pins import approve
 
 __all__ = ["McpServer", "McpServers", "approve", "open_mcp_servers"]
 _PLACES: Final = {
     "McpServers": "capset.adapters.mcp.servers",
-    "approve": "capset.adapters.mcp.pins",
+    "approve": "capset.adapters.pins",
     "open_mcp_servers": "capset.adapters.mcp.servers",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
 from importlib.metadata import version
@@ -21,11 +21,13 @@ from pydantic import ValidationError
 if TYPE_CHECKING:
     from mcp.client import Transport
 
-from capset.adapters.mcp.offers import Offer, offers_of
-from capset.adapters.mcp.server import SECRET, McpServer
+from capset.adapters.declarations import fill_secrets
+from capset.adapters.mcp.offers import offers_of
+from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import http_streams, process_streams
+from capset.adapters.offers import Offer
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
+from capset.errors import CapsetError, ToolError, TransientError
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
@@ -143,9 +145,11 @@ class McpConnection:
     async def _opened(self, stack: AsyncExitStack) -> Client:
         server = self.server
         if server.url is not None:
-            streams = http_streams(server, await self._filled("header", server.headers))
+            headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
+            streams = http_streams(server, headers)
         else:
-            streams = process_streams(server, await self._filled("variable", server.env), self._end)
+            env = await fill_secrets(server.label, "variable", server.env, self._secrets.get)
+            streams = process_streams(server, env, self._end)
         client = Client(
             cast("Transport", streams),
             client_info=Implementation(name="capset", version=version("capset")),
@@ -159,21 +163,6 @@ class McpConnection:
         self._why = why or self._why
         self._ready = None
         self._broken.set()
-
-    async def _filled(self, what: str, texts: Mapping[str, str]) -> dict[str, str]:
-        """Return texts with the secrets in their places. Raises ``DefinitionError`` for one that is missing."""
-        found: dict[str, str] = {}
-        for name, text in texts.items():
-            values: dict[str, str] = {}
-            for secret in SECRET.findall(text):
-                if (value := await self._secrets.get(secret)) is None:
-                    raise DefinitionError(
-                        f"MCP server {self.server.name!r}: the {what} {name!r} needs the secret {secret!r}, "
-                        "which is not set"
-                    )
-                values[secret] = value
-            found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
-        return found
 
     async def _heard(self, message: object) -> None:
         """Look at the tools again at the next call when the server says that they have changed."""

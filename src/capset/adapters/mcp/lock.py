@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from capset.adapters.pins import shape_of
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import NotCanonical, canonical, digest
 from capset.kernel.governance.acts import Actor
@@ -26,7 +27,7 @@ def lock_text(pins: Iterable[ToolPin]) -> str:
     """Return a lock file of pins: JSON, the same for the same pins, no matter who approved them."""
     servers: dict[str, dict[str, Any]] = {}
     for pin in sorted(pins, key=lambda one: (one.server, one.tool)):
-        servers.setdefault(pin.server, {})[pin.tool] = {"hash": pin.hash, "shape": json.loads(pin.shape)}
+        servers.setdefault(pin.server, {})[pin.tool] = {"hash": pin.hash, "shape": shape_of(pin)}
     return json.dumps({"version": VERSION, "servers": servers}, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Self
 
 from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.pins import approve
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.tools import capability_of
+from capset.adapters.pins import pins_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
-from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
-
-_FIRST_USE: Final = Actor("first-use", "agent", None)
-"""Who approves the tools of a server that is trusted at its first use."""
 
 
 class McpServers:
@@ -53,7 +49,7 @@ class McpServers:
 
         Raises ``DefinitionError`` for damaged pins.
         """
-        return capability_of(self.connection(server), (one for one in pins if one.server == server.name))
+        return capability_of(self.connection(server), (one for one in pins if one.server == server.pin_key))
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
@@ -63,16 +59,6 @@ def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
         if named.setdefault(server.name, server) is not server:
             raise DefinitionError(f"there are two MCP servers named {server.name!r}")
     return tuple(named.values())
-
-
-async def trust_first_use(kernel: Kernel, connection: McpConnection) -> None:
-    """Approve the tools of a server as they are, if the host trusts its first use, and nothing of it is pinned yet.
-
-    Raises ``CapsetError`` if it cannot be reached.
-    """
-    server = connection.server
-    if server.trust_first_use and not await kernel.store.pins.list(server.name):
-        await approve(kernel, server, await connection.offers(), _FIRST_USE)
 
 
 @asynccontextmanager
@@ -85,7 +71,5 @@ async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> Asyn
     """
     given = checked_names(servers)
     async with McpServers(kernel.secrets) as here:
-        for server in given:
-            await trust_first_use(kernel, here.connection(server))
-        pins = await kernel.store.pins.list()
+        pins = [pin for one in given for pin in await pins_of(kernel, one, here.connection(one).offers)]
         yield [here.capability(server, pins) for server in given]

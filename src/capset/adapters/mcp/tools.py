@@ -10,8 +10,8 @@ from mcp_types import CallToolResult, TextContent
 
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.offers import here
-from capset.adapters.mcp.pins import Guard, shape_of
 from capset.adapters.mcp.server import capability_with
+from capset.adapters.pins import Guard, shape_of
 from capset.adapters.tool_rules import options_of, rules_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.messages import Progress, Reply
@@ -32,7 +32,7 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
     """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
     server = connection.server
     used = {here(server, pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
-    guard = Guard(connection, used)
+    guard = Guard(server, connection.offers, used)
     return capability_with(server, [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())])
 
 

@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from capset.adapters.mcp.offers import shown
 from capset.adapters.mcp.server import McpServer
+from capset.adapters.offers import shown
 from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.addresses import Allowed, Resolver, system_resolver
 from capset.net.connections import CheckedNetwork, convert_failures, usual_tls

@@ -57,13 +57,13 @@ class Upstream:
 
     async def _pins(self, server: McpServer) -> Sequence[ToolPin]:
         from capset.adapters.mcp.connection import McpConnection
-        from capset.adapters.mcp.servers import trust_first_use
+        from capset.adapters.pins import pins_of
 
         if not (server.trust_first_use or has_db(self._db)):
             return ()
         async with Kernel(store=self._db) as kernel, McpConnection(server, kernel.secrets) as connection:
             try:
-                await trust_first_use(kernel, connection)
+                return await pins_of(kernel, server, connection.offers)
             except CapsetError as error:
                 err().print(f"[yellow]warning:[/] {verbatim(error.message)}", soft_wrap=True)
-            return await kernel.store.pins.list(server.name)
+                return ()

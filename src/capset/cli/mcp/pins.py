@@ -28,8 +28,8 @@ from capset.kernel.registry import Registry
 from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
-    from capset.adapters.mcp.offers import Offer
-    from capset.adapters.mcp.pins import Standing
+    from capset.adapters.offers import Offer
+    from capset.adapters.pins import Standing
 
 _LEAST: Final = 8
 """How many digits of a hash say which one is meant."""
@@ -212,7 +212,7 @@ async def _look(servers: Sequence[McpServer], db: str) -> list[_Seen]:
 
 
 async def _look_at(server: McpServer, pins: Sequence[ToolPin]) -> _Seen:
-    from capset.adapters.mcp.pins import Standing, standings
+    from capset.adapters.pins import Standing, standings
 
     try:
         async with _offers(server) as offers:
@@ -236,7 +236,7 @@ async def _pins(db: str) -> Sequence[ToolPin]:
 
 
 async def _approve(server: McpServer, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
-    from capset.adapters.mcp.pins import approve
+    from capset.adapters.pins import approve
 
     wanted = None if named is None else dict(_wanted(one) for one in named)
     async with _offers(server) as offers, Kernel(store=settings.db) as kernel:
@@ -331,7 +331,7 @@ def _effect(seen: _Seen, tool: Standing) -> str:
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:
-    from capset.adapters.mcp.pins import shape_of
+    from capset.adapters.pins import shape_of
 
     return shape_of(pin)
 
@@ -361,6 +361,6 @@ def _lines(shape: Mapping[str, Any]) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    from capset.adapters.mcp.offers import is_hidden
+    from capset.adapters.offers import is_hidden
 
     return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)

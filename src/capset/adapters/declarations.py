@@ -1,0 +1,91 @@
+"""Checks of the fields that declarations of others' tools share: MCP servers, APIs (spec 7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from types import MappingProxyType
+from typing import Any, Final
+
+from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
+from capset.definitions.names import checked_text, listed, mapped
+from capset.errors import DefinitionError, ToolError
+from capset.net.urls import read_url
+
+SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+"""The name of a server or an API; it is also the prefix of its tools' names."""
+HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+SECRET: Final = re.compile(r"\$\{([A-Za-z][A-Za-z0-9_]{0,99})\}")
+"""The place of a secret in a text: ``Bearer ${GITHUB_TOKEN}``."""
+ANSWER_BYTES: Final = 1024 * 1024
+"""The maximum size of what comes back, where a declaration says nothing else, in bytes."""
+Secret = Callable[[str], Awaitable[str | None]]
+"""Returns the secret of a name, or nothing."""
+
+SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE))
+BYTES: Final = requiring("{} must be a number of bytes from 1,024 to 64 MiB", within(int, 1024, 64 * 1024 * 1024))
+
+
+def source_name(what: str) -> Check:
+    """Return the check of a name; ``what`` says of what: ``an MCP server``."""
+
+    def check(_: str, given: object) -> str:
+        if not isinstance(given, str) or not SOURCE.fullmatch(given):
+            raise DefinitionError(f"the name of {what} must match {SOURCE.pattern}; got {given!r:.80}")
+        return given
+
+    return check
+
+
+def texts_by(what: str, grammar: re.Pattern[str]) -> Check:
+    """Return the check of a mapping from names of this grammar to texts."""
+
+    def check(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
+        found = {name: checked_text(f"{field} {name!r}", text) for name, text in mapped(field, given or {}).items()}
+        for name in found:
+            if not grammar.fullmatch(name):
+                raise DefinitionError(f"{field}: {name!r} is no name of {what}")
+        return MappingProxyType(found)
+
+    return check
+
+
+def words(field: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Return a list of texts, in order."""
+    return tuple(checked_text(f"{field}: a word", one) for one in listed(field, given))
+
+
+def optional_names(field: str, given: Iterable[str] | None) -> frozenset[str] | None:
+    """Return names as a set, or nothing if none are given."""
+    return None if given is None else frozenset(words(field, list(given) if isinstance(given, Set) else given))
+
+
+def optional_url(field: str, given: str | None) -> str | None:
+    """Return a URL that can be requested, or nothing if none is given."""
+    if given is not None:
+        try:
+            read_url(given)
+        except ToolError as error:
+            raise DefinitionError(f"{field}: {error.message}") from None
+    return given
+
+
+def secrets_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the secrets that texts have a place for."""
+    return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
+
+
+async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: Secret) -> dict[str, str]:
+    """Return texts with the secrets in their places; ``what`` says of what: ``header``.
+
+    Raises ``DefinitionError``, starting with ``owner``, for one that is missing.
+    """
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        values: dict[str, Any] = {}
+        for one in secrets_in([text]):
+            if (value := await secret(one)) is None:
+                raise DefinitionError(f"{owner}: the {what} {name!r} needs the secret {one!r}, which is not set")
+            values[one] = value
+        found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
+    return found

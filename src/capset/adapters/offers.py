@@ -1,0 +1,139 @@
+"""Tools as others describe them, and their problems (spec 7, M4)."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final, cast
+
+from capset.definitions.names import TOOL
+from capset.errors import DefinitionError
+from capset.fingerprint.canonical import NotCanonical, digest
+from capset.schemas.json_schema import compile_json_schema
+
+MAX_TOOLS: Final = 1_000
+"""The maximum number of tools of one server or API."""
+MAX_SHAPE: Final = 256 * 1024
+"""The maximum size of all that is said of a tool, as JSON in bytes."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+"""The categories of characters that are invisible, or that change the order of others."""
+_PLAIN: Final = frozenset("\n\t\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool as its server, or the document of its API, describes it now.
+
+    ``shape`` is the JSON that the hash covers. Its members ``name``, ``title``, ``description``, ``inputSchema`` and
+    ``outputSchema`` are those of MCP, as far as they are given; others depend on where the tool comes from.
+    ``problems`` say why it would not be used as it is.
+    """
+
+    name: str
+    shape: Mapping[str, Any]
+    hash: str
+    problems: tuple[str, ...] = ()
+    is_unusable: bool = False
+    """Whether nothing could call it: its name or its schemas cannot be taken."""
+
+    def with_problems(self, *problems: str) -> Offer:
+        """Return the same offer with reasons why nothing can call it, if there are any."""
+        return replace(self, problems=(*self.problems, *problems), is_unusable=True) if problems else self
+
+
+def examined(name: str, here: str, shape: Mapping[str, Any]) -> Offer:
+    """Return what is said of a tool, with its problems; ``here`` is the name that the tool would have."""
+    size = len(json.dumps(shape, ensure_ascii=False).encode(errors="replace"))
+    if size > MAX_SHAPE:  # nothing else is looked at: that would take long
+        large = f"its description and schemas have {size:,} bytes, more than {MAX_SHAPE:,}"
+        return Offer(name, {"name": name}, "", (large,), is_unusable=True)
+    try:
+        found = digest(shape)
+    except NotCanonical as error:
+        return Offer(name, {"name": name}, "", (f"it has no canonical form: {error}",), is_unusable=True)
+    unusable = tuple(_faults(here, name, shape))
+    return Offer(name, shape, found, (*unusable, *_suspicions(shape)), is_unusable=bool(unusable))
+
+
+def distinct(offers: Sequence[Offer], here: Callable[[str], str]) -> Sequence[Offer]:
+    """Return offers in order; of those that would have one name here, all but the first are unusable."""
+    first: dict[str, str] = {}
+    found: list[Offer] = []
+    for one in offers:
+        name = here(one.name)
+        other = first.setdefault(name, one.name)
+        same = () if other == one.name else (f"here it would be called {name}, as {other!r} is",)
+        found.append(one.with_problems(*same))
+    return found
+
+
+def _faults(here: str, name: str, shape: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a tool cannot be used."""
+    if not TOOL.fullmatch(here):
+        yield f"its name {shown(name)} has other characters than letters, digits, _, -, . and /, or too many"
+    if cast("dict[str, Any]", shape.get("inputSchema", {})).get("type") != "object":
+        yield "the schema of its arguments is not that of an object"
+    for member in ("inputSchema", "outputSchema"):
+        if member in shape:
+            try:
+                compile_json_schema(member, shape[member])
+            except DefinitionError as error:
+                yield error.message
+
+
+def _suspicions(shape: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a model may read in a description and a person does not."""
+    texts = [text for text in _texts(shape) if not (text.isascii() and text.isprintable())]
+    for text in texts:
+        if (hidden := next((one for one in text if is_hidden(one)), None)) is not None:
+            yield f"its texts contain the invisible character {_named(hidden)}: {shown(text)}"
+            break
+    for text in texts:
+        if (mixed := next((word for word in text.split() if _is_mixed(word)), None)) is not None:
+            yield f"its texts mix letters that look alike: {shown(mixed)}"
+            break
+
+
+def _texts(value: Any) -> Iterator[str]:  # JSON
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _texts(inner)
+
+
+@cache
+def is_hidden(letter: str) -> bool:
+    """Return whether a character is invisible, or changes the order of others."""
+    return letter not in _PLAIN and unicodedata.category(letter) in _HIDDEN
+
+
+def _is_mixed(word: str) -> bool:
+    """Return whether letters of several alphabets that look alike stand in one word."""
+    return not word.isascii() and len({script for one in word if (script := _script(one))}) > 1
+
+
+@cache
+def _script(letter: str) -> str:
+    """Return the alphabet of a letter that has doubles in others, or nothing."""
+    if not letter.isalpha():
+        return ""
+    script = unicodedata.name(letter, "").partition(" ")[0]
+    return script if script in ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH") else ""
+
+
+def _named(letter: str) -> str:
+    return f"U+{ord(letter):04X} {unicodedata.name(letter, '')}".rstrip()
+
+
+def shown(text: str) -> str:
+    """Return a text, cut, with everything visible that is not."""
+    cut = text if len(text) <= 200 else f"{text[:200]}…"
+    return "".join(one if one.isascii() and one.isprintable() else f"\\u{{{ord(one):x}}}" for one in cut)

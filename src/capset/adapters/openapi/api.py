@@ -1,0 +1,146 @@
+"""APIs whose operations agents may use, as their host declares them (spec 7, M8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from capset.adapters.declarations import (
+    ANSWER_BYTES,
+    BYTES,
+    HEADER,
+    SECONDS,
+    optional_names,
+    optional_url,
+    secrets_in,
+    source_name,
+    texts_by,
+    words,
+)
+from capset.adapters.tool_rules import Rules, checked_rules
+from capset.definitions.acts import ActName
+from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.names import checked_flag, checked_permissions, checked_text
+from capset.errors import DefinitionError, ToolError
+from capset.net.addresses import Allowed
+from capset.net.client import checked_headers
+from capset.schemas.strict_json import copy_json
+from capset.schemas.validation_errors import SchemaMismatch
+
+_SCHEME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+
+
+def _document(field: str, given: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    if isinstance(given, Path):
+        return str(given)
+    if isinstance(given, str):
+        return optional_url(field, given) or given if _URL.match(given) else checked_text(field, given)
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+        raise DefinitionError(f"{field} must be a path, a URL or a mapping; got {type(given).__name__}")
+    try:
+        return MappingProxyType(cast("dict[str, Any]", copy_json(dict(given))))
+    except SchemaMismatch as error:
+        raise DefinitionError(f"{field}: {error}") from None
+
+
+def _base_url(field: str, given: str | None) -> str | None:
+    if (url := optional_url(field, given)) is None:
+        return None
+    if "?" in url or "#" in url:
+        raise DefinitionError(f"{field} must have no query and no fragment: paths are added to it; got {url!r:.80}")
+    return url.rstrip("/")
+
+
+def _headers(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
+    found = texts_by("a header", HEADER)(field, given)
+    try:
+        checked_headers(dict.fromkeys(found, ""))
+    except ToolError as error:
+        raise DefinitionError(f"{field}: {error.message}") from None
+    return cast("Mapping[str, str]", found)
+
+
+def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
+    hosts = words(field, given)
+    Allowed.read(hosts)
+    return hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApi:
+    """An API as an OpenAPI document (3.0 or 3.1) describes it, and the operations of it that become tools.
+
+    Headers and credentials may contain ``${NAME}``, which stands for the secret of that name. Raises
+    ``DefinitionError``, naming the API and the field.
+    """
+
+    name: str = checked_field(source_name("an API"))
+    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
+    document: str | Path | Mapping[str, Any] = checked_field(_document)
+    """A file (JSON or YAML), a URL, or the document itself; ``Any`` since its members have any JSON type."""
+    url: str | None = checked_field(_base_url, None)
+    """The URL before all paths, in the place of the document's ``servers``."""
+    operations: Iterable[str] | None = checked_field(optional_names, None)
+    """The operations that are used: their ``operationId``, or ``GET /pets/{id}``."""
+    tags: Iterable[str] | None = checked_field(optional_names, None)
+    """The tags whose operations are used, beside ``operations``; if both are left out, all are."""
+    rules: Rules = checked_field(checked_rules, ())
+    """What holds for an operation, by its id or by method and path, or ``*`` for every one; its effect is its method's
+    where they say nothing."""
+    permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
+    """What a principal must hold to call any of its tools."""
+    headers: Mapping[str, str] = checked_field(_headers, ())
+    """Sent with every request to the API, and no longer arguments of its tools."""
+    credentials: Mapping[str, str] = checked_field(texts_by("a security scheme", _SCHEME), ())
+    """The credential of each security scheme of the document, by its name: a key, a token, or ``USER:PASSWORD``."""
+    internal: Iterable[str] = checked_field(_hosts, ())
+    """The internal hosts that may be requested, ``host`` or ``host:port``; others are refused."""
+    slashes: bool = checked_field(checked_flag, False)
+    """Whether arguments in paths may contain slashes, sent as ``%2F``; many servers take that for a slash."""
+    timeout: float = checked_field(SECONDS, 30.0)
+    """Seconds that a call may take."""
+    answer_bytes: int = checked_field(BYTES, ANSWER_BYTES)
+    """The maximum size of an answer."""
+    trust_first_use: bool = checked_field(checked_flag, False)
+    """Whether the operations that it has when it is first used are approved as they are."""
+
+    def __post_init__(self) -> None:
+        try:
+            store_checked(self)
+        except DefinitionError as error:
+            raise DefinitionError(f"API {self.name!r:.80}: {error.message}", hint=error.hint) from None
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages."""
+        return f"API {self.name!r}"
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        return f"api:{self.name}"
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its tools' pins in a store, which no MCP server can have."""
+        return self.capability
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        return "api.approve"
+
+    @property
+    def document_url(self) -> str | None:
+        """The URL of its document, if it has one."""
+        return self.document if isinstance(self.document, str) and _URL.match(self.document) else None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that it needs."""
+        return secrets_in((*self.headers.values(), *self.credentials.values()))

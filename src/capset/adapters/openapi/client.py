@@ -1,0 +1,201 @@
+"""The document of an API, read again from time to time, and calls of its operations (spec 7, M9)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from capset.adapters.declarations import fill_secrets
+from capset.adapters.offers import Offer
+from capset.adapters.openapi.answers import answer_of
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.openapi.credentials import chosen, filled
+from capset.adapters.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document
+from capset.adapters.openapi.operations import offers_of, unmatched
+from capset.adapters.openapi.requests import ApiRequest, request_of
+from capset.definitions.secrets import Secrets
+from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
+from capset.net.client import REDIRECT_STATUSES, HttpClient
+from capset.net.response import HttpResponse
+from capset.net.urls import read_url
+
+FRESH_SECONDS: Final = 300.0
+"""How long a document that was read counts as what the API has now."""
+_PAUSE_SECONDS: Final = 5.0
+"""How long a document that could not be read is not tried again."""
+_REDIRECTS: Final = 5
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class OpenApiClient:
+    """Reads the document of one API, and calls its operations. It keeps no connection.
+
+    Args:
+        api: the declaration.
+        secrets: the source of secrets, asked at each call that needs one.
+    """
+
+    def __init__(self, api: OpenApi, secrets: Secrets) -> None:
+        self.api: Final = api
+        self._secrets = secrets
+        self._http = HttpClient(allow=api.internal)
+        self._document: ApiDocument | None = None
+        self._last: tuple[tuple[bytes, str | None], ApiDocument] | None = None
+        self._offers: Sequence[Offer] = ()
+        self._failure: CapsetError | None = None
+        self._read_at = 0.0
+        self._reading = asyncio.Lock()
+
+    async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
+        """Return the operations that the document has: as it is now, or as it was a few minutes ago.
+
+        Raises ``DefinitionError`` for a document that is none, ``TransientError`` if it cannot be had now, and
+        ``ToolError`` if its server refuses it.
+        """
+        async with self._reading:
+            await self._refresh(at_once=at_once)
+            return self._offers
+
+    async def first_offers(self) -> Sequence[Offer]:
+        """Return the operations that the document has.
+
+        Raises as ``offers`` does, and ``DefinitionError`` for each operation, tag and security scheme that is declared
+        and not in the document.
+        """
+        async with self._reading:
+            document = await self._refresh()
+            if odd := unmatched(self.api, document):
+                raise DefinitionError(f"{self.api.label}: {'; '.join(odd)}")
+            return self._offers
+
+    async def call(self, shape: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:  # JSON
+        """Call an operation as it was approved, with arguments that fit its schema.
+
+        Raises ``ToolError`` for an argument that cannot be sent, for a secret that is not set, for a status of 300 and
+        more, and for an answer that is none; ``TransientError`` if it may succeed later.
+        """
+        api, seen = self.api, list[str]()
+
+        async def noted(name: str) -> str | None:
+            if (value := await self._secrets.get(name)) is not None:
+                seen.append(value)
+            return value
+
+        schemes = chosen(shape.get("security", ()), api.credentials) or ()
+        needed = {one["scheme"]: api.credentials[one["scheme"]] for one in schemes}
+        try:
+            headers = await fill_secrets(api.label, "header", api.headers, noted)
+            credentials = filled(schemes, await fill_secrets(api.label, "credential", needed, noted))
+        except DefinitionError as error:
+            raise ToolError(f"{error.message}.", code="no_secret", status=500) from None
+        seen += [text.partition(" ")[2] for text in credentials.headers.values()]
+        request = request_of(api, shape, arguments, headers, credentials)
+        try:
+            async with self._sent(request) as response:
+                return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
+        except TransientError as error:
+            if request.method in _SAFE or error.code.startswith("http_"):
+                raise
+            raise TransientError(
+                f"{error.message} If the request has arrived, what came of it is not known.",
+                code=error.code,
+                status=error.status,
+            ) from None
+
+    async def _refresh(self, *, at_once: bool = False) -> ApiDocument:
+        age = monotonic() - self._read_at
+        if self._document is not None and not at_once and (age < FRESH_SECONDS or self._is_given):
+            return self._document
+        if self._failure is not None and not at_once and age < _PAUSE_SECONDS:
+            raise self._failure.with_traceback(None)
+        try:
+            document = await self._load()
+        except CapsetError as error:
+            self._document, self._failure, self._read_at = None, error, monotonic()
+            raise
+        self._document, self._failure, self._read_at = document, None, monotonic()
+        return document
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether the document is part of the declaration, and so cannot change."""
+        return not isinstance(self.api.document, str)
+
+    async def _load(self) -> ApiDocument:
+        """Read the document, and its operations; only if it is another than before."""
+        given, url = self.api.document, self.api.document_url
+        data, source, where = b"", None, "the document"
+        try:
+            if url is not None:
+                data, source = await self._fetched(url)
+            elif isinstance(given, str):
+                where = f"the document {given!r}"
+                data = await asyncio.to_thread(_read, Path(given), where)
+            read = (hashlib.sha256(data).digest(), source)
+            if self._last is None or self._last[0] != read:
+                document = (
+                    await asyncio.to_thread(parse_document, data, where, source)
+                    if isinstance(given, str)
+                    else document_of(given)
+                )
+                self._offers = await asyncio.to_thread(offers_of, self.api, document)
+                self._last = (read, document)
+            return self._last[1]
+        except DefinitionError as error:
+            raise DefinitionError(f"{self.api.label}: {error.message}", hint=error.hint) from None
+
+    async def _fetched(self, url: str) -> tuple[bytes, str]:
+        """Return the document at a URL, without credentials, and the URL that it came from."""
+        accept = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.1"}
+        async with self._sent(ApiRequest("GET", url, accept)) as response:
+            status = response.status
+            if status != 200:
+                message = f"The document of the {self.api.label} cannot be had: its server answered {status}."
+                if status == 429 or status >= 500:
+                    raise TransientError(message, code="unreachable")
+                raise ToolError(message, code="no_document", status=502)
+            read = await response.read(MAX_DOCUMENT_BYTES + 1)
+            return read.data, response.url
+
+    @asynccontextmanager
+    async def _sent(self, request: ApiRequest) -> AsyncGenerator[HttpResponse]:
+        """Send a request, and follow redirects of safe methods within its origin. Raises ``ToolError`` for others."""
+        api, url = self.api, request.url
+        for _ in range(_REDIRECTS + 1):
+            opened = self._http.open(
+                request.method,
+                url,
+                timeout=api.timeout,
+                headers=request.headers,
+                content=request.content,
+                redirects=None,
+            )
+            async with opened as response:
+                location = response.location if response.status in REDIRECT_STATUSES else None
+                if location is None:
+                    yield response
+                    return
+                here = read_url(url)
+                there = here.joined(location)
+                if request.method not in _SAFE or there.origin != here.origin:
+                    raise ToolError(
+                        f"The {api.label} answered {response.status}, a redirect to "
+                        f"{there.scheme}://{there.authority}, which is not followed.",
+                        code="redirected",
+                        status=502,
+                    )
+            url = str(there)
+        raise ToolError(f"There were more than {_REDIRECTS} redirects.", code="too_many_redirects", status=502)
+
+
+def _read(path: Path, where: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise DefinitionError(f"{where} cannot be read: {error.strerror}") from None

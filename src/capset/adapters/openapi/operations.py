@@ -1,0 +1,223 @@
+"""Operations of a document as offers: what a pin covers of each, and its problems (spec 7, M8)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, cast
+from urllib.parse import urljoin
+
+from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.openapi.arguments import arguments_of
+from capset.adapters.openapi.credentials import chosen, keys_of, problem_of, security_of
+from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node, as_text
+from capset.adapters.openapi.schemas import SchemaLibrary
+from capset.adapters.tool_rules import EVERY, ToolRules, rules_of
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError, unknown
+from capset.net.urls import read_url
+
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "external",
+    "PUT": "external",
+    "PATCH": "external",
+    "DELETE": "destructive",
+}
+"""The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
+_METHODS: Final = (*(one.lower() for one in EFFECTS), "trace")
+_MAX_NAME: Final = 64
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def here(api: OpenApi, key: str) -> str:
+    """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
+
+    One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends with
+    a part of its hash instead.
+    """
+    own = key.lower() if key.partition(" ")[0] in EFFECTS else key
+    name = f"{api.name}_{_NO_NAME.sub('_', own).strip('_')}"
+    if len(name) <= _MAX_NAME:
+        return name
+    return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def rules_for(api: OpenApi, shape: Mapping[str, Any]) -> ToolRules:
+    """Return the rules of an operation, with the effect of its method where the host says no other."""
+    other, effect = f"{shape['method']} {shape['path']}", EFFECTS[shape["method"]]
+    found = {"effect": effect, **rules_of(api.rules, other), **api.rules.get(shape["name"], {})}
+    return cast("ToolRules", {"idempotent": found["effect"] == "read", **found})
+
+
+def is_named(api: OpenApi, shape: Mapping[str, Any]) -> bool:
+    """Whether a pinned operation may be one of those that are selected; of tags only the document knows."""
+    if api.operations is None or api.tags is not None:
+        return True
+    return not {shape["name"], f"{shape['method']} {shape['path']}"}.isdisjoint(api.operations)
+
+
+def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
+    """Return the operations that are selected, by name; those that cannot be sent have problems that say why.
+
+    Raises ``ToolError`` for more than 1,000 of them.
+    """
+    found: dict[str, Offer] = {}
+    library = SchemaLibrary(document)
+    for path, item, method, operation in _operations(document):
+        key = _key(method, path, operation)
+        if not _is_selected(api, key, f"{method} {path}", operation):
+            continue
+        try:
+            offer = _offer(api, document, key, path, item, method, operation, library)
+        except DefinitionError as error:
+            offer = Offer(key, {"name": key}, "", (error.message,), is_unusable=True)
+        twin = ("the document has another operation of this id",) if key in found else ()
+        found[key] = offer.with_problems(*twin)
+        if len(found) > MAX_TOOLS:
+            raise ToolError(
+                f"More than {MAX_TOOLS:,} operations of the {api.label} are selected; select by operations or tags.",
+                code="too_many_tools",
+                status=502,
+            )
+    return list(distinct(sorted(found.values(), key=lambda one: one.name), partial(here, api)))
+
+
+def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
+    """Return a sentence for each name in the declaration that the document does not have."""
+    keys: set[str] = set()
+    tags: set[str] = set()
+    for path, _, method, operation in _operations(document):
+        keys |= {_key(method, path, operation), f"{method} {path}"}
+        tags.update(one for one in _tags(operation))
+    components = document.data.get("components")
+    schemes = _members(components).get("securitySchemes")
+    known = {
+        "operation": (keys, {*(api.operations or ()), *api.rules} - {EVERY}),
+        "tag": (tags, {*(api.tags or ())}),
+        "security scheme": (set(_members(schemes)), {*api.credentials}),
+    }
+    return [unknown(what, one, there) for what, (there, given) in known.items() for one in sorted(given - there)]
+
+
+def _members(value: object) -> Node:
+    return cast("Node", value) if isinstance(value, Mapping) else {}
+
+
+def _operations(document: ApiDocument) -> Iterator[tuple[str, Node, str, Node]]:
+    """Yield path, path item, method and operation of each operation; what is none is left out."""
+    for path, given in as_node("the document: its paths", document.data.get("paths", {})).items():
+        if not isinstance(given, Mapping) or path.startswith("x-"):
+            continue
+        try:
+            item = document.resolved(f"the path {path!r:.80}", cast("Node", given))
+        except DefinitionError:
+            continue
+        for method in _METHODS:
+            if isinstance(operation := item.get(method), Mapping):
+                yield path, item, method.upper(), operation
+
+
+def _key(method: str, path: str, operation: Node) -> str:
+    own = operation.get("operationId")
+    return own if isinstance(own, str) and own else f"{method} {path}"
+
+
+def _tags(operation: Node) -> list[str]:
+    found = operation.get("tags")
+    return [one for one in cast("list[object]", found) if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _is_selected(api: OpenApi, key: str, other: str, operation: Node) -> bool:
+    if api.operations is None and api.tags is None:
+        return True
+    names, tags = set(api.operations or ()), set(api.tags or ())
+    return not names.isdisjoint((key, other)) or not tags.isdisjoint(_tags(operation))
+
+
+def _offer(
+    api: OpenApi,
+    document: ApiDocument,
+    key: str,
+    path: str,
+    item: Node,
+    method: str,
+    operation: Node,
+    library: SchemaLibrary,
+) -> Offer:
+    """Return an operation as an offer. Raises ``DefinitionError`` for one that cannot be sent."""
+    if method not in EFFECTS:
+        raise DefinitionError(f"its method is {method}, which is not sent")
+    if method in ("GET", "HEAD") and "requestBody" in operation:
+        raise DefinitionError(f"it is a {method} with a body, which many servers do not read")
+    security = security_of(document, operation)
+    filled = {*keys_of(security), *(("header", name.lower()) for name in api.headers)}
+    schema, places = arguments_of(document, path, item, operation, filled, library)
+    title = as_text("its summary", operation.get("summary")).strip()
+    description = as_text("its description", operation.get("description")).strip()
+    texts = [title if title != description else "", description]
+    shape: dict[str, Any] = {
+        "name": key,
+        "description": "\n\n".join(filter(None, texts)) or f"{method} {path}",
+        "inputSchema": schema,
+        "method": method,
+        "path": path,
+        "arguments": places,
+    }
+    if operation.get("deprecated") is True:
+        shape["description"] += "\n\nDeprecated."
+    if title:
+        shape["title"] = title
+    if security:
+        shape["security"] = security
+    problems: list[str] = []
+    if api.url is None:
+        shape["server"] = _server(document, item, operation)
+        problems += _leak(api, shape["server"])
+    if not api.headers and chosen(security, api.credentials) is None:
+        problems.append(problem_of(security))
+    offer = examined(key, here(api, key), shape)
+    return replace(offer, problems=(*offer.problems, *problems))
+
+
+def _server(document: ApiDocument, item: Node, operation: Node) -> str:
+    """Return the URL of the first server of an operation, with the defaults of its variables."""
+    declared = next((one["servers"] for one in (operation, item, document.data) if one.get("servers")), [{"url": "/"}])
+    server = as_node("its server", next(iter(as_list("its servers", declared))))
+    url = as_text("its server", server.get("url"))
+    variables = as_node("its server: its variables", server.get("variables", {}))
+    for name in re.findall(r"\{([^{}]*)\}", url):
+        variable = as_node(f"its server: the variable {name!r:.80}", variables.get(name))
+        url = url.replace(f"{{{name}}}", as_text(f"its server: {name!r:.80}", variable.get("default")))
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        if document.source is None:
+            raise DefinitionError(f"its server {url!r:.200} is no absolute URL; give the url of the API")
+        url = _joined(document.source, url)
+    try:
+        read_url(url)
+    except ToolError as error:
+        raise DefinitionError(f"its server: {error.message}") from None
+    if "?" in url or "#" in url:
+        raise DefinitionError(f"its server {url!r:.200} has a query or a fragment, to which no path can be added")
+    return url.rstrip("/")
+
+
+def _joined(base: str, url: str) -> str:
+    try:
+        return urljoin(base, url)
+    except ValueError:  # for brackets that are not closed
+        raise DefinitionError(f"its server {url!r:.200} is not well formed") from None
+
+
+def _leak(api: OpenApi, server: str) -> Iterator[str]:
+    """Yield a problem if a document from the network chooses who gets the credentials of its API."""
+    if api.document_url is None or not (api.headers or api.credentials):
+        return
+    if read_url(server).origin != read_url(api.document_url).origin:
+        yield f"its server {server!r:.200} is not that of its document, and would get the credentials; give the url"

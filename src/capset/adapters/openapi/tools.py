@@ -1,0 +1,86 @@
+"""The capability of an API: its pinned operations, each a tool that calls the API (spec 7, M8)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.openapi.client import OpenApiClient
+from capset.adapters.openapi.operations import here, is_named, rules_for
+from capset.adapters.pins import Guard, pins_of, shape_of
+from capset.adapters.tool_rules import options_of
+from capset.definitions.capabilities import Capability
+from capset.definitions.tools.definition import AnyTool, make_tool
+from capset.definitions.tools.schema_tools import returns_schema
+from capset.errors import DefinitionError, PermissionDenied
+from capset.kernel.kernel import Kernel
+from capset.schemas.json_schema import compile_json_schema
+from capset.stores.base.pins import ToolPin
+
+
+@asynccontextmanager
+async def open_apis(kernel: Kernel, apis: Iterable[OpenApi]) -> AsyncGenerator[Sequence[Capability]]:
+    """Yield the capabilities of APIs, ``api:NAME`` each, of the operations that are pinned in the kernel's store.
+
+    A document is read at the first call of one of its operations; and before, if nothing of it is pinned yet and the
+    API is trusted at its first use. Then ``DefinitionError`` is raised for operations, tags and security schemes that
+    it does not have; and always for two APIs of one name, and for damaged pins.
+    """
+    named: dict[str, OpenApi] = {}
+    for api in apis:
+        if named.setdefault(api.name, api) is not api:
+            raise DefinitionError(f"there are two APIs named {api.name!r}")
+    found: list[Capability] = []
+    for api in named.values():
+        client = OpenApiClient(api, kernel.secrets)
+        found.append(capability_of(client, await pins_of(kernel, api, client.first_offers)))
+    yield found
+
+
+def capability_of(client: OpenApiClient, pins: Sequence[ToolPin]) -> Capability:
+    """Return the capability of an API with the operations that are pinned and selected.
+
+    Raises ``DefinitionError`` for damaged pins.
+    """
+    api = client.api
+    shapes = {pin.tool: shape_of(pin) for pin in pins}
+    used = {here(api, pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
+    guard = Guard(api, client.offers, used)
+    tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
+    return Capability(api.capability, title=api.name, description="Operations of an API.", tools=tools, risk="high")
+
+
+def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
+    api = client.api
+    owner = f"tool {name!r}"
+    options = options_of(
+        f"api:{name}",
+        rules_for(api, shape),
+        permissions=api.permissions,
+        policies=[guard.policy],
+        timeout=api.timeout,
+    )
+    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
+    return make_tool(
+        name,
+        shape["description"],
+        options,
+        arguments=schema,
+        output=returns_schema(owner, None),
+        parameters=tuple(schema.names),
+        shape="async",
+        takes_context=False,
+        handler=_handler(client, guard, name, shape),
+        title=shape.get("title"),
+    )
+
+
+def _handler(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
+    async def call(**arguments: Any) -> Any:  # JSON
+        if (reason := await guard.verify(name)) is not None:
+            raise PermissionDenied(reason)
+        return await client.call(shape, arguments)
+
+    return call

@@ -1,0 +1,195 @@
+"""Pins: what was approved of each tool of others, held against what is said of it now (spec 7, M5)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, cast
+
+from capset.adapters.offers import Offer
+from capset.definitions.acts import ActName
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.principals import Principal
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError, DefinitionError, TransientError, unknown
+from capset.fingerprint.canonical import canonical, digest
+from capset.kernel.governance.acts import Actor
+from capset.kernel.kernel import Kernel
+from capset.stores.base.pins import ToolPin
+
+State = Literal["approved", "changed", "new", "gone"]
+"""How a tool stands to its pin."""
+_INTEGER: Final = re.compile(r"-?[1-9][0-9]{15,3999}")
+FIRST_USE: Final = Actor("first-use", "agent", None)
+"""Who approves the tools of a source that is trusted at its first use."""
+
+
+class ToolSource(Protocol):
+    """Where tools of others come from: an MCP server, or an API."""
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages: ``MCP server 'books'``."""
+        ...
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        ...
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its pins in a store, which no other source has."""
+        ...
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        ...
+
+    @property
+    def trust_first_use(self) -> bool:
+        """Whether its tools are approved as they are when it is first used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A tool of others: its pin, its offer now, and how they stand to each other."""
+
+    name: str
+    state: State
+    pin: ToolPin | None
+    offer: Offer | None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems of its offer."""
+        return () if self.offer is None else self.offer.problems
+
+
+def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing]:
+    """Return every tool that is pinned or offered, by name."""
+    pinned, offered = {one.tool: one for one in pins}, {one.name: one for one in offers}
+    found: list[Standing] = []
+    for name in sorted({*pinned, *offered}):
+        pin, offer = pinned.get(name), offered.get(name)
+        if pin is None:
+            state: State = "new"
+        elif offer is None:
+            state = "gone"
+        else:
+            state = "approved" if offer.hash == pin.hash else "changed"
+        found.append(Standing(name, state, pin, offer))
+    return found
+
+
+def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
+    """Return the pin of a tool as it is offered."""
+    return ToolPin(source.pin_key, offer.name, offer.hash, canonical(offer.shape).decode(), who, now)
+
+
+def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
+    """Return what was approved of a tool. Raises ``DefinitionError`` if it is not what the pin's hash says."""
+    shape: Mapping[str, Any] = json.loads(pin.shape, object_hook=_with_long_integers)
+    if digest(shape) != pin.hash:
+        raise DefinitionError(
+            f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
+        )
+    return shape
+
+
+def _with_long_integers(members: dict[str, Any]) -> Any:  # JSON
+    """Return an object, or the integer beyond 2^53 that canonical JSON writes as one."""
+    match members:
+        case {"$int": str(digits)} if len(members) == 1 and _INTEGER.fullmatch(digits):
+            return int(digits)
+        case _:
+            return members
+
+
+async def approve(
+    kernel: Kernel,
+    source: ToolSource,
+    offers: Sequence[Offer],
+    by: Principal | Actor,
+    *,
+    chosen: Iterable[str] | None = None,
+) -> list[Standing]:
+    """Pin the tools of a source as they are now, all of them or the chosen; those that are gone lose their pin.
+
+    Returns those whose pin has changed, which is on record. Tools with problems are pinned only if they are chosen by
+    name, and never those that nothing could call. Raises ``DefinitionError`` for a name that is neither offered nor
+    pinned, and for a tool that cannot be called.
+    """
+    pins = await kernel.store.pins.list(source.pin_key)
+    found = {one.name: one for one in standings(pins, offers)}
+    names = None if chosen is None else set(chosen)
+    for name in names or ():
+        if name not in found:
+            raise DefinitionError(f"{source.label}: {unknown('tool', name, found)}")
+        if (offer := found[name].offer) is not None and offer.is_unusable:
+            raise DefinitionError(f"{source.label}: {name!r} cannot be used: {'; '.join(offer.problems)}")
+    changed = [
+        one
+        for one in found.values()
+        if one.state != "approved" and (not one.problems if names is None else one.name in names)
+    ]
+    if changed:
+        add = [pin_of(source, one.offer, by.id, kernel.now()) for one in changed if one.offer is not None]
+        gone = [one.name for one in changed if one.offer is None]
+        about = {"server": source.pin_key, "tools": {one.name: one.offer and one.offer.hash for one in changed}}
+        act = kernel.act(source.approval_act, about, by=by)
+        await kernel.store.pins.change(source.pin_key, add, gone, act=act)
+    return changed
+
+
+async def pins_of(
+    kernel: Kernel, source: ToolSource, offers: Callable[[], Awaitable[Sequence[Offer]]]
+) -> list[ToolPin]:
+    """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are."""
+    known = await kernel.store.pins.list(source.pin_key)
+    if not known and source.trust_first_use:
+        await approve(kernel, source, await offers(), FIRST_USE)
+        known = await kernel.store.pins.list(source.pin_key)
+    return list(known)
+
+
+class Guard:
+    """Refuses calls of tools that are described in another way than was approved, or are not described any more."""
+
+    def __init__(
+        self, source: ToolSource, offers: Callable[[], Awaitable[Sequence[Offer]]], pins: Mapping[str, ToolPin]
+    ) -> None:
+        """``offers`` returns what is said of the tools now; ``pins`` are those of the tools by their names here."""
+        self._source = source
+        self._offers = offers
+        self._pins = pins
+        self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
+
+    async def verify(self, name: str) -> str | None:
+        """Return why a tool, by its name here, is not to be called; nothing if it is described as was approved.
+
+        Raises ``CapsetError`` if nothing says what tools there are.
+        """
+        pin = self._pins[name]
+        offer = next((one for one in await self._offers() if one.name == pin.tool), None)
+        if offer is None:
+            return f"The {self._source.label} has no tool {pin.tool!r} any more"
+        if offer.hash == pin.hash:
+            return None
+        return (
+            f"The {self._source.label} has changed what it says of its tool {pin.tool!r} since {pin.approved_by} "
+            "approved it: it has to be approved again"
+        )
+
+    async def _decide(self, request: Request) -> Decision:
+        try:
+            reason = await self.verify(cast("AnyTool", request.tool).name)
+        except TransientError:
+            return allow()  # the handler asks again, and fails as what it is, with nothing called
+        except CapsetError as error:
+            reason = error.message
+        return allow() if reason is None else deny(reason)

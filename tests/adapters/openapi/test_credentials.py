@@ -1,0 +1,121 @@
+"""Credentials of APIs: where they go, and where they do not (spec 7, M9)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from capset.adapters.openapi import OpenApi, OpenApiClient
+from capset.errors import DefinitionError, ToolError
+from tests.adapters.openapi.support import declared, document, echo, no_secret, opened, pets, serving, things
+from tests.kernel.support import records_of
+
+
+@pytest.mark.spec("M9")
+@pytest.mark.parametrize(
+    ("scheme", "credential", "header", "sent"),
+    [
+        ("key", "${TOKEN}", "x-key", "s3cret-value"),
+        ("bearer", "${TOKEN}", "authorization", "Bearer s3cret-value"),
+        ("oauth", "${TOKEN}", "authorization", "Bearer s3cret-value"),
+        ("basic", "ada:${TOKEN}", "authorization", "Basic YWRhOnMzY3JldC12YWx1ZQ=="),
+        ("baked", "${TOKEN}", "cookie", "sid=s3cret-value"),
+    ],
+)
+async def test_credentials_go_where_the_document_says_and_not_back(
+    scheme: str, credential: str, header: str, sent: str
+) -> None:
+    data = document(security=[{"tls": []}, {scheme: []}])
+    async with serving(echo()) as there:
+        api = things(there, data, credentials={scheme: credential})
+        async with opened(api, secrets={"TOKEN": "s3cret-value"}) as site:
+            answer = await site.call("things_find")
+            assert there.last.headers[header] == sent
+            assert "[redacted]" in answer["headers"][header]
+            assert "s3cret" not in json.dumps(answer)
+            assert "s3cret" not in str(await records_of(site.kernel.audit))
+        async with opened(api) as site:
+            with pytest.raises(ToolError, match=r"the secret 'TOKEN', which is not set"):
+                await site.call("things_find")
+    assert len(there.got) == 1
+
+
+@pytest.mark.spec("M9")
+async def test_keys_in_queries_and_alternatives() -> None:
+    data = document(
+        security=[{"key": [], "asked": []}, {"bearer": []}],
+        parameters=[{"in": "query", "name": "key", "schema": {"type": "string"}}],
+    )
+    async with serving(echo()) as there:
+        api = things(there, data, credentials={"key": "abc", "asked": "d&e"})
+        async with opened(api) as site:
+            assert list(site.tool("things_find").parameters) == [], "a key is no argument"
+            await site.call("things_find")
+            assert (there.last.target, there.last.headers["x-key"]) == ("/things?key=d%26e", "abc")
+        data["paths"]["/things"]["get"]["parameters"] = [{"in": "query", "name": "any", "schema": {"type": "object"}}]
+        async with opened(replace(api, document=data)) as site:
+            await site.call("things_find", any={"keys": "1"})
+            with pytest.raises(ToolError, match="'any' cannot be sent: it has a member with the name of a credential"):
+                await site.call("things_find", any={"key": "1"})
+            assert there.last.target == "/things?keys=1&key=d%26e"
+        async with opened(things(there, data)) as site:
+            assert list(site.capability.every_tool) == [], "without a credential it is approved only by name"
+        (offer,) = await OpenApiClient(things(there, data), no_secret).offers()
+        assert offer.problems == (
+            "it needs a credential: declare one in credentials for 'asked' (apiKey) and 'key' (apiKey) or "
+            "'bearer' (http)",
+        )
+        async with opened(things(there, document(security=[{"bearer": []}, {}]))) as site:
+            await site.call("things_find")
+            assert "authorization" not in there.last.headers
+
+
+@pytest.mark.spec("M8")
+@pytest.mark.parametrize("field", ["pin", "password"])
+async def test_what_is_write_only_is_on_no_record(field: str) -> None:
+    secret = {"type": "string", "format": "password"}
+    schema = {"type": "object", "properties": {field: secret, "city": {"type": "string"}}}
+    data = document()
+    data["paths"]["/things"]["post"] = {
+        "operationId": "make",
+        "requestBody": {"content": {"application/json": {"schema": schema}}},
+    }
+    async with serving(echo()) as there, opened(things(there, data)) as site:
+        await site.call("things_make", body={field: "1234-5678", "city": "Oslo"})
+        assert json.loads(there.last.body)[field] == "1234-5678"
+        (record,) = await records_of(site.kernel.audit, tool="things_make")
+        assert "1234-5678" not in (record.arguments or "")
+        assert ("Oslo" in (record.arguments or "")) is (field == "password"), "the rest too, if its name does not tell"
+
+
+@pytest.mark.spec("M9")
+async def test_headers_of_the_host_are_no_arguments() -> None:
+    async with serving(pets()) as there:
+        api = declared(there, headers={"X-Trace": "of ${NAME}"})
+        async with opened(api, secrets={"NAME": "the host"}) as site:
+            assert list(site.tool("pets_me").parameters) == []
+            assert (await site.call("pets_me"))["trace"] == "of [redacted]"
+            assert there.last.headers["x-trace"] == "of the host"
+    with pytest.raises(DefinitionError, match="'Host' cannot be set"):
+        OpenApi(name="pets", document={}, headers={"Host": "evil.example"})
+
+
+@pytest.mark.spec("M9")
+async def test_a_document_does_not_choose_who_gets_the_credentials() -> None:
+    app = pets()
+    async with serving(app) as there:
+        app.servers = [{"url": "https://evil.example"}]
+        (offer, *_) = await OpenApiClient(declared(there, headers={"X-Key": "${KEY}"}), no_secret).offers()
+        assert offer.problems == (
+            "its server 'https://evil.example' is not that of its document, and would get the credentials; "
+            "give the url",
+        )
+        async with opened(declared(there, headers={"X-Key": "${KEY}"})) as site:
+            assert list(site.capability.every_tool) == []
+        (offer, *_) = await OpenApiClient(declared(there), no_secret).offers()
+        assert offer.problems == ()
+        assert offer.shape["server"] == "https://evil.example", "which is part of the pin"
+        (offer, *_) = await OpenApiClient(declared(there, url=there.url), no_secret).offers()
+        assert "server" not in offer.shape

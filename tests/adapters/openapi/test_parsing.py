@@ -1,0 +1,115 @@
+"""Documents as they come: text that is none, YAML, capset's own, and others with anything in any place."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset.adapters.openapi.document import document_of, parse_document
+from capset.adapters.openapi.operations import offers_of, unmatched
+from capset.errors import DefinitionError
+from tests.adapters.openapi.test_documents import LIBRARY, api
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
+
+
+@pytest.mark.spec("M8")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"openapi": "3.2.0"}', "not of OpenAPI 3.0 or 3.1; its version is '3.2.0'"),
+        ('{"swagger": "2.0"}', "not of OpenAPI 3.0 or 3.1; its version is '2.0'"),
+        ("[1]", "an object was expected"),
+        ("just text", "an object was expected"),
+        ('{"openapi": "3.1.0", "openapi": "3.1.1"}', "one name twice"),
+        ('{"openapi": "3.1.0", "jsonSchemaDialect": "http://json-schema.org/draft-07/schema#"}', "of the dialect"),
+        ('{"openapi": "3.1.0", "paths": []}', "its paths: an object was expected"),
+        ('{"openapi": ', "cannot be read"),
+        ("{" * 100_000, "cannot be read"),
+        ("- " * 50_000, "nested more than 100 levels"),
+        ("[" * 50_000, "nested more than 100 levels"),
+        ("openapi: 3.1.0\nopenapi: 3.1.0", "line 2: not YAML: a key stands there twice"),
+        ("a: &a {x: 1}\nb: {<<: *a}", "merge keys are not supported"),
+        ("a: !!python/name:os.system", "not YAML"),
+        ("\n".join(["a0: &a0 [x]", *(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]" for n in range(40))]), "1,000,000 values"),
+        ("a: &a [*a]", "nested more than 100 levels"),
+        ("a: \x00", "not YAML"),
+    ],
+)
+def test_what_is_no_document_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        parse_document(text.encode(), "the document")
+    assert problem in raised.value.message
+
+
+@pytest.mark.spec("M8")
+def test_yaml_is_that_of_version_1_2() -> None:
+    text = "openapi: 3.1\nx: {on: off, 1: 010, d: 2024-01-01, t: true, n: ~, f: 1.5, i: -3, s: '1'}\n"
+    assert parse_document(text.encode(), "it").data["x"] == {
+        "on": "off",
+        "1": "010",
+        "d": "2024-01-01",
+        "t": True,
+        "n": None,
+        "f": 1.5,
+        "i": -3,
+        "s": "1",
+    }
+
+
+@pytest.mark.spec("M8")
+def test_capsets_own_document_is_read() -> None:
+    document = parse_document(GOLDEN.read_bytes(), "the document")
+    count = sum(
+        method in item
+        for item in document.data["paths"].values()
+        for method in ("get", "put", "post", "delete", "patch")
+    )
+    offers = offers_of(api(url="https://capset.example"), document)
+    assert len(offers) == count
+    assert all(one.hash or one.problems for one in offers)
+    usable = [one for one in offers if not one.is_unusable]
+    assert len(usable) > count * 3 / 4
+    assert json.dumps([one.shape for one in usable])
+
+
+ODD = st.sampled_from(
+    [None, True, 0, -1.5, "", "x", "#/", "#/paths", "{a}", "https://[", [], [[]], [{}], {}, {"$ref": 1}, {"": {}}]
+)
+WHOLE = parse_document(LIBRARY.encode(), "the document").data
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the path of each value inside another."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(one for key, member in inner for one in places(member, (*path, key)))]
+
+
+@pytest.mark.spec("M8", "M4")
+@pytest.mark.property
+@given(changes=st.lists(st.tuples(st.sampled_from(places(WHOLE)[1:]), ODD), min_size=1, max_size=3))
+def test_anything_in_any_place_is_a_problem_or_none(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    data: Any = deepcopy(dict(WHOLE))
+    for path, odd in changes:
+        inside = data
+        for step in path[:-1]:
+            try:
+                inside = inside[step]
+            except (LookupError, TypeError):
+                break
+        else:
+            if isinstance(inside, dict) and isinstance(path[-1], str):
+                inside[path[-1]] = odd
+    declared = api(operations=["books.get", "PUT /books/{id}"], rules={"x": {"effect": "read"}}, credentials={"y": "z"})
+    try:
+        document = document_of(data, "https://a.example/openapi.json")
+    except DefinitionError:
+        return
+    assert all(one.hash or one.problems for one in offers_of(declared, document))
+    assert unmatched(declared, document)
