@@ -191,6 +191,8 @@ class Site:
     tokens: dict[str, Principal] = field(default_factory=dict[str, Principal])
     url: str = ""
     open_requests: int = 0
+    session: Session | None = None
+    """The session of every request, if there is one for all of them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, as capset's own server does."""
@@ -198,6 +200,9 @@ class Site:
         token = dict(scope["headers"])[b"authorization"].decode().removeprefix("Bearer ")
         self.open_requests += 1
         try:
+            if self.session is not None:
+                await self.door.handle(scope, receive, send, self.session, f"{token} {scope['path']}")
+                return
             async with self.kernel.open(self.agent, principal=self.tokens[token]) as session:
                 await self.door.handle(scope, receive, send, session, f"{token} {scope['path']}")
         finally:

@@ -127,6 +127,41 @@ async def test_answers_are_those_of_the_sdk(name: str, arguments: dict[str, Any]
         assert told(without) == told(with_it)
 
 
+@pytest.mark.spec("M13", "M16")
+async def test_lists_are_those_of_the_sdk_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    original = fast_calls.list_tools
+
+    def noting(*given: Any) -> Any:
+        made.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(fast_calls, "list_tools", noting)
+    async with site(*TOOLS) as here:
+        body = {"jsonrpc": "2.0", "id": "a\u00e4", "method": "tools/list", "params": {"_meta": META}}
+        async with here.kernel.open(here.agent, principal=here.tokens["ada"]) as session:
+            here.session = session
+            with_it = await listed(here, {**body, "unknown": 1})
+            assert made == []
+            first, second = await listed(here, body), await listed(here, body)
+            assert first.content == second.content == with_it.content
+            assert len(made) == 1
+            assert (await listed(here, {**body, "params": {"_meta": META, "cursor": "x"}})).status_code == 400
+            assert len(made) == 1
+
+
+async def listed(here: Site, body: Any) -> httpx2.Response:
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Authorization": "Bearer ada",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/list",
+    }
+    async with httpx2.AsyncClient(timeout=30) as http:
+        return await http.post(f"{here.url}/mcp/agents/tester", content=json.dumps(body), headers=headers)
+
+
 @pytest.mark.spec("M16", "M12")
 async def test_a_call_that_asks_gets_a_sealed_state_and_goes_on_with_it(fast: list[object]) -> None:
     async with site(*TOOLS) as here:

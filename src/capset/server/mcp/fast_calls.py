@@ -1,4 +1,4 @@
-"""Ordinary calls of tools at 2026-07-28, answered without the SDK's machinery for each request (spec 7, M16).
+"""Ordinary calls and lists of tools at 2026-07-28, answered without the SDK's machinery for each request (spec 7, M16).
 
 A request that is unusual in any way is left to the SDK, which knows every rule of the protocol and its errors. So this
 reads few forms, and is strict about them; what it answers is what the SDK would, byte for byte.
@@ -36,6 +36,7 @@ from starlette.types import Receive, Send
 from capset.definitions.messages import Json
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.invocation import MISSING
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
@@ -45,10 +46,11 @@ from capset.server.mcp.calls import PREFIX, Ended, question_in
 from capset.server.mcp.contents import gives_content
 from capset.server.mcp.exchanges import CallCancelled, Exchange
 from capset.server.mcp.questions import McpClient
-from capset.server.mcp.tools import APPROVAL, WRAPPED, answer, is_wrapped
+from capset.server.mcp.tools import APPROVAL, WRAPPED, answer, is_wrapped, list_tools
 
 VERSION: Final = "2026-07-28"
 METHOD: Final = "tools/call"
+_LIST: Final = "tools/list"
 MAX_BODY: Final = 64 * 1024
 """Longer bodies are left to the SDK."""
 PING_SECONDS: Final = 15.0
@@ -58,13 +60,14 @@ _NAME: Final = b"mcp-name"
 _ROUTING: Final = (b"mcp-protocol-version", _METHOD, _NAME)
 _NEWEST: Final = (b"mcp-protocol-version", VERSION.encode())
 _CALLS: Final = (_METHOD, METHOD.encode())
+_LISTS: Final = (_METHOD, _LIST.encode())
 _INFO: Final = frozenset({"name", "version"})
 _NO_ANSWERS: Final = InputResponseRequestParams()
 _RECORD, _CORRELATION, _UNTRUSTED = f"{PREFIX}record", f"{PREFIX}correlation", f"{PREFIX}untrusted"
 _RUNTIME, _PROMPT, _FILE = f"{PREFIX}runtime_hash", f"{PREFIX}prompt_hash", f"{PREFIX}file"
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
-_PARAMS: Final = frozenset({"name", "arguments", "_meta"})
+_PARAMS: Final = {METHOD: frozenset({"name", "arguments", "_meta"}), _LIST: frozenset({"_meta"})}
 _META: Final = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, APPROVAL})
 _STREAM: Final = [
     (b"content-type", b"text/event-stream"),
@@ -83,13 +86,21 @@ class OrdinaryCall(NamedTuple):
     tool: AnyTool
 
 
-def is_call(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Return whether headers say that their request is of this revision, and calls a tool."""
-    return _NEWEST in headers and _CALLS in headers
+class OrdinaryList(NamedTuple):
+    """A request that lists the tools: its id."""
+
+    id: int | str
 
 
-def read_call(headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exchange) -> OrdinaryCall | None:
-    """Return the call that a request makes, or ``None`` if it is one for the SDK."""
+def may_be_ordinary(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return whether headers say that their request is of this revision, and calls a tool or lists the tools."""
+    return _NEWEST in headers and (_CALLS in headers or _LISTS in headers)
+
+
+def read_request(
+    headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exchange
+) -> OrdinaryCall | OrdinaryList | None:
+    """Return the call that a request makes, or the list that it asks for; ``None`` if it is one for the SDK."""
     if len(body) > MAX_BODY or exchange.tools is not None or tracing_of(exchange.session.observers) is not None:
         return None
     routing: dict[bytes, bytes] = {}
@@ -108,45 +119,49 @@ def read_call(headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exc
     if not is_json or b"application/json" not in accept or b"text/event-stream" not in accept or b"q=" in accept:
         return None
     try:
-        found = _members(from_json(body, allow_inf_nan=False))
+        found = _members(from_json(body, allow_inf_nan=False), routing.get(_METHOD, b"").decode())
     except ValueError:
         return None
     if found is None:
         return None
     number, params = found
-    name = params["name"]
-    installed = exchange.session.snapshot.tools.get(name)
-    is_routed = (routing.get(_METHOD), routing.get(_NAME)) == (METHOD.encode(), name.encode())
-    if installed is None or not is_routed or not _is_plain(installed.tool):
+    snapshot, name = exchange.session.snapshot, params.get("name")
+    if name is None:
+        return None if _NAME in routing or snapshot.composition.dynamic else OrdinaryList(number)
+    installed = snapshot.tools.get(name)
+    if installed is None or routing.get(_NAME) != name.encode() or not _is_plain(installed.tool):
         return None
     return OrdinaryCall(number, params, installed.tool)
 
 
-def _members(data: Any) -> tuple[int | str, dict[str, Any]] | None:  # any JSON
-    """Return the id and the parameters of a call, if all of it is of ordinary form."""
+def _members(data: Any, method: str) -> tuple[int | str, dict[str, Any]] | None:  # any JSON
+    """Return the id and the parameters of a request, if all of it is of ordinary form."""
     if not isinstance(data, dict):
         return None
     members = cast("dict[str, Any]", data)
-    if members.keys() != _MEMBERS or members["jsonrpc"] != "2.0" or members["method"] != METHOD:
+    if members.keys() != _MEMBERS or members["jsonrpc"] != "2.0" or members["method"] != method:
         return None
     number, params = members["id"], members["params"]
     if type(number) not in (int, str) or not isinstance(params, dict):
         return None
     given = cast("dict[str, Any]", params)
     meta = given.get("_meta")
-    if not given.keys() <= _PARAMS or not isinstance(meta, dict):
+    if not given.keys() <= _PARAMS[method] or not isinstance(meta, dict):
         return None
     said = cast("dict[str, Any]", meta)
     is_ordinary = (
         said.keys() <= _META
         and said.get(PROTOCOL_VERSION_META_KEY) == VERSION
         and isinstance(said.get(APPROVAL, ""), str)
-        and isinstance(given.get("arguments", {}), dict)
-        and isinstance(name := given.get("name"), str)
-        and name.isascii()
+        and (method == _LIST or _names_a_tool(given))
         and _is_client(said)
     )
     return (number, given) if is_ordinary else None
+
+
+def _names_a_tool(params: Mapping[str, Any]) -> bool:  # JSON
+    name = params.get("name")
+    return isinstance(name, str) and name.isascii() and isinstance(params.get("arguments", {}), dict)
 
 
 def _is_client(said: Mapping[str, Any]) -> bool:  # JSON
@@ -180,12 +195,29 @@ def _is_plain(tool: AnyTool) -> bool:
     return found
 
 
+_WRITTEN: Final[WeakKeyDictionary[Snapshot, bytes]] = WeakKeyDictionary()
+
+
 class FastCalls:
     """Answers ordinary calls. ``server_info`` is what results say of the server; ``seal`` seals what they carry."""
 
     def __init__(self, server_info: Any, seal: ServerMiddleware[dict[str, Any]]) -> None:  # the SDK's own stamp, JSON
         self._server_info = server_info
         self._seal = seal
+
+    async def list(self, asked: OrdinaryList, exchange: Exchange, send: Send) -> None:
+        """Send the tools in play, written once for each snapshot."""
+        snapshot = exchange.session.snapshot
+        written = _WRITTEN.get(snapshot)
+        if written is None:
+            listed = list_tools(snapshot, exchange).model_dump(by_alias=True, mode="json", exclude_none=True)
+            result = self._stamped(serialize_server_result(_LIST, VERSION, listed))
+            _WRITTEN[snapshot] = written = _encode(result).encode()
+        head = _encode({"jsonrpc": "2.0", "id": asked.id})[:-1].encode()
+        await _send_json(send, 200, b"".join((head, b',"result":', written, b"}")))
+
+    def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:  # JSON
+        return {**result, "_meta": {**result.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
 
     async def answer(self, call: OrdinaryCall, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Make a call, and send its answer; a client that leaves cancels it."""
@@ -231,7 +263,7 @@ class FastCalls:
                 return dumped
 
             dumped = cast("dict[str, Any]", await self._seal(cast("Any", client.asked), given))
-        return {**dumped, "_meta": {**dumped.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
+        return self._stamped(dumped)
 
     async def _shown(
         self, session: Session, tool: AnyTool, result: Result[Any], correlation: str
@@ -327,6 +359,10 @@ class _CallWatch(DisconnectWatch):
             event = b"event: message\r\ndata: " + data + b"\r\n\r\n"
             await self._send({"type": "http.response.body", "body": event, "more_body": False})
             return
-        headers = [(b"content-length", str(len(data)).encode()), (b"content-type", b"application/json")]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        await _send_json(self._send, status, data)
+
+
+async def _send_json(send: Send, status: int, data: bytes) -> None:
+    headers = [(b"content-length", str(len(data)).encode()), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data, "more_body": False})

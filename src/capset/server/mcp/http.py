@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from capset.kernel.call.session import Session
 from capset.server.http.bodies import replaying
 from capset.server.mcp.exchanges import Exchange, Reserve
-from capset.server.mcp.fast_calls import FastCalls, is_call, read_call
+from capset.server.mcp.fast_calls import FastCalls, OrdinaryList, may_be_ordinary, read_request
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.request_state import seal_states
 from capset.server.mcp.signing_keys import FixedKey, KeySource
@@ -124,7 +124,7 @@ class McpDoor:
         may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
         before it is made.
         """
-        if self._manager is not None and scope["method"] == "POST" and is_call(scope["headers"]):
+        if self._manager is not None and scope["method"] == "POST" and may_be_ordinary(scope["headers"]):
             exchange = Exchange(session, None, correlation, notes, tools=tools, identity=identity, reserve=reserve)
             return await self._serve_fast(self._manager, exchange, scope, receive, send)
         scope = _trimmed(scope)
@@ -149,17 +149,19 @@ class McpDoor:
     async def _serve_fast(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a request that says that it calls a tool at the newest revision: without the SDK, if it is ordinary."""
+        """Serve a request that calls a tool or lists the tools, as it says: without the SDK, if it is ordinary."""
         try:
             body = await Request(scope, receive).body()
         except ClientDisconnect:
             return None
-        call = read_call(scope["headers"], body, exchange)
-        if call is None:
+        asked = read_request(scope["headers"], body, exchange)
+        if asked is None:
             return await self._serve(manager, exchange, _trimmed(scope), replaying(body, receive), send)
+        if isinstance(asked, OrdinaryList):
+            return await self._fast.list(asked, exchange, send)
         here = self._enter(exchange)
         try:
-            await self._fast.answer(call, exchange, receive, send)
+            await self._fast.answer(asked, exchange, receive, send)
         finally:
             self._leave(exchange, here)
 
