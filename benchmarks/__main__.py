@@ -21,6 +21,7 @@ from benchmarks import (
     durable,
     evaluating,
     fingerprints,
+    gateway,
     governed_call,
     import_cpu,
     mcp_rates,
@@ -39,7 +40,7 @@ MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
-        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, pages, agent_turn),
+        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, pages, agent_turn),
     )
 }
 

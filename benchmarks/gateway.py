@@ -29,9 +29,10 @@ def measure(*, quick: bool) -> list[Row]:
         many = stack.enter_context(running(["-m", "benchmarks.mcp_upstream", str(TOOLS)], folder))[1]
         all_of_them = stack.enter_context(_gateway(folder, "many", many))[1]
         alone, through = request_of("/mcp", "look0"), request_of("/mcp", "up_look0")
-        found: list[tuple[float, float]] = []
-        for _ in range(rounds):
-            found.append((asyncio.run(_median(upstream, alone, calls)), asyncio.run(_median(one, through, calls))))
+        found = [
+            (asyncio.run(_median(upstream, alone, calls)), asyncio.run(_median(one, through, calls)))
+            for _ in range(rounds)
+        ]
         listed = asyncio.run(_median(all_of_them, _list(), calls // 5))
     own, ours = (statistics.median(each[place] for each in found[1:]) for place in (0, 1))
     peers = {
@@ -41,9 +42,9 @@ def measure(*, quick: bool) -> list[Row]:
     }
     return [
         Row(
-            "gateway, reading call",
+            "gateway, reading call less 1 ms",
             round((ours - 1e-3) / own, 2),
-            "times the server's own, less 1 ms",
+            "times the server's own",
             1.3,
             "at most",
             peers,
@@ -69,7 +70,7 @@ def _gateway(folder: str, name: str, upstream: str) -> AbstractContextManager[tu
 
 
 def _list() -> bytes:
-    meta = {
+    meta: dict[str, object] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
