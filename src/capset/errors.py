@@ -320,8 +320,15 @@ class ClientCapabilityMissing(ToolError):
 
     code = "client_capability_missing"
 
-    def __init__(self, message: str, *, required: Mapping[str, object] | None = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        required: Mapping[str, object] | None = None,
+        hint: str | None = None,
+        fields: Iterable[Field] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
         self.required = dict(required or {})
 
 
