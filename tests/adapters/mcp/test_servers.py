@@ -141,6 +141,27 @@ async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_pat
         assert [json.loads(one.arguments or "")["server"] for one in acts] == ["library", "library"]
 
 
+@pytest.mark.spec("M5")
+@pytest.mark.parametrize("kind", ["moving", "moving-2025"])
+async def test_one_that_says_that_it_has_changed_is_asked_again_at_once(kind: str, tmp_path: Path) -> None:
+    async with opened(server(kind, tmp_path, trust_first_use=True)) as site:
+        await site.call(f"{kind}_shout")
+        assert await site.call(f"{kind}_reword") == "done"
+        await refused(site, f"{kind}_shout")
+
+
+async def refused(site: Site, tool: str) -> None:
+    """Wait until the calls of a tool are refused since it has changed; what says so may come after other answers."""
+
+    async def calling() -> None:
+        while True:
+            await site.call(tool)
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(PermissionDenied, match="has changed what it says of its tool"):
+        await asyncio.wait_for(calling(), 10)
+
+
 @pytest.mark.spec("M2")
 async def test_a_process_has_the_environment_that_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOST_KEY", "of the host")

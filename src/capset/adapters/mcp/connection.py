@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import httpx2
 from mcp import Client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, Implementation
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    Implementation,
+)
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
@@ -34,6 +43,8 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is tried again: twice as many after each failure, up to this."""
 FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
+_NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
+"""The errors of a server that takes no listeners."""
 
 
 class McpConnection:
@@ -54,6 +65,7 @@ class McpConnection:
         self._why = ""
         self._offers: Sequence[Offer] | None = None
         self._listed = 0.0
+        self._changes = 0
         self._listing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -76,14 +88,15 @@ class McpConnection:
         async with self._listing:
             is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
-                client = await self._client()
+                client, changes = await self._client(), self._changes
                 try:
                     with self._failing():
                         async with asyncio.timeout(self.server.start_timeout):
                             self._offers = await offers_of(self.server, client)
                 except TimeoutError as error:
                     raise self._cause(error) from None
-                self._listed = monotonic()
+                # What changed while it was listed may not be in the list.
+                self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
             return self._offers
 
     async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT) -> CallToolResult:
@@ -130,7 +143,10 @@ class McpConnection:
                         client = await self._opened(stack)
                     self._failures, self._offers = 0, None
                     ready.set_result(client)
-                    await self._broken.wait()
+                    async with asyncio.TaskGroup() as tasks:
+                        listening = tasks.create_task(self._listen(client))
+                        await self._broken.wait()
+                        listening.cancel()
             except (Exception, asyncio.CancelledError) as error:
                 if self._ready is ready:
                     self._ready = None
@@ -165,9 +181,34 @@ class McpConnection:
         self._broken.set()
 
     async def _heard(self, message: object) -> None:
-        """Look at the tools again at the next call when the server says that they have changed."""
+        """Hear what a server says by itself; since 2026-07-28 it says changes only to those who listen."""
         if type(message).__name__ == "ToolListChangedNotification":
-            self._listed = 0.0
+            self._changed()
+
+    def _changed(self) -> None:
+        """Look at the tools again at the next call."""
+        self._listed = -FRESH_SECONDS
+        self._changes += 1
+
+    async def _listen(self, client: Client) -> None:
+        """Listen for changes, and again when that ends, unless the server knows nothing of it."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    self._changed()  # what changed before is told to none
+                    async for _ in changes:
+                        self._changed()
+            except ListenNotSupportedError:
+                return  # it is an older one, which tells without being asked
+            except MCPError as error:
+                if error.error.code in _NOTHING_TO_HEAR:
+                    return  # the list is asked for again after FRESH_SECONDS
+            except SubscriptionLost:
+                pass  # such as when a server at a URL is started again
+            self._changed()
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 2 * pause)
 
     @contextlib.contextmanager
     def _failing(self) -> Generator[None]:
