@@ -68,7 +68,7 @@ def list_command(
 @guarded
 def diff_command(
     server: Annotated[
-        str | None, typer.Argument(metavar="[SERVER]", help="The name of a server; all of them if left out.")
+        str | None, typer.Argument(metavar="SERVER", help="The name of a server; all of them if left out.")
     ] = None,
     config: Config = None,
     agent: AgentFile = None,
@@ -100,7 +100,7 @@ def approve_command(
     server: Server,
     tools: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOOL]...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
+        typer.Argument(metavar="TOOL...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
     ] = None,
     config: Config = None,
     agent: AgentFile = None,
