@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capset import Principal
-from capset.adapters.tool_rules import checked_rules, options_of, rules_of
+from capset.adapters.tool_rules import checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.policies import Decision, Policy, Request
 from capset.errors import DefinitionError
 
@@ -43,6 +43,28 @@ def test_arguments_that_are_not_allowed_are_denied(arguments: dict[str, Any], re
 @pytest.mark.spec("M6")
 def test_an_argument_that_need_not_be_there_may_be_left_out() -> None:
     assert decided({"path": {"const": "/a"}}, {}).kind == "allow"
+
+
+@pytest.mark.spec("M6")
+def test_a_default_in_a_rule_stands_for_nothing() -> None:
+    branch = {"enum": ["dev"], "default": "dev", "required": True}
+    assert decided({"branch": branch}, {}).kind == "deny"
+    nested = {"type": "object", "properties": {"b": {"const": 1, "default": 1}}, "required": ["b"]}
+    assert decided({"a": {**nested}}, {"a": {}}).kind == "deny"
+    assert decided({"a": {"enum": [{"default": 1}]}}, {"a": {"default": 1}}).kind == "allow", "data stays as it is"
+
+
+@pytest.mark.spec("M6")
+def test_a_rule_for_an_argument_that_the_tool_has_not_refuses_its_calls() -> None:
+    rules = checked_rules("rules", {"push": {"arguments": {"repository": {"const": "mine"}}}, "*": {"arguments": {}}})
+    assert unknown_arguments(rules, "push", ["repo"]) == ["repository"]
+    assert unknown_arguments(rules, "push", []) == [], "a schema that names none may take any"
+    assert unknown_arguments(rules, "pull", ["repo"]) == []
+    (policy,) = options_of(
+        "mcp:a", rules_of(rules, "push"), permissions=(), policies=(), timeout=1.0, unknown=["repository"]
+    )["policies"]
+    found = policy.evaluate(Request({}, Principal("ada"), None, {"repo": "other"}))
+    assert (found.kind, "repository" in found.reason) == ("deny", True)
 
 
 @pytest.mark.spec("M6")

@@ -62,11 +62,22 @@ def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: 
     assert "! its texts contain the invisible character U+200B" in shown.out
     again = run("mcp", "approve", "--config", file, "shelf")
     assert "add" not in again.out, "what a person would not see is approved only by name"
-    named = run("mcp", "approve", "--config", file, "shelf", "add@00000000")
+    named = run("mcp", "approve", "--config", file, "shelf", f"add@{'0' * 32}")
     assert named.code == 2
-    assert "'add' is not as 00000000" in named.said
+    assert "'add' is not as 0000" in named.said
+    short = run("mcp", "approve", "--config", file, "shelf", "add@00000000")
+    assert (short.code, "must have at least 32 of its digits" in short.said) == (2, True)
     assert run("mcp", "approve", "--config", file, "shelf", "add").code == 0
     assert json.loads(run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}').out) == {"total": 3}
+
+
+@pytest.mark.spec("M4", "M7")
+def test_texts_of_a_server_move_no_cursor_and_forge_no_line(run: Run, tmp_path: Path) -> None:
+    file = declare(tmp_path, "escaping")
+    for words in (("diff",), ("list",)):
+        shown = run("mcp", *words, "--config", file).out
+        assert "\x1b" not in shown
+        assert not any(line.startswith("  capset mcp approve forged") for line in shown.splitlines())
 
 
 @pytest.mark.spec("M7")

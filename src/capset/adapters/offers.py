@@ -20,6 +20,11 @@ MAX_SHAPE: Final = 256 * 1024
 """The maximum size of all that is said of a tool, as JSON in bytes."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """The categories of characters that are invisible, or that change the order of others."""
+_IGNORABLE: Final = (
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164)),
+    *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
+)
+"""Ranges of characters that have no form of their own though their category says so (Default_Ignorable_Code_Point)."""
 _PLAIN: Final = frozenset("\n\t\r")
 
 
@@ -81,14 +86,14 @@ def _faults(here: str, name: str, shape: Mapping[str, Any]) -> Iterator[str]:
             try:
                 compile_json_schema(member, shape[member])
             except DefinitionError as error:
-                yield error.message
+                yield shown(error.message)
 
 
 def _suspicions(shape: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a model may read in a description and a person does not."""
     texts = [text for text in _texts(shape) if not (text.isascii() and text.isprintable())]
     for text in texts:
-        if (hidden := next((one for one in text if is_hidden(one)), None)) is not None:
+        if (hidden := _hidden_in(text)) is not None:
             yield f"its texts contain the invisible character {_named(hidden)}: {shown(text)}"
             break
     for text in texts:
@@ -112,7 +117,20 @@ def _texts(value: Any) -> Iterator[str]:  # JSON
 @cache
 def is_hidden(letter: str) -> bool:
     """Return whether a character is invisible, or changes the order of others."""
-    return letter not in _PLAIN and unicodedata.category(letter) in _HIDDEN
+    if letter in _PLAIN:
+        return False
+    return unicodedata.category(letter) in _HIDDEN or any(low <= ord(letter) <= high for low, high in _IGNORABLE)
+
+
+def _hidden_in(text: str) -> str | None:
+    """Return the first invisible character of a text; one that chooses the colour of a symbol before it is none."""
+    before = ""
+    for letter in text:
+        is_choice = letter in "\ufe0e\ufe0f" and (unicodedata.category(before)[0] == "S" if before else False)
+        if is_hidden(letter) and not is_choice:
+            return letter
+        before = letter
+    return None
 
 
 def _is_mixed(word: str) -> bool:

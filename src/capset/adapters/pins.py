@@ -14,7 +14,7 @@ from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError, TransientError, unknown
-from capset.fingerprint.canonical import canonical, digest
+from capset.fingerprint.canonical import MAX_EXACT, canonical, digest
 from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
@@ -104,7 +104,7 @@ def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
 def _with_long_integers(members: dict[str, Any]) -> Any:  # JSON
     """Return an object, or the integer beyond 2^53 that canonical JSON writes as one."""
     match members:
-        case {"$int": str(digits)} if len(members) == 1 and _INTEGER.fullmatch(digits):
+        case {"$int": str(digits)} if len(members) == 1 and _INTEGER.fullmatch(digits) and abs(int(digits)) > MAX_EXACT:
             return int(digits)
         case _:
             return members

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, cast
 
@@ -15,6 +15,10 @@ from capset.schemas.validation_errors import SchemaMismatch
 
 EVERY: Final = "*"
 """The name under which rules hold for every tool, as far as its own say nothing else."""
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
+"""The keywords whose members are schemas by names of others."""
+_DATA: Final = frozenset({"const", "enum", "examples"})
+"""The keywords whose values are data."""
 _SHOWN: Final = 3
 """How many arguments that are not allowed a refusal names."""
 
@@ -71,26 +75,45 @@ def rules_of(rules: Rules, name: str) -> ToolRules:
 
 
 def options_of(
-    owner: str, rules: ToolRules, *, permissions: Iterable[str], policies: Iterable[Policy], timeout: float
+    owner: str,
+    rules: ToolRules,
+    *,
+    permissions: Iterable[str],
+    policies: Iterable[Policy],
+    timeout: float,
+    unknown: Collection[str] = (),
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
     """Return the options of a tool under these rules; the other values are those of all tools of its server.
 
-    ``owner`` is the start of the names of its policies, such as ``mcp:github``.
+    ``owner`` is the start of the names of its policies, such as ``mcp:github``; ``unknown`` are arguments that the
+    rules name and the tool has not (``unknown_arguments``): its calls are refused, since the rule would hold for none.
     """
     options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
     allowed = options.pop("arguments", None)
-    own = () if allowed is None else (Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed), phase="call"),)
+    policy = None if allowed is None else _ArgumentPolicy(owner, allowed, unknown)
+    own = () if policy is None else (Policy(f"{owner}:arguments", policy, phase="call"),)
     return {**options, "policies": [*policies, *own]}
+
+
+def unknown_arguments(rules: Rules, name: str, known: Collection[str]) -> list[str]:
+    """Return the arguments that a tool's own rules name, and that are not among those that its schema names, if any.
+
+    Rules of every tool (``*``) may name arguments that some of them have not.
+    """
+    return sorted(set(rules.get(name, {}).get("arguments", {})) - set(known)) if known else []
 
 
 class _ArgumentPolicy:
     """Denies calls whose arguments the host does not allow."""
 
-    def __init__(self, owner: str, allowed: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, owner: str, allowed: Mapping[str, Mapping[str, Any]], unknown: Collection[str]) -> None:
         self._schema = _allowed(owner, allowed)
+        self._unknown = ", ".join(unknown)
 
     def __call__(self, request: Request) -> Decision:
+        if self._unknown:
+            return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
         try:
             self._schema.check(dict(request.arguments or {}))
         except SchemaMismatch as error:
@@ -104,7 +127,7 @@ def _allowed(owner: str, given: object) -> JsonSchema:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, one in mapped(f"{owner}: arguments", given).items():
-        schema: dict[str, Any] = {**mapped(f"{owner}: arguments: {name}", one)}
+        schema: dict[str, Any] = _without_defaults(mapped(f"{owner}: arguments: {name}", one))
         if isinstance(is_required := schema.get("required"), bool):
             del schema["required"]
             required += [name] * is_required
@@ -117,3 +140,20 @@ def _allowed(owner: str, given: object) -> JsonSchema:
     return compile_json_schema(
         f"{owner}: arguments", {"type": "object", "properties": properties, "required": sorted(required)}
     )
+
+
+def _without_defaults(schema: Any) -> Any:  # a JSON Schema
+    """Return a schema in which nothing has a default: it would stand for a value that the tool is not given."""
+    if isinstance(schema, list):
+        return [_without_defaults(one) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", schema).items():
+        if name in _NAMED and isinstance(value, dict):
+            found[name] = {one: _without_defaults(inner) for one, inner in cast("dict[str, Any]", value).items()}
+        elif name in _DATA:
+            found[name] = value
+        elif name != "default":
+            found[name] = _without_defaults(value)
+    return found

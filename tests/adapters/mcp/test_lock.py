@@ -67,3 +67,12 @@ async def test_a_file_that_was_changed_by_hand_is_refused(tmp_path: Path) -> Non
 def test_what_is_no_lock_file_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="this is no lock file"):
         read_lock(text)
+
+
+@pytest.mark.spec("M7")
+async def test_a_server_without_tools_in_the_file_has_none_approved(tmp_path: Path) -> None:
+    text = await locked(tmp_path)
+    async with Kernel(store="memory://") as kernel:
+        await import_lock(kernel, read_lock(text), EVE)
+        await import_lock(kernel, read_lock('{"version": 1, "servers": {"shelf": {}}}'), EVE)
+        assert await kernel.store.pins.list() == []

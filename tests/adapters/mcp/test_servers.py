@@ -235,6 +235,7 @@ async def test_one_that_cannot_start_says_why_and_is_not_tried_at_once(tmp_path:
     [
         ("hidden", r"the invisible character U+200B ZERO WIDTH SPACE"),
         ("mixed", r"mix letters that look alike: p\u{430}ypal."),
+        ("variation", r"the invisible character U+FE01 VARIATION SELECTOR-2"),
     ],
 )
 async def test_what_a_person_would_not_see_is_shown_and_not_approved_by_itself(
@@ -294,6 +295,7 @@ async def test_lists_without_measure_are_refused(kind: str, problem: str, tmp_pa
     [
         ("flooding", "more than 32 messages of 1,048,576 bytes at once"),
         ("huge", "it sent a message of more than 1,048,576 bytes"),
+        ("empty-lines", "more than 32 messages of 1,048,576 bytes at once"),
     ],
 )
 async def test_floods_end_the_connection_and_cost_others_nothing(kind: str, problem: str, tmp_path: Path) -> None:
@@ -375,3 +377,24 @@ async def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path: Pa
     async with opened(server("fading", tmp_path), store) as site:
         with pytest.raises(PermissionDenied, match="pages without end"):
             await site.call("fading_shout")
+
+
+@pytest.mark.spec("M4")
+async def test_a_symbol_may_have_its_colour(tmp_path: Path) -> None:
+    assert (await offers_of(server("emoji", tmp_path)))["shout"].problems == ()
+
+
+@pytest.mark.spec("M3")
+async def test_calls_that_notice_late_that_a_connection_broke_leave_the_next_one_alone(tmp_path: Path) -> None:
+    async with opened(server("library", tmp_path, trust_first_use=True)) as site:
+        waiting = [asyncio.ensure_future(site.call("library_wait", seconds=30)) for _ in range(5)]
+        await asyncio.sleep(0.5)
+        with pytest.raises(TransientError):
+            await site.call("library_end")
+        again = [asyncio.ensure_future(site.call("library_add", a=1, b=1)) for _ in range(5)]
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(one, CapsetError) for one in ended)
+        async with asyncio.timeout(20):
+            found = await asyncio.gather(*again, return_exceptions=True)
+            assert await site.call("library_add", a=1, b=1) == {"total": 2}
+        assert all(one == {"total": 2} or isinstance(one, TransientError) for one in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -156,3 +157,22 @@ def described(text: str) -> ASGIApp:
     server = MCPServer("books")
     server.add_tool(lambda: "A!", name="shout", description=text, structured_output=False)
     return server.streamable_http_app()
+
+
+@pytest.mark.spec("M4")
+async def test_a_compressed_answer_is_refused_before_it_is_decoded() -> None:
+    asked: list[str | None] = []
+
+    async def bomb(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(Request(scope).headers.get("accept-encoding"))
+        body = gzip.compress(b" " * 10_000_000)
+        headers = {"content-encoding": "gzip"}
+        await Response(body, media_type="application/json", headers=headers)(scope, receive, send)
+
+    async with (
+        serving(bomb) as there,
+        McpConnection(declared(there, start_timeout=5.0), NONE) as connection,
+    ):
+        with pytest.raises(CapsetError, match="a compressed answer"):
+            await connection.offers()
+    assert set(asked) == {"identity"}

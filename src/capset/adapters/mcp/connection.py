@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
+from functools import partial
 from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -60,7 +61,8 @@ class McpConnection:
         self._owner: asyncio.Task[None] | None = None
         self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
-        self._ready: asyncio.Future[Client] | None = None
+        self._ready: asyncio.Future[tuple[Client, int]] | None = None
+        self._number = 0
         self._failures, self._again = 0, 0.0
         self._why = ""
         self._offers: Sequence[Offer] | None = None
@@ -88,9 +90,9 @@ class McpConnection:
         async with self._listing:
             is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
-                client, changes = await self._client(), self._changes
+                (client, number), changes = await self._client(), self._changes
                 try:
-                    with self._failing():
+                    with self._failing(number):
                         async with asyncio.timeout(self.server.start_timeout):
                             self._offers = await offers_of(self.server, client)
                 except TimeoutError as error:
@@ -105,17 +107,17 @@ class McpConnection:
         Raises ``TransientError`` if the server cannot be reached or does not answer in time, and ``ToolError`` for what
         it refuses, and for what it sends that is no answer.
         """
-        client = await self._client()
-        with self._failing():
+        client, number = await self._client()
+        with self._failing(number):
             return await client.call_tool(
                 name, arguments, read_timeout_seconds=self.server.timeout, progress_callback=report
             )
 
-    async def _client(self) -> Client:
-        """Return the connection, which is made if there is none."""
+    async def _client(self) -> tuple[Client, int]:
+        """Return the connection and its number; it is made if there is none."""
         if self._is_closed:
             raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
-        if self._owner is None:
+        if self._owner is None or self._owner.done():
             # In an empty context: it outlives the call that happens to be the first.
             self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}", context=Context())
         wait = self._again - monotonic()
@@ -134,20 +136,22 @@ class McpConnection:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            if (ready := self._ready) is None:
+                continue
             self._broken.clear()
-            self._why = ""
-            ready = cast("asyncio.Future[Client]", self._ready)
+            self._why, number = "", self._number
             try:
                 async with AsyncExitStack() as stack:
                     async with asyncio.timeout(self.server.start_timeout):
-                        client = await self._opened(stack)
+                        client = await self._opened(stack, number)
                     self._failures, self._offers = 0, None
-                    ready.set_result(client)
+                    ready.set_result((client, number))
                     async with asyncio.TaskGroup() as tasks:
                         listening = tasks.create_task(self._listen(client))
                         await self._broken.wait()
                         listening.cancel()
             except (Exception, asyncio.CancelledError) as error:
+                self._end(number)
                 if self._ready is ready:
                     self._ready = None
                 if not ready.done():
@@ -158,14 +162,14 @@ class McpConnection:
                 if isinstance(error, asyncio.CancelledError):
                     raise
 
-    async def _opened(self, stack: AsyncExitStack) -> Client:
+    async def _opened(self, stack: AsyncExitStack, number: int) -> Client:
         server = self.server
         if server.url is not None:
             headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
             streams = http_streams(server, headers)
         else:
             env = await fill_secrets(server.label, "variable", server.env, self._secrets.get)
-            streams = process_streams(server, env, self._end)
+            streams = process_streams(server, env, partial(self._end, number))
         client = Client(
             cast("Transport", streams),
             client_info=Implementation(name="capset", version=version("capset")),
@@ -174,11 +178,16 @@ class McpConnection:
         )
         return await stack.enter_async_context(client)
 
-    def _end(self, why: str = "") -> None:
-        """Take the connection as broken, for a reason that callers are told: the next one makes another."""
-        self._why = why or self._why
-        self._ready = None
-        self._broken.set()
+    def _end(self, number: int, why: str = "") -> None:
+        """Take a connection as broken, for a reason that callers are told: the next one makes another.
+
+        Several calls may notice that it broke, and the last of them when there is another one already.
+        """
+        if number == self._number:
+            self._number += 1
+            self._why = why or self._why
+            self._ready = None
+            self._broken.set()
 
     async def _heard(self, message: object) -> None:
         """Hear what a server says by itself; since 2026-07-28 it says changes only to those who listen."""
@@ -211,7 +220,7 @@ class McpConnection:
             pause = min(_LONGEST_PAUSE, 2 * pause)
 
     @contextlib.contextmanager
-    def _failing(self) -> Generator[None]:
+    def _failing(self, number: int) -> Generator[None]:
         """Turn what the SDK raises into errors of capset's; a connection that broke is made again."""
         try:
             yield
@@ -220,7 +229,7 @@ class McpConnection:
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 why = self._why or "the connection broke off"
-                self._end()
+                self._end(number)
                 raise self._unreachable(f"{why}; what came of the call is not known") from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise TransientError(
@@ -231,7 +240,7 @@ class McpConnection:
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
-            self._end()
+            self._end(number)
             raise self._cause(error) from None
 
     def _cause(self, error: BaseException) -> CapsetError:

@@ -45,6 +45,7 @@ def read_lock(text: str) -> Locked:
         raise DefinitionError(f"this is no lock file of version {VERSION}", hint=_HINT)
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for server, tools in members["servers"].items():
+        found[server] = {}
         for tool, entry in _mapping(server, tools).items():
             given = _mapping(f"{server}: {tool}", entry)
             shape = _mapping(f"{server}: {tool}: shape", given.get("shape"))
@@ -57,7 +58,7 @@ def read_lock(text: str) -> Locked:
                     f"{server}: {tool}: its hash is not that of what it says: the file was changed by hand",
                     hint="write it again: capset mcp lock FILE",
                 )
-            found.setdefault(server, {})[tool] = shape
+            found[server][tool] = shape
     return found
 
 

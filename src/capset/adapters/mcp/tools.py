@@ -12,7 +12,7 @@ from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.offers import here
 from capset.adapters.mcp.server import capability_with
 from capset.adapters.pins import Guard, shape_of
-from capset.adapters.tool_rules import options_of, rules_of
+from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
 from capset.definitions.capabilities import Capability
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.definition import AnyTool, make_tool
@@ -41,14 +41,15 @@ def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> A
     owner = f"tool {name!r}"
     rules = rules_of(server.rules, pin.tool)
     rules["effect"] = effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
+    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     options = options_of(
         f"mcp:{name}",
         rules,
         permissions=server.permissions,
         policies=[guard.policy],
         timeout=server.timeout,
+        unknown=unknown_arguments(server.rules, pin.tool, schema.names),
     )
-    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     return make_tool(
         name,
         shape.get("description") or f"The tool {pin.tool} of the MCP server {server.name}.",

@@ -33,6 +33,8 @@ _BURST: Final = 32
 """How many messages of the maximum size may come at once; after that, one a second."""
 _GRACE_SECONDS: Final = 2.0
 """How long a process may take to end once its input is closed, and again once it was asked to."""
+_LEAST: Final = 1_024
+"""What a message counts for at least: many small ones take time, too."""
 _LAST_WORDS: Final = 1_024
 _PARTS: Final = 8
 """How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
@@ -112,7 +114,7 @@ async def _read(
     async with received:
         try:
             async for line in _lines(server, cast("AsyncIterable[bytes]", process.stdout)):
-                meter.count(len(line))
+                meter.count(max(len(line) + 1, _LEAST))
                 # What is no message is no answer to anything; a call without an answer ends by its timeout.
                 with contextlib.suppress(ValueError):
                     await received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
@@ -192,8 +194,10 @@ async def http_streams(
     """Yield the streams of messages of a server at a URL. Every connection is to an address that was checked."""
     transport = _Checked(server, resolver)
     timeout = httpx2.Timeout(server.timeout, read=None)
+    # What is compressed has no size before it is decoded.
+    plain = {"accept-encoding": "identity"}
     client = httpx2.AsyncClient(
-        transport=transport, headers=headers, timeout=timeout, trust_env=False, follow_redirects=False
+        transport=transport, headers={**headers, **plain}, timeout=timeout, trust_env=False, follow_redirects=False
     )
     async with (
         client,
@@ -231,6 +235,9 @@ class _Checked(httpx2.AsyncBaseTransport):
         except TransientError as error:
             raise httpx2.ConnectError(error.message, request=request) from error
         headers = httpx2.Headers(response.headers)
+        if headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
         is_stream = headers.get("content-type", "").startswith("text/event-stream")
         stream = _Bounded(
             cast("AsyncIterable[bytes]", response.stream),
@@ -263,7 +270,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for part in self._inner:
             size += len(part)
             if self._meter is not None:
-                self._meter.count(len(part))
+                self._meter.count(len(part) + part.count(b"\n") * _LEAST // 4)  # an event has at least three lines
             elif size > self._server.message_bytes:
                 raise too_large(self._server)
             yield part

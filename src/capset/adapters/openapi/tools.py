@@ -10,7 +10,7 @@ from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
 from capset.adapters.openapi.operations import here, is_named, rules_for
 from capset.adapters.pins import Guard, pins_of, shape_of
-from capset.adapters.tool_rules import options_of
+from capset.adapters.tool_rules import options_of, unknown_arguments
 from capset.definitions.capabilities import Capability
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.schema_tools import returns_schema
@@ -55,14 +55,19 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin]) -> Capability:
 def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
     api = client.api
     owner = f"tool {name!r}"
+    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     options = options_of(
         f"api:{name}",
         rules_for(api, shape),
         permissions=api.permissions,
         policies=[guard.policy],
         timeout=api.timeout,
+        unknown=[
+            one
+            for key in (shape["name"], f"{shape['method']} {shape['path']}")
+            for one in unknown_arguments(api.rules, key, schema.names)
+        ],
     )
-    schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     return make_tool(
         name,
         shape["description"],

@@ -29,6 +29,7 @@ class Upstream:
     def __init__(self, db: str) -> None:
         self._db = db
         self._servers: McpServers | None = None
+        self._known: dict[str, Sequence[ToolPin]] = {}
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
@@ -38,6 +39,16 @@ class Upstream:
         """Close every connection."""
         if self._servers is not None:
             await self._servers.__aexit__(*raised)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can approve tools in the database."""
+        return not self._db.startswith("memory:")
+
+    @property
+    def pins(self) -> frozenset[ToolPin]:
+        """The pins that the capabilities were made of, as they were read last."""
+        return frozenset(pin for pins in self._known.values() for pin in pins)
 
     def __call__(self, server: McpServer) -> AnyCapability:
         """Return the capability of a server, of what is pinned of it in the database.
@@ -53,6 +64,7 @@ class Upstream:
         # In a thread: some commands read their configuration while they run a loop.
         with ThreadPoolExecutor(1) as thread:
             pins = thread.submit(asyncio.run, self._pins(server)).result()
+        self._known[server.pin_key] = pins
         return self._servers.capability(server, pins)
 
     async def _pins(self, server: McpServer) -> Sequence[ToolPin]:

@@ -20,7 +20,7 @@ from capset.adapters.plain_files import read_text
 from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import AsJson, Db, Who
-from capset.cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
 from capset.errors import CapsetError, DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from capset.adapters.offers import Offer
     from capset.adapters.pins import Standing
 
-_LEAST: Final = 8
-"""How many digits of a hash say which one is meant."""
+_LEAST: Final = 32
+"""How many digits of a hash say which one is meant: a server could find two texts that share a few."""
 _TEXTS: Final = ("name", "title", "description")
 """What is read first of a tool."""
 Config = Annotated[
@@ -89,7 +89,7 @@ def diff_command(
         _warn(seen)
         for one, tool in changed:
             for line in _difference(one.server.name, tool):
-                out().print(line, soft_wrap=True, highlight=False, markup=False)
+                out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     if any(one.problem for one in seen):
         return Exit.FAILED
     return Exit.DIFFERENT if changed else Exit.DONE
@@ -338,16 +338,18 @@ def _approved(pin: ToolPin) -> Mapping[str, Any]:
 
 def _difference(server: str, tool: Standing) -> Iterator[str]:
     """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now."""
+    from capset.adapters.offers import shown
+
     pin, offer = tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
     after = f"{offer.hash[:16]} now" if offer else "gone"
     old, new = _lines(_approved(pin) if pin else {}), _lines(offer.shape if offer else {})
-    name = f"{server}/{_visible(tool.name)}"
+    name = f"{server}/{shown(tool.name)}"
     yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")
     for problem in tool.problems:
-        yield f"! {problem}"
+        yield f"! {shown(problem)}"
     if offer is not None and not offer.is_unusable:
-        yield f"  capset mcp approve … {server} {_visible(tool.name)}@{offer.hash[:16]}"
+        yield f"  capset mcp approve … {server} {shown(tool.name)}@{offer.hash}"
     yield ""
 
 

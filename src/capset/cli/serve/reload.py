@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("capset.configuration")
 _PINS_SECONDS: Final = 2.0
 """How long a server may take to notice that tools of its MCP servers were approved."""
+_RETRY_SECONDS: Final = 60.0
+"""How long it waits after a reload that failed: each one is on record."""
 
 
 class Reload:
@@ -44,6 +46,7 @@ class Reload:
         self._current = configuration
         self._actor = actor
         self._again = asyncio.Event()
+        self._reloading = asyncio.Lock()
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
@@ -54,9 +57,7 @@ class Reload:
             yield
             return
         loop.add_signal_handler(number, self._again.set)
-        tasks = [loop.create_task(self._listen())]
-        if self._current.mcp_servers:
-            tasks.append(loop.create_task(self._watch()))
+        tasks = [loop.create_task(self._listen()), loop.create_task(self._watch())]
         try:
             yield
         finally:
@@ -64,8 +65,15 @@ class Reload:
             for task in tasks:
                 task.cancel()
 
-    async def reload(self) -> None:
-        """Read the file again. An error is logged and recorded, and changes nothing."""
+    async def reload(self) -> bool:
+        """Read the file again, and return whether it is in force.
+
+        An error is logged and recorded, and changes nothing.
+        """
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> bool:
         path = self._current.path
         about = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
         try:
@@ -74,11 +82,11 @@ class Reload:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
             record = await self._recorded(about, columns)
             _log.error("the configuration stays as it was: %s (record %s)", error.message, record)
-            return
+            return False
         record = await self._recorded(about, {})
         if record is None:
             _log.error("the configuration stays as it was: the reload could not be put on record")
-            return
+            return False
         self._service.adopt(registry)
         self._current = found
         _log.info(
@@ -86,6 +94,7 @@ class Reload:
         )
         for one in found.warnings:
             _log.warning("%s: %s", path, one)
+        return True
 
     async def _listen(self) -> None:
         while True:
@@ -94,21 +103,25 @@ class Reload:
             await self.reload()
 
     async def _watch(self) -> None:
-        """Ask for a reload when other tools of the configuration's MCP servers are approved than before."""
-        known = await self._pins()
+        """Reload when other tools of the configuration's MCP servers are approved than those that it was made of."""
         while True:
             await asyncio.sleep(_PINS_SECONDS)
             try:
-                found = await self._pins()
+                is_stale = self._upstream.is_shared and await self._pins() != self._read_pins()
             except StoreError:
                 continue  # what needs the store says so; the next look finds the change
-            if found != known:
-                known = found
-                self._again.set()
+            if is_stale and not await self.reload():
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _pins(self) -> frozenset[ToolPin]:
-        names = {one.name for one in self._current.mcp_servers}
-        return frozenset(one for one in await self._service.kernel.store.pins.list() if one.server in names)
+    def _keys(self) -> set[str]:
+        return {one.pin_key for one in self._current.mcp_servers}
+
+    def _read_pins(self) -> set[ToolPin]:
+        return {one for one in self._upstream.pins if one.server in self._keys()}
+
+    async def _pins(self) -> set[ToolPin]:
+        keys = self._keys()
+        return {one for one in await self._service.kernel.store.pins.list() if one.server in keys} if keys else set()
 
     async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
         """Put a reload on record and return the id of that, ``None`` if it cannot be written."""

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -323,11 +324,13 @@ def _contained(error: Exception) -> Exception:
 class _CallWatch(DisconnectWatch):
     """Watches a client, and sends one answer: as JSON, or if it takes long, as a stream of events with pings."""
 
-    __slots__ = ("_pinging", "_send", "_timer")
+    __slots__ = ("_has_begun", "_is_over", "_pinging", "_send", "_timer")
 
     def __init__(self, receive: Receive, send: Send) -> None:
         super().__init__(receive)
         self._send = send
+        self._has_begun = False
+        self._is_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
 
@@ -340,22 +343,27 @@ class _CallWatch(DisconnectWatch):
         self._pinging = asyncio.get_running_loop().create_task(self._ping())
 
     async def _ping(self) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
-        while True:
+        while not self._is_over.is_set():
+            if not self._has_begun:
+                self._has_begun = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
-            await asyncio.sleep(PING_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), PING_SECONDS)
 
     async def stop(self) -> None:
-        """Send no more pings."""
+        """Send no more pings: none is broken off."""
+        self._is_over.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._pinging is not None:
-            self._pinging.cancel()
             await asyncio.wait([self._pinging])
+            with suppress(OSError):  # the client has gone, which the watch tells
+                self._pinging.result()
 
     async def end(self, status: int, data: bytes) -> None:
         """Send the answer itself."""
-        if self._pinging is not None:
+        if self._has_begun:
             event = b"event: message\r\ndata: " + data + b"\r\n\r\n"
             await self._send({"type": "http.response.body", "body": event, "more_body": False})
             return

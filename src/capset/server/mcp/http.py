@@ -155,7 +155,7 @@ class McpDoor:
         except ClientDisconnect:
             return None
         asked = read_request(scope["headers"], body, exchange)
-        if asked is None:
+        if asked is None or self._manager is None:  # it may have been closed while the body came
             return await self._serve(manager, exchange, _trimmed(scope), replaying(body, receive), send)
         if isinstance(asked, OrdinaryList):
             return await self._fast.list(asked, exchange, send)

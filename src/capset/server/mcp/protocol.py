@@ -129,7 +129,7 @@ def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None)
 
     async def welcome(ctx: Asked, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)
-        if ctx.method not in _WELCOMES:
+        if ctx.method not in _WELCOMES or exchange().tools is not None:
             return result
         text = await exchange().session.system_text()
         return cast("dict[str, Any]", result) | ({"instructions": text} if text else {})
