@@ -110,7 +110,7 @@ async def test_nothing_is_used_that_nobody_approved(tmp_path: Path) -> None:
         assert list(site.capability.every_tool) == []
 
 
-@pytest.mark.spec("M5")
+@pytest.mark.spec("M5", "T43")
 async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_path: Path) -> None:
     declared, store = server("shelf", tmp_path), f"sqlite:///{tmp_path / 'capset.db'}"
     async with Kernel(store=store) as kernel, McpConnection(declared, NONE) as connection:
@@ -162,7 +162,7 @@ async def refused(site: Site, tool: str) -> None:
         await asyncio.wait_for(calling(), 10)
 
 
-@pytest.mark.spec("M2")
+@pytest.mark.spec("M2", "T43")
 async def test_a_process_has_the_environment_that_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOST_KEY", "of the host")
     declared = server("library", tmp_path, trust_first_use=True, env={"TOKEN": "Bearer ${LIBRARY}"})
@@ -229,7 +229,7 @@ async def test_one_that_cannot_start_says_why_and_is_not_tried_at_once(tmp_path:
         await offers_of(nowhere)
 
 
-@pytest.mark.spec("M4")
+@pytest.mark.spec("M4", "T43")
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
@@ -316,7 +316,7 @@ async def test_floods_end_the_connection_and_cost_others_nothing(kind: str, prob
         assert late < 1
 
 
-@pytest.mark.spec("M4")
+@pytest.mark.spec("M4", "T43")
 async def test_a_server_that_asks_for_the_clients_model_is_refused(tmp_path: Path) -> None:
     async with opened(server("asking", tmp_path, trust_first_use=True)) as site:
         assert await site.call("asking_shout") == "refused"
@@ -329,7 +329,7 @@ async def test_a_result_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
             await site.call("misfit_shout")
 
 
-@pytest.mark.spec("M1")
+@pytest.mark.spec("M1", "T43")
 async def test_hints_of_a_server_only_strengthen_an_effect(tmp_path: Path) -> None:
     async with opened(server("readonly", tmp_path, trust_first_use=True)) as site:
         assert site.tool("readonly_shout").effect == "destructive"

@@ -97,7 +97,7 @@ async def test_an_internal_address_is_connected_to_only_if_it_is_declared() -> N
         assert there.headers == []
 
 
-@pytest.mark.spec("M2", "M4")
+@pytest.mark.spec("M2", "M4", "T43")
 async def test_a_redirect_elsewhere_is_not_followed() -> None:
     async with serving(books()) as secret:
 
@@ -159,7 +159,7 @@ def described(text: str) -> ASGIApp:
     return server.streamable_http_app()
 
 
-@pytest.mark.spec("M4")
+@pytest.mark.spec("M4", "T43")
 async def test_a_compressed_answer_is_refused_before_it_is_decoded() -> None:
     asked: list[str | None] = []
 
