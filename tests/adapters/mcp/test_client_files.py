@@ -44,6 +44,33 @@ def test_secrets_that_stand_in_the_file_are_left_out_and_named() -> None:
 
 
 @pytest.mark.spec("M7")
+def test_secrets_in_arguments_urls_and_cookies_are_left_out_too() -> None:
+    given = {
+        "a": {
+            "command": "x",
+            "args": ["--api-key", "sk-1", "--name", "n", "--token=t-1"],
+            "env": {"OPENAI_KEY": "sk-2"},
+        },
+        "b": {"url": "https://example.com/mcp?api_key=k-1&x=y", "headers": {"Cookie": "session=s-1; x=1"}},
+        "c": {"command": "x", "env": {"GITHUB_PAT": "p-1", "MONKEY": "m"}},
+    }
+    found = read_client_file(json.dumps({"mcpServers": given}))
+    assert not any(one in repr(found) for one in ("sk-1", "t-1", "sk-2", "k-1", "s-1", "p-1"))
+    assert found.servers["a"]["command"] == [
+        "x",
+        "--api-key",
+        "SECRET-LEFT-OUT",
+        "--name",
+        "n",
+        "--token=SECRET-LEFT-OUT",
+    ]
+    assert found.servers["b"]["url"] == "https://example.com/mcp?api_key=SECRET-LEFT-OUT&x=y"
+    assert found.servers["b"]["headers"] == {"Cookie": "${COOKIE}"}
+    assert found.servers["c"]["env"]["MONKEY"] == "m"
+    assert len(found.left_out) == 3
+
+
+@pytest.mark.spec("M7")
 @pytest.mark.parametrize("held", ["${input:api-key}", "${env:API_KEY}", "${API_KEY}"])
 def test_places_that_a_client_fills_in_are_places_of_secrets(held: str) -> None:
     given = {"web": {"type": "http", "url": "https://example.com/mcp", "headers": {"X-Key": held}}}

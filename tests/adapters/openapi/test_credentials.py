@@ -119,3 +119,18 @@ async def test_a_document_does_not_choose_who_gets_the_credentials() -> None:
         assert offer.shape["server"] == "https://evil.example", "which is part of the pin"
         (offer, *_) = await OpenApiClient(declared(there, url=there.url), no_secret).offers()
         assert "server" not in offer.shape
+
+
+@pytest.mark.spec("M8")
+@pytest.mark.parametrize(("place", "given"), [("query", "repo"), ("cookie", "repo"), ("cookie", "session")])
+async def test_no_member_of_an_object_stands_beside_a_parameter_or_the_hosts_cookie(place: str, given: str) -> None:
+    async with serving(echo()) as there:
+        parameters = [
+            {"in": place, "name": "repo", "schema": {"type": "string"}},
+            {"in": place, "name": "filter", "schema": {"type": "object"}, "style": "form", "explode": True},
+        ]
+        api = things(there, document(parameters=parameters), headers={"Cookie": "session=host"})
+        async with opened(api) as site:
+            with pytest.raises(ToolError, match="'filter' cannot be sent: it has a member with the name of"):
+                await site.call("things_find", repo="mine", filter={given: "other"})
+            assert (await site.call("things_find", repo="mine", filter={"a": "b"}))["query"] in ("repo=mine&a=b", "")

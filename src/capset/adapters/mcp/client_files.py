@@ -19,6 +19,8 @@ _HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
 """A place that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
 _INHERITED: Final = ("PATH", "HOME")
 """What a process of a client has of its host's environment, and what ``npx`` and ``uvx`` need."""
+_LEFT_OUT: Final = "SECRET-LEFT-OUT"
+"""Stands where a file of a configuration has no place for a secret."""
 _UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -76,17 +78,46 @@ class _ClientReading:
         self.left_out += [f"{name}: {key}" for key in given if key not in _KNOWN]
         found: dict[str, Any] = {}
         if url is not None:
-            found["url"] = url
+            found["url"] = self._url(name, str(url))
             if headers := self._texts(name, given.get("headers")):
                 found["headers"] = headers
             return found
         if not isinstance(given.get("command"), str):
             raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
-        found["command"] = [given["command"], *map(str, given.get("args") or ())]
+        found["command"] = [given["command"], *self._arguments(name, [str(one) for one in given.get("args") or ()])]
         found["env"] = {one: f"${{{one}}}" for one in _INHERITED} | self._texts(name, given.get("env"))
         if given.get("cwd"):
             found["cwd"] = given["cwd"]
         return found
+
+    def _arguments(self, server: str, given: list[str]) -> list[str]:
+        """Return arguments without the values of flags that name a secret: a command takes none from elsewhere."""
+        found: list[str] = []
+        after = ""
+        for one in given:
+            flag, equals, _ = one.partition("=")
+            if after and not one.startswith("-"):
+                found.append(_LEFT_OUT)
+                self.left_out.append(f"{server}: the value of {after}, which looks like a secret")
+            elif equals and flag.startswith("-") and _is_secret(flag):
+                found.append(f"{flag}={_LEFT_OUT}")
+                self.left_out.append(f"{server}: the value of {flag}, which looks like a secret")
+            else:
+                found.append(one)
+            after = one if one.startswith("-") and not equals and _is_secret(one) else ""
+        return found
+
+    def _url(self, server: str, given: str) -> str:
+        """Return a URL without the values of members of its query that name a secret."""
+        before, mark, query = given.partition("?")
+        members: list[str] = []
+        for one in query.split("&") if mark else ():
+            name, equals, _ = one.partition("=")
+            if equals and _is_secret(name):
+                self.left_out.append(f"{server}: the value of {name} in its URL, which looks like a secret")
+                one = f"{name}={_LEFT_OUT}"  # noqa: PLW2901
+            members.append(one)
+        return f"{before}{mark}{'&'.join(members)}"
 
     def _texts(self, server: str, given: Any) -> dict[str, str]:  # JSON
         """Return headers or variables, with the names of secrets in the place of their values."""
@@ -95,10 +126,11 @@ class _ClientReading:
             text = str(value)
             if _HELD.search(text):
                 found[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
-            elif is_secret_name(name):
+            elif _is_secret(name):
                 secret = _constant(name if _constant(name) != "AUTHORIZATION" else f"{server}_token")
                 scheme, space, _ = text.partition(" ")
-                found[name] = f"{scheme}{space}${{{secret}}}" if space else f"${{{secret}}}"
+                has_scheme = bool(space) and name.lower() in ("authorization", "proxy-authorization")
+                found[name] = f"{scheme} ${{{secret}}}" if has_scheme else f"${{{secret}}}"
                 self.secrets.append(secret)
             else:
                 found[name] = text
@@ -114,6 +146,11 @@ def _name(title: str, taken: Mapping[str, object]) -> str:
         number += 1
         name = f"{first}-{number}"
     return name
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a variable, a header or a flag has the name of a secret."""
+    return is_secret_name(name) or _constant(name).rpartition("_")[2] in ("KEY", "PAT")
 
 
 def _constant(name: str) -> str:

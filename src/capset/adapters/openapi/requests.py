@@ -65,9 +65,11 @@ def request_of(
             case _ if value is None:
                 continue
             case "query":
-                query += _apart(name, _pairs(name, place, value), credentials.query)
+                taken = [*(one for one, _ in credentials.query), *_others(shape, name, "query")]
+                query += _apart(name, _pairs(name, place, value), taken)
             case "cookie":
-                cookies += _apart(name, _pairs(name, place, value), credentials.cookies)
+                taken = [*(one for one, _ in credentials.cookies), *_others(shape, name, "cookie"), *_cookies(headers)]
+                cookies += _apart(name, _pairs(name, place, value), taken)
             case _:
                 sent[place["name"]] = _header(name, place, value)
     query += [f"{_quoted(name)}={_quoted(value)}" for name, value in credentials.query]
@@ -159,12 +161,26 @@ def _pairs(name: str, place: Place, value: Any) -> Iterator[str]:
         yield f"{key}={_quoted(_scalar(name, value))}"
 
 
-def _apart(name: str, pairs: Iterable[str], credentials: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield pairs. Raises ``ToolError`` for a member that would be sent beside a credential of its name."""
-    taken = {_quoted(one) for one, _ in credentials}
+def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:
+    """Yield the names of the other parameters of a place."""
+    for other, one in shape["arguments"].items():
+        if other != name and one["in"] == place:
+            yield one["name"]
+
+
+def _cookies(headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of the host's own cookies."""
+    for header, text in headers.items():
+        if header.lower() == "cookie":
+            yield from (one.partition("=")[0].strip() for one in text.split(";"))
+
+
+def _apart(name: str, pairs: Iterable[str], taken: Iterable[str]) -> Iterator[str]:
+    """Yield pairs. Raises ``ToolError`` for a member whose name a credential or another parameter has."""
+    names = {_quoted(one) for one in taken}
     for pair in pairs:
-        if pair.partition("=")[0] in taken:
-            raise _refused(name, "it has a member with the name of a credential")
+        if pair.partition("=")[0] in names:
+            raise _refused(name, "it has a member with the name of a credential, or of another parameter")
         yield pair
 
 
@@ -186,7 +202,8 @@ def _form(name: str, encodings: Mapping[str, Place], value: Any) -> Iterator[str
         if one is None:
             continue
         if (encoding := encodings.get(key)) is not None:
-            yield from _pairs(name, {**encoding, "name": key}, one)
+            others = {*cast("dict[str, Any]", value)} - {key}
+            yield from _apart(name, _pairs(name, {**encoding, "name": key}, one), others)
             continue
         items = cast("list[Any]", one) if isinstance(one, list) else [one]
         texts = [_json(item) if isinstance(item, list | dict) else _scalar(name, item) for item in items]
