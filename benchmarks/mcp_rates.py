@@ -1,4 +1,7 @@
-"""Requests a second of ``tools/call`` under 16 connections, stateless: beside FastMCP, and the same call by REST."""
+"""Requests a second of ``tools/call`` under 16 connections, stateless: beside FastMCP, and the same call by REST.
+
+Without FastMCP, which is in the dependency group ``peers``, only the row beside REST is measured.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,23 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import Final
 
 from benchmarks.rest_call import call_of, running
 from benchmarks.rest_rates import CONNECTIONS, installed
 from benchmarks.row import Row
 
-_VERSION = "2026-07-28"
+_VERSION: Final = "2026-07-28"
+_OURS: Final = "tools/call"
+_REST: Final = "REST call"
+_PEERS: Final = {"FastMCP": (), "FastMCP, JSON only": ("--json",)}
+"""With the options of their server."""
+_ROWS: Final = (
+    ("MCP tools/call", "FastMCP", "times the requests/s of FastMCP", 10),
+    ("MCP tools/call, JSON", "FastMCP, JSON only", "times the requests/s of FastMCP's JSON", 5),
+    ("MCP tools/call beside REST", _REST, "of the requests/s of a REST call", 0.9),
+)
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -24,36 +38,22 @@ def measure(*, quick: bool) -> list[Row]:
         folder = installed(stack.enter_context(tempfile.TemporaryDirectory()))
         serve = ["-c", "from capset.cli import main; main()", "serve", "--port", "0", "--insecure"]
         capset = stack.enter_context(running(serve, folder))[1]
-        streaming = stack.enter_context(running(["-m", "benchmarks.fastmcp_server"], folder))[1]
-        plain = stack.enter_context(running(["-m", "benchmarks.fastmcp_server", "--json"], folder))[1]
         rest = call_of(capset, "rates", "look")
         session = rest.split(b"/v1/sessions/")[1].split(b"/")[0].decode()
         ours, theirs = request_of(f"/mcp/sessions/{session}", "look"), request_of("/mcp", "look")
-        found: list[tuple[float, float, float, float]] = []
-        for _ in range(rounds + 1):  # the first is to warm up
-            few = max(CONNECTIONS, requests // 10)
-            found.append(
-                (
-                    rate(capset, ours, requests),
-                    rate(streaming, theirs, few),
-                    rate(plain, theirs, few),
-                    rate(capset, rest, requests),
-                )
-            )
-    mine, sse, plain_json, by_rest = (statistics.median(one[place] for one in found[1:]) for place in range(4))
-    peers = {
-        "tools/call": f"{mine:.0f}/s",
-        "FastMCP": f"{sse:.0f}/s",
-        "FastMCP, JSON only": f"{plain_json:.0f}/s",
-        "REST call": f"{by_rest:.0f}/s",
-    }
-    of_sse, of_json, of_rest = (statistics.median(one[0] / one[place] for one in found[1:]) for place in (1, 2, 3))
+        calls = {_OURS: (capset, ours, requests), _REST: (capset, rest, requests)}
+        for name, options in _PEERS.items() if find_spec("fastmcp") else ():
+            peer = stack.enter_context(running(["-m", "benchmarks.fastmcp_server", *options], folder))[1]
+            calls[name] = peer, theirs, max(CONNECTIONS, requests // 10)
+        found = [{name: rate(*call) for name, call in calls.items()} for _ in range(rounds + 1)][
+            1:
+        ]  # the first warms up
+    told = {name: f"{statistics.median(one[name] for one in found):.0f}/s" for name in calls}
+    told |= dict.fromkeys(_PEERS.keys() - calls.keys(), "not installed")
     return [
-        Row("MCP tools/call", round(of_sse, 1), "times the requests/s of FastMCP", 10, "at least", peers),
-        Row("MCP tools/call, JSON", round(of_json, 1), "times the requests/s of FastMCP's JSON", 5, "at least", peers),
-        Row(
-            "MCP tools/call beside REST", round(of_rest, 2), "of the requests/s of a REST call", 0.9, "at least", peers
-        ),
+        Row(label, round(statistics.median(one[_OURS] / one[peer] for one in found), 2), unit, target, "at least", told)
+        for label, peer, unit, target in _ROWS
+        if peer in calls
     ]
 
 

@@ -68,6 +68,26 @@ async def test_a_client_that_leaves_ends_its_check(checker: ConfigChecker, insta
     assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
 
 
+async def test_a_client_that_leaves_while_the_process_starts_spoils_nothing(
+    checker: ConfigChecker, installed: Registry
+) -> None:
+    checking = asyncio.create_task(checker.check(ADA, SOUND, "yaml", installed))
+    await asyncio.sleep(0.1)
+    assert checker.process is None  # it is loading
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
+
+
+async def test_a_checker_is_closed_while_its_process_starts(checker: ConfigChecker, installed: Registry) -> None:
+    checking = asyncio.create_task(checker.check(ADA, SOUND, "yaml", installed))
+    await asyncio.sleep(0.1)
+    await checker.close()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+
+
 async def test_a_process_that_dies_is_replaced(checker: ConfigChecker, installed: Registry) -> None:
     await checker.check(ADA, SOUND, "yaml", installed)
     assert checker.process is not None

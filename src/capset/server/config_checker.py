@@ -37,6 +37,7 @@ class ConfigChecker:
     def __init__(self, seconds: float) -> None:
         self._turns = Turns(seconds)
         self.process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
 
     async def check(self, principal: Principal, text: str, format: Format, registry: Registry) -> ConfigCheckShape:
         """Check a configuration by its text alone, as ``check_text`` does.
@@ -59,10 +60,10 @@ class ConfigChecker:
     async def _ask(self, request: bytes) -> bytes:
         process = self.process
         if process is None or process.returncode is not None:
-            process = self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-            )
-            await _receive(process)  # it has loaded what is installed
+            self._starting = self._starting or asyncio.create_task(self._start())
+            process = await asyncio.shield(
+                self._starting
+            )  # a client that leaves does not end it: the next one needs it
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await _send(process, request)
@@ -79,8 +80,26 @@ class ConfigChecker:
             process.kill()
             raise
 
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            try:
+                await _receive(process)  # it has loaded what is installed
+            except BaseException:
+                await self.close(process)
+                raise
+            self.process = process
+            return process
+        finally:
+            self._starting = None
+
     async def close(self, process: asyncio.subprocess.Process | None = None) -> None:
         """End the process."""
+        if process is None and self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
         process = process or self.process
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
