@@ -16,14 +16,15 @@ import pytest
 from hypothesis import settings
 
 from tests.databases import Server
+from tests.examples import PROFILE
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("here", deadline=None, max_examples=40)
+settings.register_profile("here", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=150)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
+settings.load_profile(PROFILE)
 
 # Each client would load the machine's trust store, which takes longer than most tests.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)

@@ -6,10 +6,11 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
+from tests.examples import examples
 
 LINE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=MAX_SUBJECT)
 
@@ -21,7 +22,7 @@ def read(raw: bytes) -> EmailMessage:
 
 
 @pytest.mark.spec("G32")
-@settings(max_examples=150)
+@examples(40, 150)
 @given(LINE | st.text('=?_ aä,;:<>"\\()@', max_size=MAX_SUBJECT), st.booleans())
 def test_a_subject_that_is_taken_is_read_as_it_was_given(subject: str, html: bool) -> None:
     try:
@@ -41,7 +42,7 @@ def test_subjects_that_only_look_odd_are_taken(subject: str) -> None:
 
 
 @pytest.mark.spec("G32")
-@settings(max_examples=150)
+@examples(40, 150)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.booleans())
 def test_a_body_that_is_taken_is_read_as_it_was_given(body: str, html: bool) -> None:
     try:

@@ -111,11 +111,14 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
 }
 
 
+LONG = ("hashes_are_the_same_in_every_process", "invalid_arguments_are_refused")
+
+
 def every_check() -> Iterator[Any]:
     for capability, examples in EXAMPLES.items():
         for check in capability_suite(capability, examples=examples):
-            # It starts interpreters, which is the same for every capability.
-            is_long = check.__name__ == "hashes_are_the_same_in_every_process" and capability is not test_math
+            # They start interpreters, and make up a hundred arguments for each tool: enough here for the simplest one.
+            is_long = check.__name__ in LONG and capability is not test_math
             marks = [pytest.mark.long] if is_long else []
             yield pytest.param(check, id=f"{capability.name}-{check.__name__}", marks=marks)
 

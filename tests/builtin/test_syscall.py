@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import (
@@ -34,6 +34,7 @@ from capset.fingerprint.hashes import tool_hash
 from capset.testing import Desk, processor_suite, session_for
 from capset.testing.processor_suite import Check
 from tests.builtin.support import send, session_of
+from tests.examples import examples
 
 RAN: list[str] = []
 
@@ -304,7 +305,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.spec("K18")
-@settings(max_examples=100, deadline=None)
+@examples(25, 100)
 @given(JSON)
 def test_whatever_is_sent_comes_back(value: Any) -> None:
     async def run() -> None:

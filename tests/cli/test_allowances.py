@@ -194,6 +194,7 @@ def test_the_kernel_command_has_both_limits(foundry: Command) -> None:
     assert said[-1]["data"]["code"] == "limit_exceeded"
 
 
+@pytest.mark.long
 @pytest.mark.spec("G36")
 async def test_an_mcp_server_holds_its_client_to_them(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text(

@@ -124,6 +124,7 @@ def test_where_nothing_may_be_written_nothing_is_lost(capset: Command) -> None:
     assert capset("audit", "verify", "--json").json == {"ok": True, "checked": 1, "vouched": False}
 
 
+@pytest.mark.long
 def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
     secret = capset.folder / "secret"
     secret.mkdir()

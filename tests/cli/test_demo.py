@@ -156,6 +156,7 @@ def test_many_files_that_are_skipped_for_one_reason_are_one_line(capset: Command
     assert lines == ["skipped 5 files, odd/0.bin and others: not UTF-8 text"]
 
 
+@pytest.mark.long
 def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None:
     (capset.folder / "odd" / "a[").mkdir(parents=True)
     (capset.folder / "odd" / "a[" / "b].txt").write_text("hash", encoding="utf-8")
@@ -252,6 +253,7 @@ def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> No
     assert shape["records"]["items"] == records_of(capset)
 
 
+@pytest.mark.long
 def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
     (capset.folder / "empty" / "inner").mkdir(parents=True)
     assert "0 files, 0 bytes" in demo(capset, "empty").out
@@ -259,6 +261,7 @@ def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
     assert "0 files." in (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_several_folders_and_a_place_for_the_result(capset: Command) -> None:
     for name in ("one", "two"):
         (capset.folder / name).mkdir()

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Composition, compose
@@ -16,9 +16,10 @@ from capset.composition.explain import Explained
 from capset.composition.resolve import resolve
 from capset.errors import PresetConflict
 from tests.composition.graphs import CONTEXTS, Edge, Graph, graphs
+from tests.examples import examples
 
 # A graph takes long to generate; many short runs find what one long one does.
-FEW = settings(max_examples=30)
+FEW = examples(12, 50)
 
 
 def seen(one: Composition) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_saying_the_same_twice_changes_nothing(graph: Graph) -> None:
 
 
 @pytest.mark.spec("C6", "C3", "C5")
-@settings(max_examples=100)
+@examples(25, 150)
 @given(graphs())
 def test_the_nearest_choice_wins_and_two_at_one_depth_conflict(graph: Graph) -> None:
     expected = graph.oracle()

@@ -9,7 +9,7 @@ from enum import Enum, IntEnum
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jsonschema import Draft202012Validator
 from pydantic import (
     AliasChoices,
@@ -35,6 +35,7 @@ from typing_extensions import TypedDict
 from capset.errors import DefinitionError
 from capset.schemas.schema import Schema, schema_of
 from capset.schemas.validation_errors import SchemaMismatch
+from tests.examples import examples
 from tests.schemas.results import typed_values
 
 pytestmark = pytest.mark.spec("G38")
@@ -163,7 +164,7 @@ def test_what_leaves_fits_what_is_published(kind: Any, value: Any, expected: Any
     assert_fits(schema, expected)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(30, 150)
 @given(typed_values())
 def test_whatever_a_type_is_made_of_it_leaves_as_it_is_published(made: tuple[Any, Any]) -> None:
     kind, value = made

@@ -16,7 +16,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import (
     AfterValidator,
@@ -42,6 +42,7 @@ from pydantic import Json as JsonText
 
 from capset.schemas.schema import Schema, schema_of_fields
 from capset.schemas.validation_errors import validation_fields
+from tests.examples import examples
 
 
 class Closed(BaseModel):
@@ -167,7 +168,7 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.spec("G12")
-@settings(deadline=None, max_examples=1000)
+@examples(150, 1000)
 @given(
     annotation=st.sampled_from(KINDS),
     around=st.sampled_from(["{}", "1{}", "2024-01-01T{}", "http://{}:x", "{}@", "12345678-{}", "5 {}", "[{}", "os.{}"]),

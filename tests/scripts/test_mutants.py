@@ -103,6 +103,7 @@ def test_the_same_seed_gives_the_same_changes_one_a_line(tiny: Aim) -> None:
     assert len(places) == len(set(places)) == 5
 
 
+@pytest.mark.long
 def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path: Path) -> None:
     (tiny.root / "tests/test_stuck.py").write_text(STUCK)
     for seconds in (3, 40):  # the second where it takes longer to start
@@ -117,6 +118,7 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path:
         time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "one").mkdir()

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Json, Record, Result
 from capset.builtin.email import email
 from capset.testing import Desk, session_for
 from tests.builtin.mail import SENDER, MailServer, config_for, mail_server
+from tests.examples import examples
 from tests.security.attacks import attacks, classes_of
 
 REFUSED = ("header_injection", "many_recipients", "envelope", "address", "not_allowed", "body")
@@ -117,7 +118,7 @@ CHANGES = st.sampled_from(["{}", "{}.{}", "{}{}", "{1}.{0}", "{1}{0}", "{1}-{0}"
 
 
 @pytest.mark.spec("G32")
-@settings(max_examples=60)
+@examples(20, 60)
 @given(
     local=LABELS,
     domain=st.builds(
@@ -142,7 +143,7 @@ ADDRESS = "".join(map(chr, range(256))) + "\u2028\u2029\u200d\ufeffаıſK＠．
 
 
 @pytest.mark.spec("G32")
-@settings(max_examples=150)
+@examples(25, 150)
 @given(st.text(ADDRESS, max_size=8), st.text(ADDRESS, max_size=8), st.sampled_from(["@partners.example", "@@", ""]))
 async def test_whatever_is_delivered_has_the_one_envelope_and_the_headers_that_are_meant(
     local: str, subject: str, domain: str

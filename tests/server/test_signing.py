@@ -59,6 +59,7 @@ def test_a_server_signs_without_being_told_to(tmp_path: Path) -> None:
     assert len(acts(again.capset, "checkpoint_key.adopt")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.spec("G41")
 def test_a_thousand_records_are_signed_before_their_time(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -159,6 +160,7 @@ def test_a_secret_of_the_platform_is_a_key(tmp_path: Path) -> None:
     assert not state.exists()
 
 
+@pytest.mark.long
 @pytest.mark.spec("G42", "T15")
 def test_only_what_the_caller_trusts_vouches_for_a_log(tmp_path: Path) -> None:
     data, state = home(tmp_path)

@@ -27,6 +27,7 @@ from capset.stores.sql import open_postgres
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
 from capset.testing.store_suite.support import NOW
 from tests.databases import Server
+from tests.examples import examples
 
 numbers = count()
 FEW = st.integers(0, 3)
@@ -212,7 +213,7 @@ async def run_registrations(store: Store, given: list[tuple[int, int, int]]) -> 
 
 
 @pytest.mark.spec("F29")
-@settings(max_examples=100, deadline=None)
+@examples(25, 100)
 @given(REGISTRATIONS)
 def test_registrations_leave_what_the_model_says(stores: Stores, given: list[tuple[int, int, int]]) -> None:
     for store in stores.all:

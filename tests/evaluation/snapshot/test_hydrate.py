@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from capset import Agent, Capability, Principal, ask, compose, deny
 from capset.definitions.tools.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
@@ -16,6 +16,7 @@ from capset.evaluation.snapshot.capture import capture, envelope_of
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.snapshot.hydrate import hydrate
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, agents, everything, make
+from tests.examples import examples
 
 pytestmark = pytest.mark.spec("F27")
 
@@ -35,7 +36,7 @@ def forged(envelope: SnapshotEnvelope, change: Any) -> SnapshotEnvelope:
     return read_envelope(json.dumps(data))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(15, 60)
 @given(agents())
 def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> None:
     async def check() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from capset import Agent, Capability, Context, Kernel, Principal, tool
 from capset.ext import slot
 from capset.kernel.call.fair_slots import ORG_SHARE, FairSlots, Owner
+from tests.examples import examples
 from tests.kernel.support import turns
 
 OWNERS = [Owner(org, who) for org in ("acme", "globex", "initech", None) for who in ("a", "b", "c", "d")]
@@ -71,7 +72,7 @@ class Crowd:
 
 
 @pytest.mark.spec("K21")
-@settings(max_examples=150, deadline=None)
+@examples(40, 150)
 @given(total=st.integers(1, 12), steps=STEPS)
 def test_the_rules_hold_whatever_comes(total: int, steps: list[tuple[str, Owner, int]]) -> None:
     async def walk() -> None:

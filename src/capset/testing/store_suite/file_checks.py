@@ -258,8 +258,10 @@ async def many_files_are_read_at_once(make: Make) -> None:
     """In the order asked for, without missing entries and directories."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         paths = [f"/d/{number}" for number in range(1100)]
-        for path in paths:
-            await _write(store, path, f"content {path}".encode())
+        for first in range(0, len(paths), 100):
+            await asyncio.gather(
+                *(_write(store, path, f"content {path}".encode()) for path in paths[first : first + 100])
+            )
         await _write(store, "/same", b"content /d/0")
         await _write(store, "/other", session="session-2")
         asked = [*reversed(paths), "/d", "/", "/missing", "/other", "/same", "/same"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.definitions.records import COLUMNS
@@ -20,6 +20,7 @@ from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
 from capset.testing.store_suite.support import entry, intent
+from tests.examples import examples
 from tests.stores.sql.support import raw
 
 RECORDS = 6
@@ -75,7 +76,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Generator[Log]:
 
 
 @pytest.mark.spec("G22")
-@settings(max_examples=400, deadline=None)
+@examples(80, 400)
 @given(st.sampled_from(COLUMNS), st.integers(1, RECORDS), VALUES, st.booleans())
 def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value: object, as_text: bool) -> None:
     before = log.rows()

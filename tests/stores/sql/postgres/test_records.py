@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
@@ -22,6 +22,7 @@ from capset.stores.base import AgentQuery, AuditQuery, SessionQuery
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import entry, intent, session_row
 from tests.databases import Server, connected
+from tests.examples import examples
 from tests.stores.sql.support import opened_at, run_at, store_at
 
 RECORDS = 6
@@ -66,8 +67,9 @@ def log(postgres: Server) -> Generator[Log]:
         runner.run(store.close())
 
 
+@pytest.mark.long
 @pytest.mark.spec("G22")
-@settings(max_examples=150)
+@examples(30, 150)
 @given(st.sampled_from(COLUMNS), st.integers(1, RECORDS), VALUES)
 def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value: object) -> None:
     before = log.rows()
