@@ -57,6 +57,12 @@ class RunningTurn:
             self._task.cancel()
         await self.ended.wait()
 
+    def abandon(self) -> None:
+        """Cancel it without another word: its session is gone, and takes no more events."""
+        self.journal.is_lost = True
+        if self._task is not None:
+            self._task.cancel()
+
     async def run(self, session: Session) -> None:
         """Run the agent to its end, or until it has to wait for approvals, and store the outcome."""
         journal, loop = self.journal, asyncio.get_running_loop()

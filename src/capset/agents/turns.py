@@ -136,6 +136,12 @@ class TurnService:
         self._spawn(turn, session)
         return begun
 
+    def abandon(self, session: str) -> None:
+        """Cancel the turn of a session that was deleted, if it runs here; elsewhere it ends with its next event."""
+        for one in self.running.values():
+            if one.journal.session == session:
+                one.abandon()
+
     async def cancel(self, row: SessionRow, id: str, *, by: str) -> None:
         """Cancel a turn of a session, wherever it runs, and return once it has ended.
 

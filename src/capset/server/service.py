@@ -189,6 +189,7 @@ class Service:
         row = await self.session_row(caller, id)
         act = self._act("session.delete", {"id": id}, row, caller, static_hash=row.static_hash)
         await self.kernel.store.sessions.delete(id, act=act)
+        self.turns.turns.abandon(id)
         self.turns.bell.ring(id)
         self._forget(id)
 

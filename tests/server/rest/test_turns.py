@@ -177,6 +177,8 @@ async def test_a_deleted_session_ends_its_turn(parrot: Parrot, aviary: Site, ada
         await parrot.started.wait()
         assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204
         assert [one async for one in found] == [], "the answer ends with the session"
+    await asyncio.sleep(0.1)
+    assert parrot.cut == 1, "at once, and not with its next event"
     problem(await send(ada, session, "hello"), 404, "not_found")
 
 
