@@ -213,6 +213,7 @@ async def site(
     log: BinaryIO | None = None,
     around: Callable[[ASGIApp], ASGIApp] | None = None,
     bound: socket.socket | None = None,
+    public_url: str | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -223,7 +224,7 @@ async def site(
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
             known = None if tokens is None else tokens(kernel)
-            service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
+            service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known, public_url=public_url)
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bound or bind("127.0.0.1", 0)
                 declared = Declared(app)

@@ -12,6 +12,7 @@ from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Grant, Who
 from capset.cli.common.output import err, print_json, verbatim
 from capset.cli.serve import serve_command
+from capset.cli.serve.jwt import PublicUrl
 
 
 def gateway_command(
@@ -27,6 +28,7 @@ def gateway_command(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
     ] = None,
+    public_url: PublicUrl = None,
     principal: Who = None,
     grant: Grant = None,
     attribute: Attribute = None,
@@ -44,6 +46,7 @@ def gateway_command(
         allow_host=allow_host,
         allow_origin=allow_origin,
         config=config,
+        public_url=public_url,
         principal=principal,
         grant=grant,
         attribute=attribute,

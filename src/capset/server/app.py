@@ -23,12 +23,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
+from capset.server.approval_page.endpoint import ApprovalPage
 from capset.server.auth.resources import WELL_KNOWN
+from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
-from capset.server.http.routes import CALLS_PATH, METADATA_PATHS, PROTOCOL_PATHS, DirectRoutes, Routes
+from capset.server.http.routes import (
+    APPROVAL_PAGE,
+    CALLS_PATH,
+    METADATA_PATHS,
+    PROTOCOL_PATHS,
+    DirectRoutes,
+    Routes,
+)
 from capset.server.http.timed_tasks import timed_tasks
 from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.log_writer import LogWriter
@@ -100,7 +109,9 @@ async def open_app(
                 mcp_endpoints(service) as endpoints,
             ):
                 answer_call = partial(calls.answer_call, service)
-                routes = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call, **endpoints})
+                approval_page = ApprovalPage(service, StoredKeys(service.kernel))
+                own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
+                routes = DirectRoutes(_with_state(app, state), {**own, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
         for task in background:
@@ -123,7 +134,7 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    paths = (*app.state.document["paths"], "/openapi.json", *METADATA_PATHS, *PROTOCOL_PATHS)
+    paths = (*app.state.document["paths"], "/openapi.json", APPROVAL_PAGE, *METADATA_PATHS, *PROTOCOL_PATHS)
     routes, kernel = Routes(paths), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)

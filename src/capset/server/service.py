@@ -37,7 +37,8 @@ class Service:
     """One kernel as a service. ``env`` describes this environment to policies, in keys the host chooses.
 
     ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
-    ``agent`` is the one that callers reach at ``/mcp`` whose key names none.
+    ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
+    reach this server; that of the tokens' resource by default.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Service:
         limits: RequestLimits | None = None,
         tokens: Identifies | None = None,
         agent: str | None = None,
+        public_url: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.agent_by_default = agent
@@ -57,6 +59,8 @@ class Service:
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = FingerprintLookup(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone, tokens)
+        resource = self.callers.resource
+        self.public_url = public_url or (None if resource is None else resource.public_url)
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -20,9 +21,10 @@ from capset.cli.common.targets import Served, announce, find_served, open_kernel
 from capset.errors import DefinitionError
 from capset.extras import install_command
 from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 
-Serve = Callable[[Session], Awaitable[None]]
+Serve = Callable[[Kernel, Session], Awaitable[None]]
 
 
 @guarded
@@ -65,17 +67,25 @@ def mcp_command(
 def _server() -> Serve:
     # Only this command needs the SDK, which may not be installed.
     try:
+        from capset.server.auth.signing_keys import StoredKeys
         from capset.server.mcp import serve_stdio
+        from capset.server.mcp.exchanges import ApprovalAccess
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise DefinitionError("MCP needs an extra", hint=install_command("mcp")) from None
-    return serve_stdio
+
+    def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
+        decide = partial(kernel.approvals.decide, by=session.snapshot.principal)
+        access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None)
+        return serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
+
+    return serve
 
 
 async def _serve(serve: Serve, settings: Settings, served: Served, session_id: str | None, *, is_kept: bool) -> None:
-    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (_, session):
-        serving = asyncio.ensure_future(serve(session))
+    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (kernel, session):
+        serving = asyncio.ensure_future(serve(kernel, session))
         on_ending(serving.cancel)
         announce(session)
         with contextlib.suppress(asyncio.CancelledError):

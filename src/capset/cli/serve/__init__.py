@@ -127,6 +127,7 @@ def serve_command(
     changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
+    from capset.server.auth.resources import PublicAddress
     from capset.server.http.middleware import AllowedHosts
 
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
@@ -150,8 +151,12 @@ def serve_command(
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks for no token: leave it or the --jwt options out")
-    public = () if issuer is None or issuer.resource is None else (issuer.resource.host,)
-    names = AllowedHosts.of(host, (*(allow_host or ()), *public), allow_origin or ())
+    public = None if not public_url else PublicAddress.of(public_url)
+    names = AllowedHosts.of(
+        host,
+        (*(allow_host or ()), *((public.host,) if public else ())),
+        (*(allow_origin or ()), *((public.origin,) if public else ())),
+    )
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if config is None else load_configuration(config, installed, upstream)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
@@ -161,7 +166,8 @@ def serve_command(
     runner = None
     if model is not None or allow_model:
         runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
-    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner)
+    url = None if public is None else public.url
+    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url)
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
@@ -191,6 +197,7 @@ class _Served:
     allowance: Allowance | None
     limits: RequestLimits
     runner: GeneratorRunner | None
+    public_url: str | None
 
     @property
     def registry(self) -> Registry:
@@ -248,6 +255,7 @@ async def _serve(
                 limits=served.limits,
                 tokens=tokens,
                 agent=served.configuration and served.configuration.agent.name,
+                public_url=served.public_url,
             )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:

@@ -40,7 +40,7 @@ PublicUrl = Annotated[
         "--public-url",
         metavar="URL",
         envvar="CAPSET_PUBLIC_URL",
-        help="Where clients reach this server: they find the issuer by it, and tokens are for it.",
+        help="Where clients and people reach this server: they find the issuer by it, and the page to approve a call.",
     ),
 ]
 JwtOrgClaim = Annotated[
@@ -91,11 +91,13 @@ def issuer_of(
 ) -> Issuer | None:
     """Return the trusted issuer, ``None`` without one. Raises ``DefinitionError`` for an incomplete set of options.
 
+    A public URL alone names none: it is also where people approve calls.
+
     No settings file can set these: one planted in a folder must not let anyone in.
     """
-    needed = {"--jwt-issuer": issuer, "--jwt-audience": audience or public_url, "--jwt-jwks": jwks}
-    if not any((*needed.values(), org_claim, org, algorithms, attributes)):
+    if not any((issuer, audience, jwks, org_claim, org, algorithms, attributes)):
         return None
+    needed = {"--jwt-issuer": issuer, "--jwt-audience": audience or public_url, "--jwt-jwks": jwks}
     if missing := [name for name, value in needed.items() if not value]:
         raise DefinitionError(
             f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}",

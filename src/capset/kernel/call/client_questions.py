@@ -25,7 +25,7 @@ async def ask_client(client: CallClient | None, question: ClientQuestion[M]) -> 
             required=FORMS,
             hint="call it with an MCP client that shows forms, at revision 2026-07-28 or later",
         )
-    if not _has_forms(client.capabilities):
+    if not has_forms(client.capabilities):
         raise ClientCapabilityMissing(
             f"This tool has to ask the person who calls it ({question.message!r:.200}), and the client says that it "
             "shows no forms.",
@@ -50,8 +50,8 @@ def require_capabilities(client: CallClient | None, names: Iterable[str]) -> Non
             found = cast("Mapping[str, Any]", found)[step]
 
 
-def _has_forms(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client shows forms: what says nothing of modes does, as there was no other once."""
+def has_forms(capabilities: Mapping[str, Any]) -> bool:
+    """Return whether a client shows forms: what says nothing of modes does, as there was no other once."""
     declared = capabilities.get("elicitation")
     if not isinstance(declared, Mapping):
         return False

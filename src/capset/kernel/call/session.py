@@ -31,6 +31,7 @@ from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import prompt_of
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
+from capset.kernel.call.suspended_calls import SuspendedCall, find_suspended
 from capset.kernel.call.truncation import Truncated, truncate_for_model
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
@@ -180,6 +181,13 @@ class Session:
         call = self.ask(message)
         await execute(call)
         return to_result(call, call.data, absent)
+
+    async def suspended(self, approval: str) -> SuspendedCall:
+        """Return the call of this session that a request for an approval is for, by the request's id.
+
+        Raises ``NotFound`` for a request of another session or principal.
+        """
+        return await find_suspended(self._context, approval)
 
     async def current(self) -> Snapshot:
         """Return the snapshot of a call made now: this session's, with the additions of its dynamic ``uses``."""

@@ -193,6 +193,15 @@ class ApprovalService:
                 row = await self.consult(row)
         return row
 
+    async def decided(self, row: ApprovalRow, seconds: float) -> ApprovalRow:
+        """Return an open request once it is decided or overdue, or as it was after so many seconds."""
+        decided = self._decided.setdefault(row.id, asyncio.Event())
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._look(row, decided)
+        except TimeoutError:
+            return row
+
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org in its stored status, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None

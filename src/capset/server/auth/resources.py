@@ -49,6 +49,23 @@ def contains(part: str, resource: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicAddress:
+    """Where clients and people reach the server: its URL without a slash at its end, and the parts of that."""
+
+    url: str
+    host: str
+    """The name in it, an IPv6 address in brackets."""
+    origin: str
+
+    @classmethod
+    def of(cls, text: str) -> PublicAddress:
+        """Return the address that a text names. Raises ``DefinitionError`` unless it is https, or http on loopback."""
+        found = _checked("public URL", text)
+        host = f"[{found.host}]" if ":" in found.host else found.host
+        return cls(str(found).removesuffix("/"), host, f"{found.scheme}://{found.authority}")
+
+
+@dataclass(frozen=True, slots=True)
 class ProtectedResource:
     """The server as its clients and the authorization server know it.
 
@@ -68,9 +85,8 @@ class ProtectedResource:
 
     def __post_init__(self) -> None:
         """Validate the fields, and write the public URL in its usual form."""
-        url = _checked("public URL", self.public_url)
+        object.__setattr__(self, "public_url", PublicAddress.of(self.public_url).url)
         _checked("issuer", self.issuer)
-        object.__setattr__(self, "public_url", str(url).removesuffix("/"))
         own = self._declared
         if own is not None and resource_of(own) != own:
             raise DefinitionError(
@@ -81,8 +97,7 @@ class ProtectedResource:
     @property
     def host(self) -> str:
         """The name in the public URL, an IPv6 address in brackets."""
-        host = read_url(self.public_url).host
-        return f"[{host}]" if ":" in host else host
+        return PublicAddress.of(self.public_url).host
 
     def parts(self, audiences: Iterable[str]) -> tuple[str, ...]:
         """Return the parts of this server that audiences name, as paths; those of other servers are left out."""

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from capset.clock import iso
@@ -18,16 +18,8 @@ from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal
 from capset.server.service import Service
 from capset.stores.base import ReplyRow
-from capset.stores.base.replies import KeysFull
+from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
 
-KEPT: Final = timedelta(hours=24)
-"""How long an answer is stored."""
-KEYS: Final = 10_000
-"""The number of keys that an organisation has within that time."""
-ANSWER_BYTES: Final = 1024 * 1024
-"""The largest size of an answer that is stored."""
-ANSWERS_BYTES: Final = 64 * 1024 * 1024
-"""The size of all stored answers of an organisation; the oldest make room for new ones, but keep their keys."""
 SWEEP_SECONDS: Final = 600.0
 """How often a server removes what is older than that."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")

@@ -57,7 +57,7 @@ from capset.server.http.request_context import (
     path_of,
 )
 from capset.server.http.responses import answer_problem
-from capset.server.http.routes import CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
+from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
@@ -68,6 +68,8 @@ AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
+PAGE_BODY: Final = 16 * 1024
+"""The maximum size of a form that a page for people sends."""
 DEAR_BODY: Final = 16 * 1024
 """Requests with larger bodies take turns."""
 DEAR: Final = frozenset(
@@ -181,7 +183,8 @@ class ServerMiddleware:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
-        has_been_met = is_public or (callers.has_met(authorization) and not is_metadata(path))
+        is_open = is_metadata(path) or request_info.route == APPROVAL_PAGE  # whose sign-in is its own
+        has_been_met = is_public or (callers.has_met(authorization) and not is_open)
         if is_public:
             self._check_head(scope, request_info, path)
         elif has_been_met:
@@ -192,7 +195,7 @@ class ServerMiddleware:
                     charge(CONNECTION_SECONDS)
                 await self._shares.admit(unknown)
                 self._check_head(scope, request_info, path)
-                if is_metadata(path):  # for those who have no credential yet
+                if is_open:  # for those who have no credential yet
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
         if request_info.caller is None:
@@ -254,7 +257,9 @@ class ServerMiddleware:
     def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
-        if request_info.caller is None:
+        if request_info.route == APPROVAL_PAGE:
+            size, values = PAGE_BODY, None
+        elif request_info.caller is None:
             size = 0
         elif is_file(scope["method"], request_info.route):
             size, values = limits.file, None

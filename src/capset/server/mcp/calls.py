@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -11,8 +12,9 @@ from anyio import CancelScope
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, InputRequiredResult
 
+from capset.definitions.clients import CallClient
 from capset.definitions.messages import Json, Message
-from capset.errors import CapsetError, ClientCapabilityMissing, ClientInputRequired
+from capset.errors import CapsetError, ClientCapabilityMissing, ClientInputRequired, StoreError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
@@ -24,6 +26,7 @@ from capset.wire.errors import error_shape
 
 PREFIX: Final = "dev.capset/"
 """The prefix of every ``_meta`` key of capset's."""
+_log = logging.getLogger("capset.mcp")
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 """A function that sends one progress notification: progress, total, message."""
 
@@ -46,7 +49,7 @@ async def run(
     tool: str,
     arguments: Mapping[str, Any],  # JSON data, not validated yet
     report: Report,
-    client: McpClient | None,
+    client: CallClient | None,
     *,
     approval: str | None = None,
 ) -> Ended:
@@ -115,6 +118,14 @@ def error_text(error: CapsetError) -> str:
     """Return the text of an error for a model: the message, the fields, and suggestions."""
     # The kernel's own messages already name the fields.
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
+
+
+def public_text(error: CapsetError, method: str) -> str:
+    """Return the message of an error outside of any call, without details of the store, which are logged."""
+    if not isinstance(error, StoreError):
+        return error.message
+    _log.error("the store failed for %r: %s", method, error.message)
+    return error.public
 
 
 @asynccontextmanager

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Set
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from anyio import CancelScope
 from mcp_types import RequestId
 
+from capset.definitions.approvals import Answer
 from capset.kernel.call.session import Session
 
 
@@ -23,6 +24,21 @@ class Cancellable(Protocol):
 
 Reserve = Callable[[int], Awaitable[None]]
 """A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
+
+
+class ApprovalAccess(NamedTuple):
+    """How the requests of a caller are decided, besides by others over REST.
+
+    ``url`` returns the page of a request, if there is one. ``decide`` decides for the caller itself, with its rights,
+    if it may approve what it asked for.
+    """
+
+    url: Callable[[str], str] | None = None
+    decide: Callable[[str, Answer], Awaitable[object]] | None = None
+
+
+BY_OTHERS: Final = ApprovalAccess()
+"""There is no page, and the caller decides nothing."""
 
 
 class CallCancelled(Exception):
@@ -68,10 +84,13 @@ class Exchange:
     cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the names of the only
     tools that it may list and call, ``None`` for all in play. ``identity`` stands for the caller and the target, for
     what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits for
-    the memory for so many bytes, where that is shared among callers.
+    the memory for so many bytes, where that is shared among callers. ``approvals`` says how requests are decided.
     """
 
-    __slots__ = ("_calls", "_idle", "connection", "correlation", "identity", "notes", "reserve", "session", "tools")
+    __slots__ = (
+        *("_calls", "_idle", "approvals", "connection", "correlation", "identity"),
+        *("notes", "reserve", "session", "tools"),
+    )
 
     def __init__(
         self,
@@ -83,8 +102,10 @@ class Exchange:
         tools: Set[str] | None = None,
         identity: str | None = None,
         reserve: Reserve | None = None,
+        approvals: ApprovalAccess = BY_OTHERS,
     ) -> None:
         self.session = session
+        self.approvals = approvals
         self.identity = identity
         self.reserve = reserve
         self.connection = connection

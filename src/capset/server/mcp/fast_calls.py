@@ -43,11 +43,14 @@ from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.kernel.telemetry.tracing import tracing_of
 from capset.server.http.bodies import PATIENCE_SECONDS, ClientLeft, DisconnectWatch
-from capset.server.mcp.calls import PREFIX, Ended, question_in
+from capset.server.mcp.approvals import until_approved
+from capset.server.mcp.calls import PREFIX, Ended, public_text, question_in
 from capset.server.mcp.contents import gives_content
 from capset.server.mcp.exchanges import CallCancelled, Exchange
 from capset.server.mcp.questions import McpClient
-from capset.server.mcp.tools import APPROVAL, WRAPPED, answer, is_wrapped, list_tools
+from capset.server.mcp.results import WRAPPED, answer, is_wrapped
+from capset.server.mcp.tasks import Tasks
+from capset.server.mcp.tools import APPROVAL, list_tools
 
 VERSION: Final = "2026-07-28"
 METHOD: Final = "tools/call"
@@ -200,11 +203,20 @@ _WRITTEN: Final[WeakKeyDictionary[Snapshot, bytes]] = WeakKeyDictionary()
 
 
 class FastCalls:
-    """Answers ordinary calls. ``server_info`` is what results say of the server; ``seal`` seals what they carry."""
+    """Answers ordinary calls. ``server_info`` is what results say of the server; ``seal`` seals what they carry.
 
-    def __init__(self, server_info: Any, seal: ServerMiddleware[dict[str, Any]]) -> None:  # the SDK's own stamp, JSON
+    ``tasks`` are those that calls become which wait for an approval.
+    """
+
+    def __init__(
+        self,
+        server_info: Any,  # the SDK's own stamp, JSON
+        seal: ServerMiddleware[dict[str, Any]],
+        tasks: Tasks,
+    ) -> None:
         self._server_info = server_info
         self._seal = seal
+        self._tasks = tasks
 
     async def list(self, asked: OrdinaryList, exchange: Exchange, send: Send) -> None:
         """Send the tools in play, written once for each snapshot."""
@@ -254,8 +266,15 @@ class FastCalls:
         if result.error is None and result.data is not MISSING:
             return await self._shown(session, call.tool, result, correlation)
         ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), None)
-        question = question_in(ended, client)
-        shown = await answer(ended) if question is None else question
+
+        async def again() -> Ended:
+            return ended  # a first round brings no answer that could lead to it
+
+        waiting = await until_approved(ended, exchange, client, self._tasks, again)
+        if isinstance(waiting, dict):
+            return self._stamped(waiting)
+        question = question_in(ended, client) if isinstance(waiting, Ended) else waiting
+        shown = await answer(ended, exchange.approvals.url) if question is None else question
         dumped = shown.model_dump(by_alias=True, mode="json", exclude_none=True)
         dumped = serialize_server_result(METHOD, VERSION, dumped)
         if question is not None:
@@ -315,8 +334,8 @@ def _contained(error: Exception) -> Exception:
         return MCPError(REQUEST_CANCELLED, "Request cancelled")
     if isinstance(error, MCPError | ValidationError):
         return error
-    if isinstance(error, CapsetError):  # its message is meant for clients
-        return MCPError(INTERNAL_ERROR, error.message)
+    if isinstance(error, CapsetError):
+        return MCPError(INTERNAL_ERROR, public_text(error, METHOD))
     _log.error("the request %r failed", METHOD, exc_info=error)
     return MCPError(INTERNAL_ERROR, "Internal error; the log has the details")
 

@@ -23,12 +23,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from capset.kernel.call.session import Session
+from capset.server.auth.signing_keys import FixedKey, KeySource
 from capset.server.http.bodies import replaying
-from capset.server.mcp.exchanges import Exchange, Reserve
+from capset.server.mcp.exchanges import BY_OTHERS, ApprovalAccess, Exchange, Reserve
 from capset.server.mcp.fast_calls import FastCalls, OrdinaryList, may_be_ordinary, read_request
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.request_state import seal_states
-from capset.server.mcp.signing_keys import FixedKey, KeySource
+from capset.server.mcp.tasks import Tasks
 
 
 class SessionTokens:
@@ -86,8 +87,9 @@ class McpDoor:
         self._exchanges: set[Exchange] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._server = make_server(self._exchange.get, self._keys)
-        self._fast = FastCalls(self._server.server_info_stamp, seal_states(self._exchange.get, self._keys))
+        tasks = Tasks(self._keys)
+        self._server = make_server(self._exchange.get, self._keys, tasks)
+        self._fast = FastCalls(self._server.server_info_stamp, seal_states(self._exchange.get, self._keys), tasks)
         self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
@@ -115,6 +117,7 @@ class McpDoor:
         notes: dict[str, str] | None = None,
         tools: Set[str] | None = None,
         reserve: Reserve | None = None,
+        approvals: ApprovalAccess = BY_OTHERS,
     ) -> None:
         """Answer one HTTP request from ``session``, and return once none of its work is running.
 
@@ -122,15 +125,26 @@ class McpDoor:
         another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
         calls; the tool and the record of a call are put into ``notes``. ``tools`` are the names of the only ones that
         may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
-        before it is made.
+        before it is made. ``approvals`` says where calls that wait for an approval are decided.
         """
+
+        def exchange_of(connection: str | None) -> Exchange:
+            return Exchange(
+                session,
+                connection,
+                correlation,
+                notes,
+                tools=tools,
+                identity=identity,
+                reserve=reserve,
+                approvals=approvals,
+            )
+
         if self._manager is not None and scope["method"] == "POST" and may_be_ordinary(scope["headers"]):
-            exchange = Exchange(session, None, correlation, notes, tools=tools, identity=identity, reserve=reserve)
-            return await self._serve_fast(self._manager, exchange, scope, receive, send)
+            return await self._serve_fast(self._manager, exchange_of(None), scope, receive, send)
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
-        connection = headers.get(_SESSION)
-        exchange = Exchange(session, connection, correlation, notes, tools=tools, identity=identity, reserve=reserve)
+        exchange = exchange_of(headers.get(_SESSION))
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")

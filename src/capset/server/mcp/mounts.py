@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
@@ -11,7 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
+from capset.server.approvals import decide_approval, may_approve_own, page_of
 from capset.server.auth.callers import Caller
+from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.bodies import replaying
 from capset.server.http.request_context import HttpRefusal, caller_of, request_context
 from capset.server.http.responses import answer_problem
@@ -20,6 +23,7 @@ from capset.server.service import Service
 
 if TYPE_CHECKING:
     from capset.server.mcp import McpDoor
+    from capset.server.mcp.exchanges import ApprovalAccess
 
 Find = Callable[[Caller, str], Awaitable[Session]]
 
@@ -29,15 +33,22 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
     """Yield the endpoints of MCP while it is served; without the extra ``mcp`` there are none."""
     try:
         from capset.server.mcp import McpDoor
-        from capset.server.mcp.signing_keys import StoredKeys
+        from capset.server.mcp.exchanges import ApprovalAccess
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         yield {}
         return
-    door = McpDoor(keys=StoredKeys(service.kernel))
-    of_agent = _Entrance(door, service, "agents", service.agent_session, service.agent, service.agent_by_default)
-    of_session = _Entrance(door, service, "sessions", service.session, service.session)
+    door, page = McpDoor(keys=StoredKeys(service.kernel)), page_of(service)
+
+    def access(caller: Caller) -> ApprovalAccess:
+        decide = partial(decide_approval, service, caller) if may_approve_own(service, caller) else None
+        return ApprovalAccess(page, decide)
+
+    of_agent = _Entrance(
+        door, service, "agents", service.agent_session, service.agent, access, service.agent_by_default
+    )
+    of_session = _Entrance(door, service, "sessions", service.session, service.session, access)
     async with door.run():
         yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
 
@@ -55,6 +66,7 @@ class _Entrance:
         noun: str,
         find: Find,
         look: Callable[[Caller, str], Awaitable[object]],
+        access: Callable[[Caller], ApprovalAccess],
         agent: str | None = None,
     ) -> None:
         self._door = door
@@ -63,6 +75,7 @@ class _Entrance:
         self._noun = noun
         self._find = find
         self._look = look
+        self._access = access
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         request_info, caller = request_context(scope), caller_of(scope)
@@ -97,6 +110,7 @@ class _Entrance:
             notes=request_info.notes,
             tools=caller.tools,
             reserve=reserve,
+            approvals=self._access(caller),
         )
 
 

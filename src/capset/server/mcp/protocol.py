@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -38,14 +39,15 @@ from capset.errors import CapsetError
 from capset.kernel.call.session import Session
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import parent_of, tracing_of
-from capset.server.mcp.calls import Report
+from capset.server.auth.signing_keys import FixedKey, KeySource
+from capset.server.mcp.calls import Report, public_text
 from capset.server.mcp.completions import complete
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.prompts import get_prompt, list_prompts
-from capset.server.mcp.questions import McpClient
+from capset.server.mcp.questions import TASKS, McpClient
 from capset.server.mcp.request_state import seal_states
 from capset.server.mcp.resources import list_resources, list_templates, read_resource
-from capset.server.mcp.signing_keys import FixedKey, KeySource
+from capset.server.mcp.tasks import METHODS, TaskParams, Tasks, TaskUpdateParams
 from capset.server.mcp.tools import call_tool, list_tools
 
 McpServer: TypeAlias = Server[dict[str, Any]]
@@ -62,6 +64,7 @@ _KNOWN: Final = frozenset(
         *("initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"),
         *("resources/list", "resources/templates/list", "resources/read", "completion/complete"),
         *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
+        *METHODS,
     }
 )
 _OF_ALL_TOOLS: Final = frozenset(
@@ -77,21 +80,28 @@ _MAX_ID: Final = 100
 """The maximum length of a request's id, which the client chooses."""
 
 
-def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None) -> McpServer:
+def make_server(
+    exchange: Callable[[], Exchange], keys: KeySource | None = None, tasks: Tasks | None = None
+) -> McpServer:
     """Return a server that answers from the session of ``exchange()``, over any transport.
 
-    ``keys`` seal the state of calls that ask their client something; by default a key of this server's own.
+    ``keys`` seal the state of calls that ask their client something, and the ids of ``tasks``; by default a key of this
+    server's own.
     """
+    known = keys or FixedKey(secrets.token_bytes(32))
+    its_tasks = tasks or Tasks(known)
 
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         _refuse_cursor(params, "tools")
         here = exchange()
         return list_tools(await here.session.current(), here)
 
-    async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    async def on_call(
+        asked: Asked, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         if not exchange().may_use(params.name):
             raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
-        return await calling(asked, params, call_tool)
+        return await calling(asked, params, partial(call_tool, tasks=its_tasks))
 
     async def on_list_prompts(asked: Asked, params: PaginatedRequestParams | None) -> ListPromptsResult:
         _refuse_cursor(params, "prompts")
@@ -112,6 +122,15 @@ def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None)
 
     async def on_completion(asked: Asked, params: CompleteRequestParams) -> CompleteResult:
         return await complete(exchange().session, params)
+
+    async def on_task(asked: Asked, params: TaskParams) -> dict[str, Any]:
+        return await its_tasks.get(asked, params, exchange())
+
+    async def on_task_update(asked: Asked, params: TaskUpdateParams) -> dict[str, Any]:
+        return await its_tasks.update(asked, params, exchange())
+
+    async def on_task_cancel(asked: Asked, params: TaskParams) -> dict[str, Any]:
+        return await its_tasks.cancel(asked, params, exchange())
 
     async def calling(asked: Asked, params: A, make: Callable[[Exchange, A, Report, McpClient], Awaitable[T]]) -> T:
         """Answer a request that may call a tool, and can be cancelled."""
@@ -138,7 +157,6 @@ def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None)
         "capset",
         version=version("capset"),
         on_list_tools=on_list,
-        on_call_tool=on_call,
         on_list_prompts=on_list_prompts,
         on_get_prompt=on_get_prompt,
         on_list_resources=on_list_resources,
@@ -149,6 +167,13 @@ def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None)
         get_tool_input_schema=input_schema,
     )
 
+    server.add_request_handler("tools/call", CallToolRequestParams, on_call)  # whose results may be tasks
+    get, update, cancel = METHODS
+    server.add_request_handler(get, TaskParams, on_task)
+    server.add_request_handler(update, TaskUpdateParams, on_task_update)
+    server.add_request_handler(cancel, TaskParams, on_task_cancel)
+    server.extensions[TASKS] = {}
+
     async def limit(ctx: Asked, call_next: CallNext) -> HandlerResult:
         if ctx.method in _OF_ALL_TOOLS and exchange().tools is not None:
             raise MCPError(INVALID_PARAMS, "This needs a credential with the scope capset:call")
@@ -158,7 +183,7 @@ def make_server(exchange: Callable[[], Exchange], keys: KeySource | None = None)
     server.middleware.append(_contain)
     server.middleware.append(limit)
     server.middleware.append(welcome)
-    server.middleware.append(seal_states(exchange, keys or FixedKey(secrets.token_bytes(32))))
+    server.middleware.append(seal_states(exchange, known))
     return server
 
 
@@ -173,8 +198,8 @@ async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
         return await call_next(ctx)
     except (MCPError, ValidationError):
         raise
-    except CapsetError as error:  # its message is meant for clients
-        raise MCPError(INTERNAL_ERROR, error.message) from None
+    except CapsetError as error:
+        raise MCPError(INTERNAL_ERROR, public_text(error, ctx.method)) from None
     except Exception:
         _log.exception("the request %r failed", ctx.method)
         raise MCPError(INTERNAL_ERROR, "Internal error; the log has the details") from None

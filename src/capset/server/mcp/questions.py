@@ -11,6 +11,7 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestParams,
     ElicitResult,
     InputRequiredResult,
 )
@@ -22,6 +23,10 @@ from capset.definitions.clients import ClientAnswer, ClientQuestion
 from capset.errors import ClientCapabilityMissing, ClientInputRequired, ToolError
 from capset.kernel.call.client_questions import FORMS
 
+APPROVAL_KEY: Final = "capset/approval"
+"""The key of the question about an approval: handlers' own questions stand beside it."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a client takes a task in the place of a result."""
 MAX_STATE: Final = 65_536
 """Maximum characters of the answers that a call may collect, as JSON."""
 
@@ -41,9 +46,9 @@ class McpClient:
         self.pending: ClientQuestion[Any] | None = None
         """The question that the call ended with."""
         # The state is this server's own: its seal was checked before any handler saw it.
-        self._earlier: dict[str, dict[str, Any]] = (
-            json.loads(params.request_state)["answers"] if params.request_state else {}
-        )
+        state: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
+        self._earlier: dict[str, dict[str, Any]] = state.get("answers", {})
+        self._approval: str | None = state.get("approval")
         self._given = params.input_responses or {}
         self._used: dict[str, dict[str, Any]] = {}
 
@@ -55,6 +60,17 @@ class McpClient:
             return cast("Mapping[str, Any]", said)
         declared = self.asked.session.client_capabilities
         return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+    @property
+    def has_urls(self) -> bool:
+        """Whether it can lead its person to a page."""
+        modes = self.capabilities.get("elicitation")
+        return isinstance(modes, Mapping) and cast("Mapping[str, Any]", modes).get("url") is not None
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it takes a task in the place of a result."""
+        return self.is_modern and declares_tasks(self.capabilities)
 
     async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
         """Return the answer to a question. Raises ``ClientInputRequired`` if there is none, or none that fits."""
@@ -84,6 +100,26 @@ class McpClient:
             input_requests={question.key: ElicitRequest(params=params)}, request_state=state, _meta=meta
         )
 
+    def approval_answer(self, approval: str) -> ElicitResult | None:
+        """Return the answer to the question about a request, if this round brings one."""
+        given = self._given.get(APPROVAL_KEY) if self._approval == approval else None
+        return given if isinstance(given, ElicitResult) else None
+
+    def approval_required(
+        self, approval: str, params: ElicitRequestParams, meta: dict[str, Any]
+    ) -> InputRequiredResult:
+        """Return the result that asks about a request; its answer is for no other. The state is still to be sealed."""
+        state = json.dumps({"answers": self._earlier, "approval": approval})
+        return InputRequiredResult(
+            input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=state, _meta=meta
+        )
+
     def _answer(self, key: str) -> dict[str, Any] | None:
         given = self._given.get(key)
         return {"action": given.action, "content": given.content} if isinstance(given, ElicitResult) else None
+
+
+def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
+    """Return whether a client that declares these capabilities knows tasks."""
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, Mapping) and isinstance(cast("Mapping[str, Any]", extensions).get(TASKS), Mapping)

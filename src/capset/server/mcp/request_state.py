@@ -14,8 +14,8 @@ from mcp.server.request_state import (
 )
 from mcp_types.methods import INPUT_REQUIRED_METHODS, is_input_required
 
+from capset.server.auth.signing_keys import KeySource
 from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.signing_keys import KeySource
 
 STATE_SECONDS: Final = 600.0
 """How long a person may take for an answer."""

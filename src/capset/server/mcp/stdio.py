@@ -23,7 +23,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.kernel.call.session import Session
-from capset.server.mcp.exchanges import Exchange
+from capset.server.auth.signing_keys import KeySource
+from capset.server.mcp.exchanges import BY_OTHERS, ApprovalAccess, Exchange
 from capset.server.mcp.protocol import make_server
 from capset.server.standard_streams import Streams
 
@@ -33,15 +34,20 @@ MAX_LINE: Final = 16 * 1024 * 1024
 """The maximum length of a message, in bytes."""
 
 
-async def serve_stdio(session: Session) -> None:
+async def serve_stdio(
+    session: Session, *, keys: KeySource | None = None, approvals: ApprovalAccess = BY_OTHERS
+) -> None:
     """Serve one session on the process's standard streams until the client closes them; cancel it to stop earlier.
+
+    With ``keys`` that outlive the process, such as ``StoredKeys``, so do the ids of tasks and the state of questions.
+    ``approvals`` says how calls that wait for an approval are decided.
 
     From here to the end of the process, the streams belong to the protocol alone; see ``Streams``. Raises ``OSError``
     if there are none.
     """
-    exchange = Exchange(session)
+    exchange = Exchange(session, approvals=approvals)
     wire = _Wire(Streams())
-    server = make_server(lambda: exchange)
+    server = make_server(lambda: exchange, keys)
     incoming, read = create_memory_object_stream[SessionMessage | Exception]()
     write, outgoing = create_memory_object_stream[SessionMessage]()
     async with create_task_group() as tasks:

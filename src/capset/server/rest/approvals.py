@@ -10,11 +10,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
-from capset.errors import InvalidArguments, NotFound, PermissionDenied
-from capset.server.auth.callers import Caller
+from capset.definitions.approvals import Answer, ApprovalStatus
+from capset.errors import InvalidArguments, PermissionDenied
+from capset.server.approvals import decide_approval, find_approval
 from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
-from capset.server.service import Service
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (
     ApprovalPageShape,
@@ -54,36 +53,20 @@ async def list_approvals(
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")
 async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
     """Return a request, and what became of it."""
-    return approval_shape(await _seen(service, caller, id))
+    return approval_shape(await find_approval(service, caller, id))
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
 async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput) -> ApprovalShape:
     """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403)."""
-    row = await _seen(service, caller, id)
+    row = await find_approval(service, caller, id)
     if given.arguments is not None and given.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
     answer = Answer(approved=True, scope=given.scope, arguments=given.arguments, note=given.note)
-    return await _decide(service, caller, row.id, answer)
+    return approval_shape(await decide_approval(service, caller, row.id, answer))
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
 async def reject(service: Served, caller: Approves, id: Id, given: RejectInput) -> ApprovalShape:
     """Reject a call; its caller reads the note."""
-    return await _decide(service, caller, id, Answer(approved=False, note=given.note))
-
-
-async def _decide(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalShape:
-    decided = await service.kernel.approvals.decide(id, answer, by=caller.principal)
-    service.turns.turns.wake()  # a turn may wait for it
-    return approval_shape(decided)
-
-
-async def _seen(service: Service, caller: Caller, id: str) -> ApprovalRow:
-    """Return a request that the caller may see. Raises ``NotFound``."""
-    row = await service.kernel.approvals.get(id, org=caller.principal.org)
-    who = caller.principal
-    mine = (f"{who.kind}:{who.id}", who.on_behalf_of)
-    if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
-        raise NotFound(f"there is no request for an approval {id!r}")
-    return row
+    return approval_shape(await decide_approval(service, caller, id, Answer(approved=False, note=given.note)))

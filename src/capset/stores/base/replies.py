@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import timedelta
+from typing import Final, Protocol
+
+KEPT: Final = timedelta(hours=24)
+"""How long a reply is stored."""
+KEYS: Final = 10_000
+"""The number of keys that an organisation has within that time."""
+ANSWER_BYTES: Final = 1024 * 1024
+"""The largest size of a reply that is stored."""
+ANSWERS_BYTES: Final = 64 * 1024 * 1024
+"""The size of all stored replies of an organisation; the oldest make room for new ones, but keep their keys."""
 
 
 @dataclass(frozen=True, slots=True)

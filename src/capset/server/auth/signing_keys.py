@@ -1,12 +1,14 @@
-"""The keys that sign ids of MCP sessions, shared by all servers of a store (spec 5, P39)."""
+"""The keys that sign what clients keep for the servers of a store (spec 5, P39)."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import math
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final, Protocol
 
 from capset.clock import iso
@@ -31,6 +33,25 @@ class KeySource(Protocol):
     async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
         """Return the keys; ``afresh`` if there may be new ones."""
         ...
+
+
+async def seal(keys: KeySource, purpose: str, *texts: str) -> str:
+    """Return the keyed hash of texts, in hexadecimal; it is valid for this purpose only."""
+    return _seal((await keys.get())[0], purpose, texts)
+
+
+async def is_sealed(keys: KeySource, given: str, purpose: str, *texts: str) -> bool:
+    """Return whether ``given`` is the keyed hash of texts, made by any server that shares the keys."""
+    for afresh in (False, True):
+        for key in await keys.get(afresh=afresh):
+            if hmac.compare_digest(given.encode(errors="replace"), _seal(key, purpose, texts).encode()):
+                return True
+    return False
+
+
+def _seal(key: bytes, purpose: str, texts: Sequence[str]) -> str:
+    told = b"\0".join(text.encode(errors="surrogatepass") for text in (purpose, *texts))
+    return hmac.digest(key, told, sha256).hex()
 
 
 class FixedKey:

@@ -1,0 +1,197 @@
+"""``/approve/{id}``: a request for an approval, and the form that decides it, as HTML (spec 7, M20)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
+
+from capset.definitions.approvals import Answer
+from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
+from capset.server.approval_page.markup import Markup, headers, html, joined, page
+from capset.server.approval_page.sign_in import SignIns, cookie_of, is_foreign, set_cookie
+from capset.server.approvals import decide_approval, find_approval
+from capset.server.auth.callers import Caller
+from capset.server.auth.signing_keys import KeySource
+from capset.server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
+from capset.server.http.responses import answer, answer_problem, hide_store_details
+from capset.server.http.routes import APPROVAL_PAGE
+from capset.server.service import Service
+from capset.wire.approvals import ApprovalShape, RejectInput, approval_shape
+
+_HTML: Final = b"text/html; charset=utf-8"
+_FIELDS: Final = 5
+_KEY: Final = (
+    '<form method="post"><p><label>An API key with the scope <code>capset:approve</code>'
+    '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
+    '<p><button name="action" value="sign_in">Sign in</button></p></form>'
+    "<p>The key is looked up, and not kept: a cookie of this page alone stands for it for ten minutes.</p>"
+)
+_DECIDE: Final = (
+    '<form method="post"><input type="hidden" name="token" value="{token}">'
+    '<p><label>Reason<textarea name="note" rows="3" maxlength="1000"></textarea></label></p>'
+    '<p><button name="action" value="approve">Approve this call</button>'
+    '<button name="action" value="reject">Reject</button></p></form>'
+)
+_LEAVE: Final = (
+    '<form method="post"><input type="hidden" name="token" value="{token}">'
+    '<p>Signed in as {who}. <button name="action" value="sign_out">Sign out</button></p></form>'
+)
+
+
+class ApprovalPage:
+    """The endpoint of the page. What it decides, and for whom, is what ``/v1/approvals`` would."""
+
+    def __init__(self, service: Service, keys: KeySource) -> None:
+        self._service = service
+        self._sign_ins = SignIns(service, keys)
+
+    async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request_info = request_context(scope)
+        if scope["method"] not in ("GET", "POST"):
+            refused = HttpRefusal(405, "method_not_allowed", "This page is read with GET, and decided with POST")
+            return await answer_problem(send, refused, request_info.correlation, (b"allow", b"GET, POST"))
+        try:
+            if scope["method"] == "GET":
+                return await self._show(str(id), request_info, send)
+            content: bytes = (await receive())["body"]  # the middleware has read the whole of it
+            return await self._take(str(id), content, scope, send)
+        except CapsetError as error:
+            note_refusal(request_info, error)
+            told = hide_store_details(error, request_info.correlation)
+            said = told.message if told.hint is None else f"{told.message} ({told.hint})"
+            back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=said)
+            return await self._answer(send, told.status, page("This cannot be done", back))
+
+    async def _show(self, id: str, request_info: RequestContext, send: Send) -> None:
+        """Show a request to who has signed in, and the form for that to anybody else, whatever the id is."""
+        cookie = cookie_of(request_info.header(b"cookie"))
+        caller = await self._sign_ins.caller(cookie)
+        if caller is None:
+            return await self._answer(send, 200, page("Sign in to decide", Markup(_KEY)))
+        _note_caller(request_info, caller)
+        request = approval_shape(await find_approval(self._service, caller, id))
+        token = await self._sign_ins.form_token(cookie, id)
+        decide = html(_DECIDE, token=token) if request.status == "pending" else Markup()
+        leave = html(_LEAVE, token=token, who=_named(caller))
+        return await self._answer(send, 200, page(_title(request), _described(request), decide, leave))
+
+    async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
+        """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
+        request_info = request_context(scope)
+        if is_foreign(request_info.headers, self._service.public_url):
+            raise PermissionDenied("Permission denied: this form came from another site.")
+        form = _form(content, request_info.header(b"content-type"))
+        action, path = form.get("action"), self._path(scope)
+        is_secure = scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
+        here = (b"location", f"./{quote(id, safe='')}".encode())
+        if action == "sign_in":
+            try:
+                value = await self._sign_ins.begin(form.get("key", "").strip())
+            except Unauthenticated:
+                said = Markup('<p role="alert">This is no valid API key.</p>')
+                return await self._answer(send, 401, page("Sign in to decide", said, Markup(_KEY)))
+            return await self._answer(send, 303, b"", here, set_cookie(value, path, is_secure=is_secure))
+        cookie = cookie_of(request_info.header(b"cookie"))
+        caller = await self._sign_ins.caller(cookie)
+        if caller is None:
+            said = Markup('<p role="alert">You are not signed in any more. Nothing was decided.</p>')
+            return await self._answer(send, 401, page("Sign in to decide", said, Markup(_KEY)))
+        _note_caller(request_info, caller)
+        if not await self._sign_ins.is_own_form(form.get("token", ""), cookie, id):
+            raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
+        if action == "sign_out":
+            return await self._answer(send, 303, b"", here, set_cookie("", path, is_secure=is_secure))
+        if action not in ("approve", "reject"):
+            raise InvalidArguments("Invalid form: action is approve or reject")
+        note = _note(form)
+        await decide_approval(self._service, caller, id, Answer(approved=action == "approve", note=note))
+        return await self._answer(send, 303, b"", here)
+
+    def _path(self, scope: Scope) -> str:
+        """Return the path below which the cookie is sent, as browsers see it: a proxy may cut off its beginning."""
+        public = self._service.public_url
+        root = scope.get("root_path", "") if public is None else urlsplit(public).path.rstrip("/")
+        return root + APPROVAL_PAGE.removesuffix("/{id}")
+
+    async def _answer(self, send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
+        await answer(send, status, _HTML, body, *headers(), *more)
+
+
+def _form(content: bytes, media_type: str) -> Mapping[str, str]:
+    """Return the fields of a form. Raises ``HttpRefusal`` for what is none, ``InvalidArguments`` for a field twice."""
+    if media_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        raise HttpRefusal(415, "unsupported_media_type", "A form is application/x-www-form-urlencoded")
+    try:
+        fields = parse_qsl(
+            content.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_FIELDS,
+            strict_parsing=True,
+            errors="strict",
+        )
+    except ValueError:
+        raise HttpRefusal(400, "invalid_form", "The form cannot be read") from None
+    if len({name for name, _ in fields}) != len(fields):
+        raise InvalidArguments("Invalid form: a field is given twice")
+    return dict(fields)
+
+
+def _note(form: Mapping[str, str]) -> str | None:
+    """Return the reason that a form gives. Raises ``InvalidArguments`` for one that REST would not take either."""
+    try:
+        return RejectInput(note=form.get("note", "").replace("\r\n", "\n").strip() or None).note
+    except ValidationError:
+        raise InvalidArguments("Invalid form: a reason has at most 1,000 characters, none of which is NUL") from None
+
+
+def _title(request: ApprovalShape) -> str:
+    return f"Approve {request.tool}?" if request.status == "pending" else f"{request.tool}: {request.status}"
+
+
+def _described(request: ApprovalShape) -> Markup:
+    """Return all that somebody has to know who decides; secrets are masked, as over REST."""
+    asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")
+    code = request.code
+    known = {
+        "Tool": request.tool,
+        "Asked by": asker,
+        "Why it needs an approval": request.reason,
+        "Policies": ", ".join(request.policies),
+        "Agent": request.agent,
+        "Session": request.session,
+        "Code": "" if code is None else f"{code.name} {code.version or ''}",
+        "Asked at": request.created_at,
+        "Expires at": request.expires_at,
+        "Status": request.status,
+        "Decided by": request.decided_by or "",
+        "Reason": request.note or "",
+    }
+    rows = [html("<dt>{name}</dt><dd>{value}</dd>", name=name, value=value) for name, value in known.items() if value]
+    arguments = _json("Arguments", request.arguments)
+    modified = (
+        Markup() if request.modified is None else _json("Arguments, as the approver changed them", request.modified)
+    )
+    return joined(html("<dl>{rows}</dl>", rows=joined(*rows)), arguments, modified)
+
+
+def _json(title: str, data: object) -> Markup:
+    shown = json.dumps(data, indent=2, ensure_ascii=False)
+    return html("<h2>{title}</h2><pre>{shown}</pre>", title=title, shown=shown)
+
+
+def _note_caller(request_info: RequestContext, caller: Caller) -> None:
+    """Have the access log name who has signed in, as it does where a header identifies a caller."""
+    who = caller.principal
+    noted = {"principal": who.id, "org": who.org, "key": caller.key}
+    request_info.notes.update({name: value for name, value in noted.items() if value is not None})
+
+
+def _named(caller: Caller) -> str:
+    who = caller.principal
+    return f"{who.kind}:{who.id}" + (f" of {who.org}" if who.org else "")

@@ -1,0 +1,104 @@
+"""What a client gets whose call waits for an approval: a form, a page, or a task, as it declares (spec 7, M19, M20)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, InputRequiredResult
+from pydantic import BaseModel, Field
+
+from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.clients import ClientQuestion, question_of
+from capset.errors import Conflict, NotFound, PermissionDenied
+from capset.kernel.call.client_questions import has_forms
+from capset.server.mcp.calls import PREFIX, Ended, meta_of
+from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.questions import APPROVAL_KEY, McpClient
+from capset.server.mcp.tasks import Tasks
+from capset.server.plain_text import legible
+from capset.wire.calls import approval_of
+
+DECIDED_SECONDS: Final = 45.0
+"""How long a call waits for the decision of a person who is at the page."""
+MAX_SHOWN: Final = 4_000
+"""The longest arguments that a form shows: nobody decides on what is cut."""
+
+Again = Callable[[], Awaitable[Ended]]
+"""Makes the same call again."""
+
+
+class Decision(BaseModel):
+    """The form of those who may approve what they asked for."""
+
+    decision: Literal["approve", "reject"]
+    note: Annotated[str, Field(max_length=1_000, description="The reason.")] | None = None
+
+
+async def until_approved(
+    ended: Ended, exchange: Exchange, client: McpClient | None, tasks: Tasks | None, again: Again
+) -> Ended | InputRequiredResult | dict[str, Any]:
+    """Return a call as it ended; if it waits for an approval, as what its client can do about that.
+
+    Those who may approve it themselves get a form, others the page, and then a task. A client without all of these gets
+    the refusal, to make the call again.
+    """
+    approval = approval_of(ended.error)
+    if approval is None or client is None or not client.is_modern:
+        return ended
+    given, access = client.approval_answer(approval), exchange.approvals
+    if access.decide is not None and has_forms(client.capabilities):
+        request = (await exchange.session.suspended(approval)).request
+        if (shown := _shown(request)) is not None:
+            if given is None or (given.action == "accept" and not _FORM.fits(given.content)):
+                params = ElicitRequestFormParams(message=shown, requested_schema=dict(_FORM.form))
+                return client.approval_required(approval, params, _meta(ended, exchange, approval))
+            if given.action == "accept":
+                await _decide(exchange, approval, given)
+                return await again()
+    elif access.url is not None and client.has_urls:
+        if given is None:
+            said = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
+            params = ElicitRequestURLParams(message=said, url=access.url(approval))
+            return client.approval_required(approval, params, _meta(ended, exchange, approval))
+        if given.action == "accept" and not client.has_tasks:
+            if await (await exchange.session.suspended(approval)).decided(DECIDED_SECONDS):
+                return await again()
+            return ended
+    if tasks is not None and client.has_tasks and (task := await tasks.create(ended, exchange, approval)) is not None:
+        return task
+    return ended
+
+
+async def _decide(exchange: Exchange, approval: str, given: ElicitResult) -> None:
+    """Decide a request for the caller, as the form says. Somebody may have been faster: the call then shows that."""
+    said = _FORM.read(given.content or {})
+    decide = exchange.approvals.decide
+    if decide is None:
+        return
+    try:
+        await decide(approval, Answer(approved=said.decision == "approve", note=said.note))
+    except (Conflict, NotFound):
+        pass
+    except PermissionDenied as error:
+        raise MCPError(INVALID_PARAMS, error.message) from None
+
+
+def _shown(request: ApprovalRow) -> str | None:
+    """Return the question of the form, ``None`` if it would be too long to be read."""
+    arguments = legible(json.dumps(json.loads(request.arguments), indent=2, ensure_ascii=False))
+    if len(arguments) > MAX_SHOWN:
+        return None
+    return f"{legible(request.tool)} is to be called with {arguments}\n{legible(request.reason)}"
+
+
+def _meta(ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any]:
+    meta = {**meta_of(ended), f"{PREFIX}approval": approval}
+    if (url := exchange.approvals.url) is not None:
+        meta[f"{PREFIX}approval_url"] = url(approval)
+    return meta
+
+
+_FORM: Final[ClientQuestion[Decision]] = question_of(APPROVAL_KEY, "Approve?", Decision)

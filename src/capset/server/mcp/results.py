@@ -1,0 +1,73 @@
+"""Results of calls of tools: content, structure, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp_types import CallToolResult, TextContent
+
+from capset.definitions.messages import Message
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError
+from capset.server.mcp.calls import PREFIX, Ended, error_text, meta_of
+from capset.server.mcp.contents import gives_content, show
+from capset.wire.calls import approval_of
+from capset.wire.errors import error_shape
+
+WRAPPED: Final = "result"
+"""The single field of the object that wraps an output that is not an object."""
+MAY_BE_SILENT: Final = ("stream", "processor")
+"""The shapes of tools that may end without an output, validly."""
+
+
+def is_wrapped(tool: AnyTool) -> bool:
+    """Return whether a tool's output is wrapped in ``result``, in its schema and in every result alike.
+
+    Up to 2025-11-25, MCP accepts only objects. A streaming tool may also end without an output, validly.
+    """
+    return tool.shape in MAY_BE_SILENT or tool.output.json_schema.get("type") != "object"
+
+
+async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:
+    """Return the result of a call that has ended.
+
+    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may correct itself. All results
+    are marked as untrusted; text that is too long for a model is cut. ``page`` returns the page of a request for an
+    approval, which is told where one is needed.
+    """
+    messages, reply, meta = ended.messages, ended.reply, meta_of(ended)
+    if (error := ended.error) is not None:
+        meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
+        text = error_text(error)
+        if page is not None and (approval := approval_of(error)) is not None:
+            meta[f"{PREFIX}approval_url"] = url = page(approval)
+            text += f"\nIt is decided at {url}"
+        told = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
+        if told.is_cut:
+            shape["message"] = told.text
+            shape.pop("fields", None)
+            meta[f"{PREFIX}file"] = told.file
+        return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
+    # Structured content is for programs and stays whole: it must match the tool's output schema, and clients that check
+    # it would fail a call whose effects have happened. For a host that passes it to a model, the file shows that the
+    # text is the version meant for models.
+    structure = None if gives_content(messages.called) else _structured(messages.called, reply)
+    if reply is None:
+        return CallToolResult(content=[], structured_content=structure, _meta=meta)
+    shown = await show(ended.session, messages.record, messages.called, reply.data)
+    if shown.is_cut:
+        meta[f"{PREFIX}file"] = shown.file
+    return CallToolResult(content=shown.blocks, structured_content=structure, _meta=meta)
+
+
+def _named(error: CapsetError) -> str:
+    """Return the suffix of that text: the kind of error, and whether to retry."""
+    retry = ["retryable"] if error.retryable else []
+    return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
+
+
+def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:
+    if tool is not None and not is_wrapped(tool):
+        return {} if reply is None else reply.data
+    return {} if reply is None else {WRAPPED: reply.data}
