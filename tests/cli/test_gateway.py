@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,22 +80,17 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
     }
 
 
-@pytest.mark.spec("M5", "M7")
-async def test_what_is_approved_while_it_runs_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:
+@pytest.mark.spec("M5", "M7", "M24")
+async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
     approve(capset, file, "add")
     with running(tmp_path, file, "--insecure", verb="gateway") as server:
-        async with connected(server) as client:
+        async with connected(server) as client, client.listen(tools_list_changed=True) as changed:
             assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add"]
-        approve(capset, file, "count")
-        end = time.monotonic() + 20
-        found: list[str] = []
-        while found != ["shelf_add", "shelf_count"] and time.monotonic() < end:
-            await asyncio.sleep(0.5)
-            async with connected(server) as client:
-                found = [one.name for one in (await client.list_tools()).tools]
-        assert found == ["shelf_add", "shelf_count"]
-        async with connected(server) as client:
+            approve(capset, file, "count")
+            async with asyncio.timeout(30):
+                await anext(changed)
+            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add", "shelf_count"]
             assert (await call(client, "shelf_count", text="x"))[0] is False
 
 

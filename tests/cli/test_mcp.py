@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -14,9 +16,11 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ElicitResult
 
 from capset.extras import install_command
+from capset.server.mcp.stdio import LAST_SECONDS
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 
 HELLO = {
@@ -165,6 +169,35 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
         ("greet", "denied"),
         ("greet", "succeeded"),
     ]
+
+
+@pytest.mark.spec("M24")
+async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(capset: Command) -> None:
+    (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
+    grants = ("--grant", "session_files:read", "--grant", "session_files:write")
+    async with client(capset, "--agent", "agent.yaml", *grants) as here:
+        listening = here.listen(resources_list_changed=True, resource_subscriptions=["capset://files/a.txt"])
+        async with listening as changed, asyncio.timeout(30):
+            await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+            assert {await anext(changed), await anext(changed)} == {
+                ResourcesListChanged(),
+                ResourceUpdated("capset://files/a.txt"),
+            }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
+    listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    with capset.start("mcp", "--agent", "agent.yaml", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines(listen))
+        process.stdin.flush()
+        told = json.loads(process.stdout.readline())
+        assert told["method"] == "notifications/subscriptions/acknowledged"
+        started = time.monotonic()
+        process.stdin.close()
+        process.wait(30)
+        assert time.monotonic() - started < LAST_SECONDS, "only requests that are to be answered are waited for"
+    assert process.returncode == 0
 
 
 async def test_an_agent_file_and_its_grants(capset: Command) -> None:

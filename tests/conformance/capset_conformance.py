@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Progress, Reply, ToolError, tool
+from capset.definitions.references import AnyRef
 from capset.ext import Audio, Content, Embedded, Image, McpPrompt, McpResource
 from capset.schemas.schema import Schema
 
@@ -263,8 +264,48 @@ async def test_missing_capability(ctx: Context) -> str:
     return "done"
 
 
+_SHOWN: Final[set[str]] = set()
+"""What is in play beside the rest, for this process."""
+
+
+@tool(effect="read")
+async def test_shown_at_times() -> str:
+    """Be there at times."""
+    return "here"
+
+
+at_times = Capability("at_times", tools=[test_shown_at_times], instructions="At times, there is more.")
+
+
+def more(ctx: Context) -> list[AnyRef]:
+    """Give what is in play at the moment."""
+    return [at_times] if _SHOWN else []
+
+
+@tool(effect="write")
+async def test_trigger_tool_change() -> str:
+    """Change the lists of tools and of prompts."""
+    _SHOWN.symmetric_difference_update({"more"})
+    return "changed"
+
+
+@tool(effect="write")
+async def test_trigger_prompt_change() -> str:
+    """Change the lists of tools and of prompts."""
+    _SHOWN.symmetric_difference_update({"more"})
+    return "changed"
+
+
+@tool(effect="read")
+async def test_reconnection() -> str:
+    """Take a moment, in which a client may come again."""
+    await asyncio.sleep(PAUSE)
+    return "done"
+
+
 conformance: Capability = Capability(
     "conformance",
+    uses=[more],
     tools=[
         test_simple_text,
         test_error_handling,
@@ -294,6 +335,9 @@ conformance: Capability = Capability(
         test_input_required_result_multi_round,
         test_input_required_result_prompt,
         test_missing_capability,
+        test_trigger_tool_change,
+        test_trigger_prompt_change,
+        test_reconnection,
     ],
     mcp=[
         McpResource("test://static-text", static_text, media_type="text/plain"),

@@ -59,7 +59,8 @@ class Notifier:
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._credentials: defaultdict[Credential, set[asyncio.Event]] = defaultdict(set)
-        self.is_closed = False
+        self.closed: Final = asyncio.Event()
+        """Set once the server is shutting down."""
         self.is_watching = False
         """Whether something looks for what other processes store; otherwise each follower does."""
 
@@ -71,7 +72,7 @@ class Notifier:
 
     def close(self) -> None:
         """Wake all followers so that they leave: the server is shutting down."""
-        self.is_closed = True
+        self.closed.set()
         self.ring(None)
 
     @contextmanager
@@ -155,10 +156,10 @@ class FollowerLimit:
         """The number of all open streams."""
         return self._open.total()
 
-    def join(self, who: Principal) -> Callable[[], None]:
+    def join(self, who: Principal, *, instead: str = "read with follow=false") -> Callable[[], None]:
         """Count one more stream of a principal, and return a function that ends it.
 
-        Raises ``HttpRefusal`` (429) if the principal has as many as it may.
+        Raises ``HttpRefusal`` (429) if the principal has as many as it may; ``instead`` says what it can do then.
         """
         key = (who.org, who.kind, who.id)
         if self._open[key] >= self._most:
@@ -166,7 +167,7 @@ class FollowerLimit:
                 429,
                 "too_many_followers",
                 f"The limit 'followers' is {self._most} streams of events at once for one principal: "
-                "close one, or read with follow=false",
+                f"close one, or {instead}",
                 retryable=True,
             )
         self._open[key] += 1
@@ -227,7 +228,7 @@ async def follow(
                 await events.interrupt(session, now=kernel.now(), interrupted=interrupted())
                 bell.ring(session)
                 continue
-            if not waits or bell.is_closed:
+            if not waits or bell.closed.is_set():
                 return
             with resting():
                 await _next_look(bell, rung, _seconds_left(kernel, page.running))

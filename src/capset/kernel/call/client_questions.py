@@ -23,7 +23,7 @@ async def ask_client(client: CallClient | None, question: ClientQuestion[M]) -> 
         raise ClientCapabilityMissing(
             f"This tool has to ask the person who calls it ({question.message!r:.200}), who cannot be asked here.",
             required=FORMS,
-            hint="call it with an MCP client that shows forms, at revision 2026-07-28 or later",
+            hint="call it with an MCP client that shows forms",
         )
     if not has_forms(client.capabilities):
         raise ClientCapabilityMissing(

@@ -12,6 +12,7 @@ from mcp_types import RequestId
 
 from capset.definitions.approvals import Answer
 from capset.kernel.call.session import Session
+from capset.server.mcp.kept_streams import KeptStream
 
 
 class Cancellable(Protocol):
@@ -24,6 +25,12 @@ class Cancellable(Protocol):
 
 Reserve = Callable[[int], Awaitable[None]]
 """A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
+
+Again = Callable[[], Awaitable[tuple[Session, Set[str] | None]]]
+"""A function that finds the session of a request as it is now, and the names of the only tools that it may use.
+
+Raises ``CapsetError`` if its caller may not go on.
+"""
 
 
 class ApprovalAccess(NamedTuple):
@@ -85,10 +92,11 @@ class Exchange:
     tools that it may list and call, ``None`` for all in play. ``identity`` stands for the caller and the target, for
     what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits for
     the memory for so many bytes, where that is shared among callers. ``approvals`` says how requests are decided.
+    ``again`` is for what waits for changes; without it, the session is the same as long as the request goes on.
     """
 
     __slots__ = (
-        *("_calls", "_idle", "approvals", "connection", "correlation", "identity"),
+        *("_again", "_calls", "_idle", "approvals", "asking", "connection", "correlation", "identity"),
         *("notes", "reserve", "session", "tools"),
     )
 
@@ -103,9 +111,13 @@ class Exchange:
         identity: str | None = None,
         reserve: Reserve | None = None,
         approvals: ApprovalAccess = BY_OTHERS,
+        again: Again | None = None,
     ) -> None:
         self.session = session
         self.approvals = approvals
+        self._again = again
+        self.asking: KeptStream | None = None
+        """The stream on which its call can ask the client, at revisions before 2026-07-28."""
         self.identity = identity
         self.reserve = reserve
         self.connection = connection
@@ -115,6 +127,13 @@ class Exchange:
         self._calls: dict[Cancellable, RequestId | None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
+
+    async def again(self) -> Exchange:
+        """Return this exchange as the same request would find it now."""
+        if self._again is None:
+            return self
+        session, tools = await self._again()
+        return Exchange(session, tools=tools, again=self._again)
 
     def may_use(self, tool: str) -> bool:
         """Return whether the request may list and call a tool of this name, if it is in play."""

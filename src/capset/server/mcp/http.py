@@ -9,10 +9,12 @@ import sys
 from collections.abc import AsyncGenerator, Set
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
+from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope, create_task_group, move_on_after
+from mcp.server.streamable_http import LAST_EVENT_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -22,11 +24,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from capset.kernel.call.client_questions import has_forms
 from capset.kernel.call.session import Session
 from capset.server.auth.signing_keys import FixedKey, KeySource
 from capset.server.http.bodies import replaying
-from capset.server.mcp.exchanges import BY_OTHERS, ApprovalAccess, Exchange, Reserve
+from capset.server.mcp.changes import Listeners
+from capset.server.mcp.exchanges import BY_OTHERS, Again, ApprovalAccess, Exchange, Reserve
 from capset.server.mcp.fast_calls import FastCalls, OrdinaryList, may_be_ordinary, read_request
+from capset.server.mcp.kept_streams import VERSION as RESUMED_VERSION
+from capset.server.mcp.kept_streams import KeptStream, KeptStreams, NotKept, Owner
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.request_state import seal_states
 from capset.server.mcp.tasks import Tasks
@@ -35,7 +41,8 @@ from capset.server.mcp.tasks import Tasks
 class SessionTokens:
     """Issuer and verifier of ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner.
 
-    The first key signs, and all of them verify.
+    The first key signs, and all of them verify. The number says whether its client shows forms, since nothing is stored
+    of what that declares at the beginning.
     """
 
     __slots__ = ("_keys",)
@@ -43,9 +50,9 @@ class SessionTokens:
     def __init__(self, *keys: bytes) -> None:
         self._keys = keys
 
-    def issue(self, identity: str) -> str:
+    def issue(self, identity: str, *, has_forms: bool = False) -> str:
         """Return a new id, valid for this identity only."""
-        number = secrets.token_hex(16)
+        number = secrets.token_hex(16) + _FORMS * has_forms
         return f"{number}.{_seal(self._keys[0], number, identity)}"
 
     def is_of(self, ticket: str, identity: str) -> bool:
@@ -61,6 +68,9 @@ def _seal(key: bytes, number: str, identity: str) -> str:
 DRAIN_SECONDS: Final = 5.0
 """How long closing waits for running requests before it cancels their calls."""
 _SESSION: Final = "mcp-session-id"
+_FORMS: Final = "-forms"
+_ASKING: Final = frozenset({"2025-06-18", RESUMED_VERSION})
+"""The revisions at which a call asks by a request on its own stream."""
 _VERSION: Final = "mcp-protocol-version"
 _OLDER: Final = HANDSHAKE_PROTOCOL_VERSIONS
 
@@ -75,7 +85,7 @@ class McpDoor:
     share. Without either, ids end with the process.
     """
 
-    __slots__ = ("_empty", "_exchange", "_exchanges", "_fast", "_keys", "_manager", "_server")
+    __slots__ = ("_empty", "_exchange", "_exchanges", "_fast", "_keys", "_listeners", "_manager", "_server", "_streams")
 
     def __init__(self, *, key: bytes | None = None, keys: KeySource | None = None) -> None:
         if key is not None and keys is not None:
@@ -88,7 +98,9 @@ class McpDoor:
         self._empty = asyncio.Event()
         self._empty.set()
         tasks = Tasks(self._keys)
-        self._server = make_server(self._exchange.get, self._keys, tasks)
+        self._listeners = Listeners()
+        self._streams = KeptStreams()
+        self._server = make_server(self._exchange.get, self._keys, tasks, self._listeners)
         self._fast = FastCalls(self._server.server_info_stamp, seal_states(self._exchange.get, self._keys), tasks)
         self._manager: StreamableHTTPSessionManager | None = None
 
@@ -99,6 +111,7 @@ class McpDoor:
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=sys.maxsize)
         async with manager.run():
             self._manager = manager
+            self._listeners.closed.clear()
             try:
                 yield
             finally:
@@ -118,6 +131,7 @@ class McpDoor:
         tools: Set[str] | None = None,
         reserve: Reserve | None = None,
         approvals: ApprovalAccess = BY_OTHERS,
+        again: Again | None = None,
     ) -> None:
         """Answer one HTTP request from ``session``, and return once none of its work is running.
 
@@ -125,32 +139,22 @@ class McpDoor:
         another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
         calls; the tool and the record of a call are put into ``notes``. ``tools`` are the names of the only ones that
         may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
-        before it is made. ``approvals`` says where calls that wait for an approval are decided.
+        before it is made. ``approvals`` says where calls that wait for an approval are decided. ``again`` finds the
+        session once more, for clients that listen for changes.
         """
-
-        def exchange_of(connection: str | None) -> Exchange:
-            return Exchange(
-                session,
-                connection,
-                correlation,
-                notes,
-                tools=tools,
-                identity=identity,
-                reserve=reserve,
-                approvals=approvals,
-            )
-
+        owned = partial(Exchange, tools=tools, identity=identity, reserve=reserve, approvals=approvals, again=again)
         if self._manager is not None and scope["method"] == "POST" and may_be_ordinary(scope["headers"]):
-            return await self._serve_fast(self._manager, exchange_of(None), scope, receive, send)
+            exchange = owned(session, None, correlation, notes)
+            return await self._serve_fast(self._manager, exchange, scope, receive, send)
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
-        exchange = exchange_of(headers.get(_SESSION))
+        connection = headers.get(_SESSION)
+        exchange = owned(session, connection, correlation, notes)
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")
         elif scope["method"] != "POST":
-            # There is no session to end, and no events exist outside a request's own answer.
-            response = Response(status_code=405, headers={"Allow": "POST"})
+            return await self.resume(scope, receive, send, identity, tools=tools)
         elif not is_older:
             return await self._serve(self._manager, exchange, scope, receive, send)
         elif exchange.connection is not None and not await self._knows(exchange.connection, identity):
@@ -159,6 +163,31 @@ class McpDoor:
             return await self._serve_older(self._manager, exchange, scope, receive, send, identity)
         await response(scope, receive, send)
         return None
+
+    async def resume(
+        self, scope: Scope, receive: Receive, send: Send, identity: str, *, tools: Set[str] | None = None
+    ) -> None:
+        """Answer a request that is no POST: a GET with ``Last-Event-ID`` goes on reading an answer of 2025-11-25.
+
+        The parameters are those of ``handle``; no session is needed.
+        """
+        headers = Headers(scope=_trimmed(scope))
+        connection, event = headers.get(_SESSION), headers.get(LAST_EVENT_ID_HEADER)
+        if scope["method"] != "GET" or event is None or headers.get(_VERSION) != RESUMED_VERSION:
+            # There is no session to end, and no events exist outside a request's own answer.
+            response = Response(status_code=405, headers={"Allow": "POST"})
+        elif self._manager is None:
+            response = _error(503, INTERNAL_ERROR, "The server is closing")
+        elif connection is not None and not await self._knows(connection, identity):
+            response = _error(404, INVALID_REQUEST, "Session not found")
+        else:
+            try:
+                stream, after = self._streams.find(event, Owner(identity, connection), tools)
+            except NotKept as error:
+                response = _error(error.status, INVALID_REQUEST, error.why)
+            else:
+                return await stream.deliver(after, receive, send)
+        return await response(scope, receive, send)
 
     async def _serve_fast(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
@@ -177,6 +206,7 @@ class McpDoor:
         try:
             await self._fast.answer(asked, exchange, receive, send)
         finally:
+            self._listeners.ring(exchange.session.id)
             self._leave(exchange, here)
 
     async def _serve_older(
@@ -192,17 +222,63 @@ class McpDoor:
         try:
             body = await Request(scope, receive).body()
         except ClientDisconnect:
-            return
+            return None
         match _parsed(body):
-            case {"method": "initialize"}:
-                send = _giving(send, SessionTokens(*await self._keys.get()).issue(identity))
+            case {"method": "initialize", "params": {"capabilities": dict()}} as asked:
+                tokens, declared = SessionTokens(*await self._keys.get()), asked["params"]["capabilities"]
+                send = _giving(send, tokens.issue(identity, has_forms=has_forms(declared)))
             case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request}}:
                 self._cancel(exchange.connection, request)
-                await Response(status_code=202)(scope, receive, send)
-                return
+                return await Response(status_code=202)(scope, receive, send)
+            case {"method": "tools/call", "id": int() | str(), "params": {"name": str() as tool}}:
+                stream = self._kept(exchange, scope, tool, identity)
+                if stream is not None:
+                    return await self._serve_kept(manager, exchange, scope, body, receive, send, stream)
+            case {"id": str() as asked, "result": dict()} | {"id": str() as asked, "error": dict()} as answer:
+                try:
+                    owner = Owner(identity, exchange.connection)
+                    is_taken = self._streams.answer(asked, owner, cast("dict[str, Any]", answer).get("result"))
+                except NotKept as error:
+                    return await _error(error.status, INVALID_REQUEST, error.why)(scope, receive, send)
+                if is_taken:
+                    return await Response(status_code=202)(scope, receive, send)
             case _:
                 pass
-        await self._serve(manager, exchange, scope, replaying(body, receive), send)
+        return await self._serve(manager, exchange, scope, replaying(body, receive), send)
+
+    def _kept(self, exchange: Exchange, scope: Scope, tool: str, identity: str) -> KeptStream | None:
+        """Return the stream that keeps the answer to a call, if its revision or its client has a use for that.
+
+        ``None`` too if there is no room.
+        """
+        version, connection = Headers(scope=scope).get(_VERSION), exchange.connection
+        asks = version in _ASKING and connection is not None and connection.partition(".")[0].endswith(_FORMS)
+        is_resumable = version == RESUMED_VERSION
+        if not (asks or is_resumable):
+            return None
+        who = exchange.session.snapshot.principal
+        owner, principal = Owner(identity, connection), (who.org, who.kind, who.id)
+        stream = self._streams.open(owner, principal, tool, exchange.cancel, is_resumable=is_resumable)
+        exchange.asking = stream if asks else None
+        return stream
+
+    async def _serve_kept(
+        self,
+        manager: StreamableHTTPSessionManager,
+        exchange: Exchange,
+        scope: Scope,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+        stream: KeptStream,
+    ) -> None:
+        """Serve a call that goes on for a while when its client has left, and return once it has ended."""
+        async with create_task_group() as tasks:
+            tasks.start_soon(stream.deliver, 0, receive, send)
+            try:
+                await self._serve(manager, exchange, scope, replaying(body, _silence), stream.take)
+            finally:
+                self._streams.end(stream)
 
     async def _serve(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
@@ -240,13 +316,25 @@ class McpDoor:
             if connection is not None and exchange.connection == connection:
                 exchange.cancel(request)
 
+    def end_streams(self) -> None:
+        """End the streams of changes, and calls that go on without a client: the server is shutting down."""
+        self._listeners.close()
+        self._streams.close()
+
     async def _drain(self) -> None:
+        self.end_streams()
         with move_on_after(DRAIN_SECONDS):
             await self._empty.wait()
         for exchange in list(self._exchanges):
             exchange.cancel()
         for exchange in list(self._exchanges):
             await exchange.over()
+
+
+async def _silence() -> Message:
+    """Wait for ever: what happens to the client is not what happens to the call."""
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 def _trimmed(scope: Scope) -> Scope:

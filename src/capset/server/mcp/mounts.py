@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Set
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 from starlette.types import Receive, Scope, Send
@@ -16,7 +17,7 @@ from capset.server.approvals import decide_approval, may_approve_own, page_of
 from capset.server.auth.callers import Caller
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.bodies import replaying
-from capset.server.http.request_context import HttpRefusal, caller_of, request_context
+from capset.server.http.request_context import HttpRefusal, RequestContext, caller_of, path_of, request_context
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import MCP_PATHS, Endpoint
 from capset.server.service import Service
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from capset.server.mcp import McpDoor
     from capset.server.mcp.exchanges import ApprovalAccess
 
+LISTEN: Final = b"subscriptions/listen"
 Find = Callable[[Caller, str], Awaitable[Session]]
 
 
@@ -50,7 +52,17 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
     )
     of_session = _Entrance(door, service, "sessions", service.session, service.session, access)
     async with door.run():
-        yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
+        ending = asyncio.create_task(_end_streams(door, service))
+        try:
+            yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
+        finally:
+            ending.cancel()
+
+
+async def _end_streams(door: McpDoor, service: Service) -> None:
+    """End what would not end by itself when the server begins to shut down."""
+    await service.turns.bell.closed.wait()
+    door.end_streams()
 
 
 class _Entrance:
@@ -71,6 +83,7 @@ class _Entrance:
     ) -> None:
         self._door = door
         self._agent = agent
+        self._service = service
         self._most = min(service.limits.memory, service.limits.own_memory)
         self._noun = noun
         self._find = find
@@ -83,8 +96,11 @@ class _Entrance:
         asked = (caller.agent or self._agent) if id is None else id
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
+        identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
         if scope["method"] != "POST":
             await self._look(caller, asked)  # only a message creates a session
+            if scope["method"] == "GET" and b"last-event-id" in request_info.headers:
+                return await self._door.resume(scope, receive, send, identity, tools=caller.tools)
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
         if caller.tools is not None:
@@ -93,25 +109,46 @@ class _Entrance:
                 caller.check_tool(name)  # here, since a refusal in MCP's own words would have no header
             receive = replaying(content, receive)
         session = await self._find(caller, asked)
-        identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
         memory = request_info.memory
 
         async def reserve(size: int) -> None:
             if memory is not None:  # an answer of any size fits, alone
                 await memory.grow(min(size, self._most))
 
-        return await self._door.handle(
-            scope,
-            receive,
-            send,
-            session,
-            identity,
-            correlation=request_info.correlation,
-            notes=request_info.notes,
-            tools=caller.tools,
-            reserve=reserve,
-            approvals=self._access(caller),
-        )
+        async def again() -> tuple[Session, Set[str] | None]:
+            now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))
+            now.check_calls()
+            return await self._find(now, asked), now.tools
+
+        with self._joined(caller, request_info):
+            return await self._door.handle(
+                scope,
+                receive,
+                send,
+                session,
+                identity,
+                correlation=request_info.correlation,
+                notes=request_info.notes,
+                tools=caller.tools,
+                reserve=reserve,
+                approvals=self._access(caller),
+                again=again,
+            )
+
+    @contextmanager
+    def _joined(self, caller: Caller, request_info: RequestContext) -> Generator[None]:
+        """Count a request that listens for changes among its principal's streams of events.
+
+        Raises ``HttpRefusal`` (429) if there are too many. A request whose header is not its method is refused later.
+        """
+        if request_info.headers.get(b"mcp-method", b"").strip(b" \t") != LISTEN:
+            yield
+            return
+        leave = self._service.turns.followers.join(caller.principal, instead="ask for the lists again")
+        try:
+            yield
+        finally:
+            leave()
 
 
 def called_tool(message: bytes) -> str | None:

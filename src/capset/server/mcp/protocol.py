@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.shared.exceptions import MCPError
@@ -31,6 +31,8 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
 )
 from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
 from pydantic import ValidationError
@@ -41,6 +43,8 @@ from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import parent_of, tracing_of
 from capset.server.auth.signing_keys import FixedKey, KeySource
 from capset.server.mcp.calls import Report, public_text
+from capset.server.mcp.changes import METHOD as LISTEN
+from capset.server.mcp.changes import Listeners, listen
 from capset.server.mcp.completions import complete
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.prompts import get_prompt, list_prompts
@@ -62,7 +66,7 @@ _log = logging.getLogger("capset.mcp")
 _KNOWN: Final = frozenset(
     {
         *("initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"),
-        *("resources/list", "resources/templates/list", "resources/read", "completion/complete"),
+        *("resources/list", "resources/templates/list", "resources/read", "completion/complete", LISTEN),
         *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
         *METHODS,
     }
@@ -81,15 +85,19 @@ _MAX_ID: Final = 100
 
 
 def make_server(
-    exchange: Callable[[], Exchange], keys: KeySource | None = None, tasks: Tasks | None = None
+    exchange: Callable[[], Exchange],
+    keys: KeySource | None = None,
+    tasks: Tasks | None = None,
+    listeners: Listeners | None = None,
 ) -> McpServer:
     """Return a server that answers from the session of ``exchange()``, over any transport.
 
     ``keys`` seal the state of calls that ask their client something, and the ids of ``tasks``; by default a key of this
-    server's own.
+    server's own. ``listeners`` are those of this server and others that end with it.
     """
     known = keys or FixedKey(secrets.token_bytes(32))
     its_tasks = tasks or Tasks(known)
+    listening = Listeners() if listeners is None else listeners
 
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         _refuse_cursor(params, "tools")
@@ -123,14 +131,11 @@ def make_server(
     async def on_completion(asked: Asked, params: CompleteRequestParams) -> CompleteResult:
         return await complete(exchange().session, params)
 
-    async def on_task(asked: Asked, params: TaskParams) -> dict[str, Any]:
-        return await its_tasks.get(asked, params, exchange())
-
-    async def on_task_update(asked: Asked, params: TaskUpdateParams) -> dict[str, Any]:
-        return await its_tasks.update(asked, params, exchange())
-
-    async def on_task_cancel(asked: Asked, params: TaskParams) -> dict[str, Any]:
-        return await its_tasks.cancel(asked, params, exchange())
+    async def on_listen(asked: Asked, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        here = exchange()
+        with here.calling(asked.request_id):
+            return await listen(listening, here, asked, params)
+        raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
     async def calling(asked: Asked, params: A, make: Callable[[Exchange, A, Report, McpClient], Awaitable[T]]) -> T:
         """Answer a request that may call a tool, and can be cancelled."""
@@ -139,19 +144,15 @@ def make_server(
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
         with here.calling(asked.request_id):
-            return await make(here, params, asked.session.report_progress, McpClient(asked, params))
+            try:
+                return await make(here, params, asked.session.report_progress, McpClient(asked, params, here.asking))
+            finally:
+                listening.ring(here.session.id)
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
     def input_schema(name: str) -> Mapping[str, Any] | None:
         found = exchange().session.snapshot.tools.get(name)
         return found.tool.arguments.json_schema if found else None
-
-    async def welcome(ctx: Asked, call_next: CallNext) -> HandlerResult:
-        result = await call_next(ctx)
-        if ctx.method not in _WELCOMES or exchange().tools is not None:
-            return result
-        text = await exchange().session.system_text()
-        return cast("dict[str, Any]", result) | ({"instructions": text} if text else {})
 
     server: McpServer = Server(
         "capset",
@@ -163,28 +164,66 @@ def make_server(
         on_list_resource_templates=on_list_templates,
         on_read_resource=on_read,
         on_completion=on_completion,
+        on_subscriptions_listen=on_listen,
         # Without it, the SDK would list every tool before each call.
         get_tool_input_schema=input_schema,
     )
 
     server.add_request_handler("tools/call", CallToolRequestParams, on_call)  # whose results may be tasks
+    _add_tasks(server, its_tasks, exchange)
+
+    trace_messages(server, lambda: exchange().session)
+    server.middleware.append(_contain)
+    server.middleware.append(_limit(exchange))
+    server.middleware.append(_welcome(exchange))
+    server.middleware.append(seal_states(exchange, known))
+    return server
+
+
+def _add_tasks(server: McpServer, tasks: Tasks, exchange: Callable[[], Exchange]) -> None:
+    """Let a server answer the methods of tasks."""
+
+    async def on_get(asked: Asked, params: TaskParams) -> dict[str, Any]:
+        return await tasks.get(asked, params, exchange())
+
+    async def on_update(asked: Asked, params: TaskUpdateParams) -> dict[str, Any]:
+        return await tasks.update(asked, params, exchange())
+
+    async def on_cancel(asked: Asked, params: TaskParams) -> dict[str, Any]:
+        return await tasks.cancel(asked, params, exchange())
+
     get, update, cancel = METHODS
-    server.add_request_handler(get, TaskParams, on_task)
-    server.add_request_handler(update, TaskUpdateParams, on_task_update)
-    server.add_request_handler(cancel, TaskParams, on_task_cancel)
+    server.add_request_handler(get, TaskParams, on_get)
+    server.add_request_handler(update, TaskUpdateParams, on_update)
+    server.add_request_handler(cancel, TaskParams, on_cancel)
     server.extensions[TASKS] = {}
+
+
+def _welcome(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any]]:
+    """Return what tells a client at the beginning what it may use, and how."""
+
+    async def welcome(ctx: Asked, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method not in _WELCOMES:
+            return result
+        told = cast("dict[str, Any]", result)
+        if exchange().tools is not None:
+            return told | {"capabilities": {"tools": told["capabilities"]["tools"]}}
+        text = await exchange().session.system_text()
+        return told | ({"instructions": text} if text else {})
+
+    return welcome
+
+
+def _limit(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any]]:
+    """Return what refuses requests about all tools to those who may use some only."""
 
     async def limit(ctx: Asked, call_next: CallNext) -> HandlerResult:
         if ctx.method in _OF_ALL_TOOLS and exchange().tools is not None:
             raise MCPError(INVALID_PARAMS, "This needs a credential with the scope capset:call")
         return await call_next(ctx)
 
-    trace_messages(server, lambda: exchange().session)
-    server.middleware.append(_contain)
-    server.middleware.append(limit)
-    server.middleware.append(welcome)
-    server.middleware.append(seal_states(exchange, known))
-    return server
+    return limit
 
 
 def _refuse_cursor(params: PaginatedRequestParams | None, what: str) -> None:

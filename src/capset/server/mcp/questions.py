@@ -17,11 +17,12 @@ from mcp_types import (
 )
 from mcp_types import InputResponseRequestParams as Answering
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from capset.definitions.clients import ClientAnswer, ClientQuestion
 from capset.errors import ClientCapabilityMissing, ClientInputRequired, ToolError
 from capset.kernel.call.client_questions import FORMS
+from capset.server.mcp.kept_streams import KeptStream
 
 APPROVAL_KEY: Final = "capset/approval"
 """The key of the question about an approval: handlers' own questions stand beside it."""
@@ -30,18 +31,24 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 MAX_STATE: Final = 65_536
 """Maximum characters of the answers that a call may collect, as JSON."""
 
+MAX_TRIES: Final = 3
+"""How often a form is shown again on the stream of a call whose answers do not fit."""
+
 M = TypeVar("M", bound=BaseModel)
 
 
 class McpClient:
     """The client of a request, and its answers: those that come with it, and those of earlier rounds in its state.
 
-    A question without an answer that fits ends the call, and stands in ``pending``. At revisions before 2026-07-28
-    nothing can be asked: a server would have to send requests of its own, on a connection that it does not keep.
+    A question without an answer that fits ends the call, and stands in ``pending``. At revisions before 2026-07-28 the
+    call waits instead, for the answer to a request on its own stream, where that is ``asking``.
     """
 
-    def __init__(self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering) -> None:
+    def __init__(
+        self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering, asking: KeptStream | None = None
+    ) -> None:
         self.asked: Final = asked
+        self._asking = asking
         self.is_modern = asked.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.pending: ClientQuestion[Any] | None = None
         """The question that the call ended with."""
@@ -58,6 +65,8 @@ class McpClient:
         said = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
         if self.is_modern and isinstance(said, Mapping):
             return cast("Mapping[str, Any]", said)
+        if self._asking is not None:
+            return FORMS
         declared = self.asked.session.client_capabilities
         return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True, mode="json")
 
@@ -74,10 +83,12 @@ class McpClient:
 
     async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
         """Return the answer to a question. Raises ``ClientInputRequired`` if there is none, or none that fits."""
+        if not self.is_modern and self._asking is not None:
+            return await self._ask_now(self._asking, question)
         if not self.is_modern:
             raise ClientCapabilityMissing(
                 f"This tool has to ask the person who calls it ({question.message!r:.200}), which takes a client of "
-                "revision 2026-07-28.",
+                "revision 2026-07-28 here.",
                 required=FORMS,
             )
         answer = self._earlier.get(question.key) or self._answer(question.key)
@@ -113,6 +124,29 @@ class McpClient:
         return InputRequiredResult(
             input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=state, _meta=meta
         )
+
+    async def _ask_now(self, asking: KeptStream, question: ClientQuestion[M]) -> ClientAnswer[M]:
+        """Return the answer to a question that is asked while the call goes on; one that does not fit is asked again.
+
+        Raises ``ToolError`` if none fits, or one is too long.
+        """
+        params = {"message": question.message, "requestedSchema": dict(question.form)}
+        for _ in range(MAX_TRIES):
+            given = await asking.ask(params)
+            if given is None:
+                return ClientAnswer("cancel")
+            try:
+                result = ElicitResult.model_validate(given)
+            except ValidationError:
+                continue
+            content = result.content or {}
+            if len(json.dumps(content)) > MAX_STATE:
+                raise ToolError(f"The answer to this call has more than {MAX_STATE:,} characters.", status=413)
+            if result.action != "accept":
+                return ClientAnswer(result.action)
+            if question.fits(content):
+                return ClientAnswer("accept", question.read(content))
+        raise ToolError(f"The client gave {MAX_TRIES} answers, and none fits the form.", status=422)
 
     def _answer(self, key: str) -> dict[str, Any] | None:
         given = self._given.get(key)

@@ -68,7 +68,7 @@ async def list_resources(session: Session, cursor: str | None) -> ListResourcesR
         raise MCPError(INVALID_PARAMS, f"no page begins at {cursor!r:.200}: the cursor is the one of the page before")
     files = await files_of(session)
     if cursor is not None:
-        after = _path(cursor)
+        after = path_of(cursor)
         files = [one for one in files if one.path > after]
     room = max(PAGE - len(found), 1)
     found += [_file(one) for one in files[:room]]
@@ -81,21 +81,18 @@ async def list_resources(session: Session, cursor: str | None) -> ListResourcesR
 
 def list_templates(snapshot: Snapshot) -> ListResourceTemplatesResult:
     """Return the templates in play, and that of the session's files for those who may read them."""
-    found = [
-        ResourceTemplate(
-            uri_template=offer.uri,
-            name=one.name,
-            title=offer.title or one.tool.title,
-            description=one.tool.description,
-            mime_type=offer.media_type,
-        )
-        for offer, one in resources_of(snapshot)
-        if offer.is_template
-    ]
+    found = [_template(offer, one) for offer, one in resources_of(snapshot) if offer.is_template]
     if may_read_files(snapshot):
         about = "A file of the session, by its path."
         found.append(ResourceTemplate(uri_template=FILES_TEMPLATE, name="files", title="Files", description=about))
     return ListResourceTemplatesResult(resource_templates=found, _meta=hashes(snapshot), **freshness(snapshot))
+
+
+def list_offered(snapshot: Snapshot) -> list[Resource | ResourceTemplate]:
+    """Return everything in play that both lists have beside files."""
+    return [
+        _template(offer, one) if offer.is_template else _resource(offer, one) for offer, one in resources_of(snapshot)
+    ]
 
 
 async def read_resource(
@@ -141,6 +138,16 @@ def _resource(offer: McpResource, installed: Installed) -> Resource:
     )
 
 
+def _template(offer: McpResource, installed: Installed) -> ResourceTemplate:
+    return ResourceTemplate(
+        uri_template=offer.uri,
+        name=installed.name,
+        title=offer.title or installed.tool.title,
+        description=installed.tool.description,
+        mime_type=offer.media_type,
+    )
+
+
 def _file(stat: FileStat) -> Resource:
     return Resource(
         uri=_uri(stat.path),
@@ -155,7 +162,8 @@ def _uri(path: str) -> str:
     return FILES + quote(path[1:])
 
 
-def _path(uri: str) -> str:
+def path_of(uri: str) -> str:
+    """Return the path of a file by its URI."""
     return "/" + unquote(uri.removeprefix(FILES))
 
 
@@ -167,7 +175,7 @@ async def _read_file(exchange: Exchange, uri: str, client: McpClient) -> Content
             INVALID_PARAMS, f"Permission denied: {who} lacks the permission {READ_PERMISSION}", data={"uri": uri}
         )
     try:
-        stat = await session.files.stat(_path(uri))
+        stat = await session.files.stat(path_of(uri))
         if stat is None or stat.is_directory:
             raise _not_found(uri, client)
         if stat.size_bytes > MAX_READ:

@@ -24,6 +24,7 @@ from pydantic_core import from_json
 
 from capset.kernel.call.session import Session
 from capset.server.auth.signing_keys import KeySource
+from capset.server.mcp import changes
 from capset.server.mcp.exchanges import BY_OTHERS, ApprovalAccess, Exchange
 from capset.server.mcp.protocol import make_server
 from capset.server.standard_streams import Streams
@@ -72,6 +73,8 @@ class _Wire:
                 if (message := await self._message(line)) is None:
                     continue
                 match message.message:
+                    case JSONRPCRequest(method=changes.METHOD):
+                        pass  # it is answered only at the end
                     case JSONRPCRequest(id=asked):
                         self._open.add(asked)
                     case JSONRPCNotification(method="notifications/cancelled", params={"requestId": asked}):
