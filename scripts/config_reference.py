@@ -25,6 +25,7 @@ _WHOLE: Final = {
 }
 _SERVERS: Final = {
     "McpServerShape": "An MCP server",
+    "ApiShape": "An API",
     "ToolRulesShape": "Rules of a tool",
 }
 PAGES: Final = {"configuration.md": _WHOLE, "gateway.md": _SERVERS}

@@ -182,6 +182,6 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(run: Run, tmp_path: Pat
 def test_a_file_without_servers_is_said_to_have_none(run: Run, tmp_path: Path) -> None:
     (tmp_path / "tools.yaml").write_text("actions: []\n")
     done = run("mcp", "list", "--config", "tools.yaml")
-    assert (done.code, "declares no MCP server" in done.said) == (2, True)
+    assert (done.code, "declares no MCP server and no API" in done.said) == (2, True)
     file = declare(tmp_path, "shelf")
     assert "did you mean 'shelf'?" in run("mcp", "diff", "--config", file, "shef").said

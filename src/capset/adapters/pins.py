@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from capset.adapters.offers import Offer
 from capset.definitions.acts import ActName
+from capset.definitions.capabilities import Capability
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
@@ -30,6 +31,11 @@ class ToolSource(Protocol):
     """Where tools of others come from: an MCP server, or an API."""
 
     @property
+    def name(self) -> str:
+        """Its name, without its kind."""
+        ...
+
+    @property
     def label(self) -> str:
         """Its kind and name, for messages: ``MCP server 'books'``."""
         ...
@@ -37,6 +43,11 @@ class ToolSource(Protocol):
     @property
     def capability(self) -> str:
         """The name of the capability of its tools."""
+        ...
+
+    @property
+    def said(self) -> str:
+        """The description of that capability."""
         ...
 
     @property
@@ -48,6 +59,10 @@ class ToolSource(Protocol):
     def approval_act(self) -> ActName:
         """The act by which its tools are approved."""
         ...
+
+
+class DeclaredSource(ToolSource, Protocol):
+    """A source as its host declares it."""
 
     @property
     def trust_first_use(self) -> bool:
@@ -84,6 +99,11 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
             state = "approved" if offer.hash == pin.hash else "changed"
         found.append(Standing(name, state, pin, offer))
     return found
+
+
+def capability_with(source: ToolSource, tools: Iterable[AnyTool] = ()) -> Capability:
+    """Return the capability of a source with these tools; without them, it stands for what is not looked at."""
+    return Capability(source.capability, title=source.name, description=source.said, tools=tools, risk="high")
 
 
 def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
@@ -147,7 +167,7 @@ async def approve(
 
 
 async def pins_of(
-    kernel: Kernel, source: ToolSource, offers: Callable[[], Awaitable[Sequence[Offer]]]
+    kernel: Kernel, source: DeclaredSource, offers: Callable[[], Awaitable[Sequence[Offer]]]
 ) -> list[ToolPin]:
     """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are."""
     known = await kernel.store.pins.list(source.pin_key)

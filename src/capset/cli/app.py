@@ -84,10 +84,11 @@ db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 mcp = typer.Typer(
     cls=ServingGroup,
-    help="Serve an agent's tools over standard streams (serve, if no command is named); approve tools of servers.",
+    help="Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
 )
 gateway = typer.Typer(
-    cls=ServingGroup, help="Serve MCP servers of others, governed (serve, if no command is named); import them."
+    cls=ServingGroup,
+    help="Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
 )
 sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
 app.command("list")(list_command)

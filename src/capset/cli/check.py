@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,8 @@ import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset.adapters.config_file.checks import told_of, told_of_problems
-from capset.adapters.mcp.server import capability_with
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.pins import capability_with
 from capset.cli.common.configuration import print_warnings
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
@@ -68,11 +70,12 @@ def _row(one: Action) -> Iterator[str]:
 
 def _summary(found: Configuration) -> str:
     count = len(found.actions)
-    upstream = {one.capability for one in found.mcp_servers}
+    upstream = {one.capability for one in found.sources}
     whole = [one.name for one in found.capabilities if one.base.origin is None and one.name not in upstream]
     more = f", and all tools of {', '.join(whole)}" if whole else ""
     within = f", within {found.governance.allowance}" if found.governance.allowance else ""
-    servers = counted(len(found.mcp_servers), "MCP server")
-    more += f", and the approved tools of {servers}" if found.mcp_servers else ""
+    counts = Counter("API" if isinstance(one, OpenApi) else "MCP server" for one in found.sources)
+    sources = " and ".join(counted(many, what) for what, many in counts.items())
+    more += f", and the approved tools of {sources}" if sources else ""
     actions = counted(count, "action")
     return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"

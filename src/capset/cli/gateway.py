@@ -1,4 +1,4 @@
-"""``capset gateway``: MCP servers of others behind one governed endpoint, without a line of Python."""
+"""``capset gateway``: MCP servers and APIs of others behind one governed endpoint, without a line of Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capset.cli.serve.jwt import PublicUrl
 
 
 def gateway_command(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A configuration file with mcp_servers.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A configuration file with mcp_servers or apis.")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
@@ -34,7 +34,7 @@ def gateway_command(
     attribute: Attribute = None,
     db: Db = None,
 ) -> None:
-    """Serve the approved tools of a file's MCP servers at /mcp, with keys, policies, limits, approvals and a record.
+    """Serve the approved tools of a file's MCP servers and APIs at /mcp, with keys, rules, approvals and a record.
 
     It is capset serve --config CONFIG, which has more options. For a client that starts its servers itself, it is
     capset mcp serve --config CONFIG.

@@ -22,9 +22,9 @@ from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, 
 from capset.wire.allowances import AllowanceShape
 from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
-from capset.wire.mcp_servers import McpServerShape
 from capset.wire.shapes import Shape, Whole
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
+from capset.wire.tool_sources import ApiShape, McpServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text that every database accepts: without NUL."""
@@ -85,11 +85,13 @@ class AgentFileShape(AgentShape):
     """An agent as a file describes it: the fields of stored agents, and ``agents``, others that it has as tools.
 
     One is the name of an installed agent, a path of another agent file as seen from this one, or an entry.
-    ``mcp_servers`` declares MCP servers; ``mcp:NAME`` is the capability of one's approved tools.
+    ``mcp_servers`` declares MCP servers, ``apis`` APIs by their OpenAPI documents; ``mcp:NAME`` and ``api:NAME`` are
+    the capabilities of their approved tools.
     """
 
     agents: list[str | SubAgentEntry] = Field(default_factory=list["str | SubAgentEntry"], max_length=MAX_CAPABILITIES)
     mcp_servers: dict[str, McpServerShape] = Field(default_factory=dict[str, McpServerShape])
+    apis: dict[str, ApiShape] = Field(default_factory=dict[str, ApiShape])
 
 
 class SubAgentEntry(Shape):

@@ -17,7 +17,6 @@ import pytest
 from capset import Agent, Kernel, Principal
 from capset.adapters.mcp import McpServer, approve, open_mcp_servers
 from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.offers import here
 from capset.adapters.mcp.tools import effect_of
 from capset.adapters.offers import Offer, shown
 from capset.adapters.pins import standings
@@ -363,7 +362,7 @@ def test_what_is_declared_is_checked(options: dict[str, Any], problem: str) -> N
 
 
 def test_names_here_and_texts_that_are_shown() -> None:
-    assert here(McpServer(name="files", command=["x"]), "fs.read/all") == "files_fs_read_all"
+    assert McpServer(name="files", command=["x"]).tool_name("fs.read/all") == "files_fs_read_all"
     assert shown("a\u200bb\n") == r"a\u{200b}b\u{a}"
 
 

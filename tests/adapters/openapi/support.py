@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
+from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from pydantic import BaseModel
@@ -80,6 +81,13 @@ async def serving(app: ASGIApp) -> AsyncGenerator[There]:
     finally:
         server.should_exit = True
         await running
+
+
+@contextmanager
+def serving_beside(app: ASGIApp) -> Generator[There]:
+    """Serve from a thread: for tests that wait for commands."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serving(app)) as there:
+        yield there
 
 
 class Pet(BaseModel):

@@ -11,7 +11,7 @@ from capset.adapters.offers import Offer
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
 from capset.adapters.openapi.document import ApiDocument, document_of, parse_document
-from capset.adapters.openapi.operations import here, offers_of, rules_for
+from capset.adapters.openapi.operations import offers_of, rules_for
 from capset.errors import ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
@@ -289,11 +289,11 @@ def test_bodies_that_can_be_sent() -> None:
 
 @pytest.mark.spec("M8")
 def test_names_of_tools_and_their_effects() -> None:
-    assert here(api(), "books.get") == "lib_books_get"
-    assert here(api(), "GET /books/{id}") == "lib_get_books_id"
-    long = here(api(), "x" * 100)
+    assert api().tool_name("books.get") == "lib_books_get"
+    assert api().tool_name("GET /books/{id}") == "lib_get_books_id"
+    long = api().tool_name("x" * 100)
     assert (len(long), long[:55]) == (64, f"lib_{'x' * 51}")
-    assert long != here(api(), "x" * 101)
+    assert long != api().tool_name("x" * 101)
     put = library()["PUT /books/{id}"].shape
     assert rules_for(api(), put) == {"effect": "external", "idempotent": False}
     rules = {"PUT /books/{id}": {"effect": "read"}, "*": {"approval": "ask"}}

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from capset.adapters.agents.entries import refer
-from capset.adapters.mcp.server import McpServer, Upstream, server_of
 from capset.adapters.plain_files import parse, read_text
+from capset.adapters.sources import KEYS, Source, Upstream, declarations
 from capset.definitions.agents import Agent
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
@@ -31,20 +31,20 @@ _HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
 def read_agent_file(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Agent:
     """Return the agent that a file describes.
 
-    ``upstream`` makes the capabilities of the MCP servers that it declares. Raises ``DefinitionError`` for a file that
-    cannot be read or parsed, and one that lists every invalid field, every capability that is not installed, and every
-    invalid choice within one.
+    ``upstream`` makes the capabilities of the MCP servers and APIs that it declares. Raises ``DefinitionError`` for a
+    file that cannot be read or parsed, and one that lists every invalid field, every capability that is not installed,
+    and every invalid choice within one.
     """
     return _read(path, registry, (), upstream)
 
 
-def read_agent_servers(path: Path) -> list[McpServer]:
-    """Return the MCP servers that an agent file declares, not those of its sub-agents' files.
+def read_agent_sources(path: Path) -> list[Source]:
+    """Return the MCP servers and APIs that an agent file declares, not those of its sub-agents' files.
 
     Raises as ``read_agent_file`` does.
     """
     shape = _shape(parse(path, read_text(path, "an agent file")), str(path), None)
-    return [server_of(name, one, path.parent) for name, one in shape.mcp_servers.items()]
+    return [make() for _, make in declarations(shape, path.parent)]
 
 
 def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:
@@ -67,7 +67,7 @@ def build_agent(
     """Return the agent that plain data describes; ``where`` is the prefix of every error message.
 
     ``within`` has the path of its file, if it is from one, behind those of the files that name it; ``upstream`` makes
-    the capabilities of its MCP servers.
+    the capabilities of its MCP servers and APIs.
     """
     return _made(_shape(data, where, registry), registry, where, within, upstream)
 
@@ -88,24 +88,24 @@ def _shape(data: Any, where: str, registry: Registry | None) -> AgentFileShape:
 def _made(
     shape: AgentFileShape, registry: Registry, where: str, within: tuple[Path, ...], upstream: Upstream | None
 ) -> Agent:
-    registry = _with_servers(shape, registry, where, within, upstream)
+    registry = _with_sources(shape, registry, where, within, upstream)
     tools = agent_tools(shape, registry, where, within=within, upstream=upstream)
     return make_agent(shape, registry, where, tools=tools)
 
 
-def _with_servers(
+def _with_sources(
     shape: AgentFileShape, registry: Registry, where: str, within: tuple[Path, ...], upstream: Upstream | None
 ) -> Registry:
-    """Return a registry that has the capabilities of the MCP servers that an agent's file declares."""
-    if not shape.mcp_servers:
+    """Return a registry that has the capabilities of the MCP servers and APIs that an agent's file declares."""
+    declared = [key for key in KEYS if getattr(shape, key)]
+    if not declared:
         return registry
     if upstream is None or not within:
-        raise DefinitionError(f"{where}: mcp_servers: these can only be declared in a file that a command reads")
+        raise DefinitionError(f"{where}: {declared[0]}: these can only be declared in a file that a command reads")
     try:
-        servers = [server_of(name, one, within[-1].parent) for name, one in shape.mcp_servers.items()]
-        return registry.extended([upstream(one) for one in servers])
+        return registry.extended([upstream(make()) for _, make in declarations(shape, within[-1].parent)])
     except DefinitionError as error:
-        raise DefinitionError(f"{where}: mcp_servers: {error.message}", hint=error.hint) from None
+        raise DefinitionError(f"{where}: {', '.join(declared)}: {error.message}", hint=error.hint) from None
 
 
 def agent_tools(

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem
 from capset.adapters.config_file.handlers import Unloaded
 from capset.adapters.config_file.reader import parsed
-from capset.adapters.mcp.server import capability_with
+from capset.adapters.pins import capability_with
 from capset.kernel.registry import Registry
 from capset.wire.allowances import allowance_shape
 from capset.wire.operations import ActionCheck, ConfigCheckShape, ProblemShape

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from capset.adapters.mcp.server import McpServer
+from capset.adapters.sources import Source
 from capset.definitions.agents import Agent
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
@@ -68,7 +68,7 @@ class Configuration:
     checkpoints: Checkpoints | None
     warnings: tuple[Problem, ...]
     digest: str
-    mcp_servers: tuple[McpServer, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def lasting(self) -> tuple[object, ...]:
@@ -82,15 +82,15 @@ class Configuration:
         return tuple(one.tool for one in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
-        """Return a registry with the agent added to what is installed, and the capabilities of its MCP servers.
+        """Return a registry with the agent added to the installed capabilities, and those of its MCP servers and APIs.
 
-        So stored agents may have these, too. ``earlier`` are the agents that it replaces. Raises ``DefinitionError`` if
-        another agent of its name is installed.
+        So stored agents may have the latter, too. ``earlier`` are the agents that it replaces. Raises
+        ``DefinitionError`` if another agent of its name is installed.
         """
-        upstream = {one.capability for one in self.mcp_servers}
-        servers = (one.base for one in self.capabilities if one.base.name in upstream)
+        upstream = {one.capability for one in self.sources}
+        given = (one.base for one in self.capabilities if one.base.name in upstream)
         agents = (*registry.agents.values(), self.agent)
-        found = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(servers)
+        found = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(given)
         return replace(found, earlier=earlier, missing=registry.missing)
 
 

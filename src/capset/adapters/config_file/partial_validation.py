@@ -22,8 +22,8 @@ from capset.adapters.config_file.shapes import (
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
-from capset.wire.mcp_servers import McpServerShape, ToolRulesShape
 from capset.wire.shapes import Shape
+from capset.wire.tool_sources import ApiShape, McpServerShape, ToolRulesShape
 
 S = TypeVar("S", bound=Shape)
 LAYER: Final = "layers.capabilities"
@@ -34,7 +34,8 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile(r"governance\.allowance"), AllowanceShape),
     (re.compile(r"governance\.allowance\.(session|run)"), BudgetShape),
     (re.compile(r"mcp_servers\.[^.]+"), McpServerShape),
-    (re.compile(r"mcp_servers\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
+    (re.compile(r"apis\.[^.]+"), ApiShape),
+    (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -18,8 +17,8 @@ from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
-from capset.adapters.mcp.server import McpServer, Upstream, server_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
+from capset.adapters.sources import Source, Upstream, declarations
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import narrowed
@@ -52,8 +51,8 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 def read_configuration(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Configuration:
     """Return the configuration in a file; its handlers are loaded again each time.
 
-    ``registry`` has the capabilities whose tools it may name. ``upstream`` makes the capabilities of MCP servers, such
-    as ``McpServers.capability``; without it, a file that declares some is refused. Raises ``InvalidConfiguration`` with
+    ``registry`` has the capabilities whose tools it may name. ``upstream`` makes the capabilities of MCP servers
+    and APIs; without it, a file that declares some is refused. Raises ``InvalidConfiguration`` with
     all problems, each with its line; ``DefinitionError`` for a file that cannot be read.
     """
     return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry, upstream)
@@ -116,8 +115,8 @@ class Reading:
         actions, borrowed = self._actions(registry)
         governance = self._governance(rest)
         refs = self._capabilities(rest, borrowed, registry)
-        servers = self._mcp_servers(rest)
-        refs = (*refs, *self._upstream(servers, upstream))
+        sources = self._sources(rest)
+        refs = (*refs, *self._upstream(sources, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
         own = [action.tool for name, action in actions.items() if name not in {one.tool.name for one in borrowed}]
@@ -140,7 +139,7 @@ class Reading:
             checkpoints,
             tuple(warnings),
             digest,
-            servers,
+            tuple(sources.values()),
         )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
@@ -217,19 +216,16 @@ class Reading:
                 refs[name] = made or ref
         return tuple(refs.values())
 
-    def _mcp_servers(self, rest: ConfigurationShape) -> tuple[McpServer, ...]:
-        found: list[McpServer] = []
-        for name, shape in rest.mcp_servers.items():
-            made = self._try(f"mcp_servers.{name}", partial(server_of, name, shape, self._path.parent))
-            found += [] if made is None else [made]
-        return tuple(found)
+    def _sources(self, rest: ConfigurationShape) -> dict[str, Source]:
+        """Return the sources of the file by their places."""
+        made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
+        return {place: one for place, one in made.items() if one is not None}
 
-    def _upstream(self, servers: Iterable[McpServer], upstream: Upstream | None) -> Iterator[AnyRef]:
-        for server in servers:
-            place = f"mcp_servers.{server.name}"
+    def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
+        for place, source in sources.items():
             if upstream is None:
                 self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
-            elif (made := self._try(place, partial(upstream, server))) is not None:
+            elif (made := self._try(place, lambda source=source: upstream(source))) is not None:
                 yield made.ref
 
     def _workspace(self, given: str | None) -> Path | None:

@@ -12,8 +12,8 @@ from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
-from capset.wire.mcp_servers import LIMITS_SAID, LimitsText, McpServerShape, Permission
 from capset.wire.shapes import StrictShape
+from capset.wire.tool_sources import LIMITS_SAID, ApiShape, LimitsText, McpServerShape, Permission
 
 _RETRY: Final[dict[str, Any]] = {
     "anyOf": [
@@ -215,6 +215,10 @@ class ConfigurationShape(StrictShape):
     mcp_servers: dict[str, McpServerShape] = Field(
         default_factory=dict[str, McpServerShape],
         description="MCP servers by name, whose approved tools the agent has. `capset mcp approve` approves them.",
+    )
+    apis: dict[str, ApiShape] = Field(
+        default_factory=dict[str, ApiShape],
+        description="APIs by name, whose approved operations the agent has. `capset mcp approve` approves them, too.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp.client import Transport
 
 from capset.adapters.declarations import fill_secrets
-from capset.adapters.mcp.offers import offers_of
+from capset.adapters.mcp.offers import offers_of, unmatched
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import http_streams, process_streams
 from capset.adapters.offers import Offer
@@ -100,6 +100,14 @@ class McpConnection:
                 # What changed while it was listed may not be in the list.
                 self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
             return self._offers
+
+    async def first_offers(self) -> Sequence[Offer]:
+        """Return the tools that the server has: a rule for one that it has not keeps it from nothing."""
+        return await self.offers()
+
+    async def unmatched(self) -> list[str]:
+        """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
+        return unmatched(self.server, await self.offers())
 
     async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT) -> CallToolResult:
         """Call a tool by its name there.

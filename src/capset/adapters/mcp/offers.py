@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from mcp import Client
 from mcp_types import Tool as McpTool
 
 from capset.adapters.mcp.server import McpServer
-from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined, shown
-from capset.errors import ToolError
-
-__all__ = ["Offer", "here", "offer_of", "offers_of", "shown"]
+from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
+from capset.adapters.tool_rules import EVERY
+from capset.errors import ToolError, unknown
 
 _MAX_PAGES: Final = 100
-
-
-def here(server: McpServer, name: str) -> str:
-    """Return the name that a tool has here: that of its server, and its own with ``_`` for dots and slashes."""
-    return f"{server.name}_{name}".replace(".", "_").replace("/", "_")
 
 
 async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
@@ -42,7 +35,7 @@ async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
         if len(found) > MAX_TOOLS or cursor in seen:
             break
         if cursor is None:
-            return distinct(sorted(found.values(), key=lambda one: one.name), partial(here, server))
+            return distinct(sorted(found.values(), key=lambda one: one.name), server.tool_name)
         seen.add(cursor)
     raise ToolError(
         f"The MCP server {server.name!r} lists more than {MAX_TOOLS:,} tools, or pages without end.",
@@ -51,8 +44,17 @@ async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
     )
 
 
+def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
+    """Return a sentence for each name in the declaration that the server does not have."""
+    known = {one.name for one in offers}
+    given = {"rules": {*server.rules} - {EVERY}, "tools": {*(server.tools or ())}}
+    return [
+        f"{what}: {unknown('tool', name, known)}" for what, names in given.items() for name in sorted(names - known)
+    ]
+
+
 def offer_of(server: McpServer, tool: McpTool) -> Offer:
     """Return what a server says of one tool, with what is wrong with it."""
     members = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
     shape = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=members)
-    return examined(tool.name, here(server, tool.name), shape)
+    return examined(tool.name, server.tool_name(tool.name), shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,18 +22,56 @@ from capset.adapters.declarations import (
 )
 from capset.adapters.tool_rules import Rules, checked_rules
 from capset.definitions.acts import ActName
-from capset.definitions.capabilities import AnyCapability, Capability
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.names import checked_flag, checked_permissions
-from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError
-from capset.wire.mcp_servers import McpServerShape
+from capset.wire.tool_sources import McpServerShape
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
+class McpSource:
+    """An MCP server by its name alone."""
+
+    name: str = checked_field(source_name("an MCP server"))
+    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages."""
+        return f"MCP server {self.name!r}"
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        return f"mcp:{self.name}"
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its tools' pins in a store."""
+        return self.name
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        return "mcp.approve"
+
+    @property
+    def said(self) -> str:
+        """The description of its capability."""
+        return "Tools of an MCP server."
+
+    def tool_name(self, there: str) -> str:
+        """Return the name that a tool has here: that of the server, and its own with ``_`` for dots and slashes."""
+        return f"{self.name}_{there}".replace(".", "_").replace("/", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer(McpSource):
     """An MCP server: at a ``url`` (streamable HTTP), or started by a ``command`` and spoken to over its streams.
 
     Headers, and variables of the environment, may contain ``${NAME}``, which stands for the secret of that name. A
@@ -41,8 +79,6 @@ class McpServer:
     the field.
     """
 
-    name: str = checked_field(source_name("an MCP server"))
-    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
     url: str | None = checked_field(optional_url, None)
     headers: Mapping[str, str] = checked_field(texts_by("a header", HEADER), ())
     """Sent with every request."""
@@ -84,33 +120,9 @@ class McpServer:
             raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} means nothing for one with {kind}")
 
     @property
-    def label(self) -> str:
-        """Its kind and name, for messages."""
-        return f"MCP server {self.name!r}"
-
-    @property
-    def capability(self) -> str:
-        """The name of the capability of its tools."""
-        return f"mcp:{self.name}"
-
-    @property
-    def pin_key(self) -> str:
-        """The key of its tools' pins in a store."""
-        return self.name
-
-    @property
-    def approval_act(self) -> ActName:
-        """The act by which its tools are approved."""
-        return "mcp.approve"
-
-    @property
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         return secrets_in((*self.headers.values(), *self.env.values()))
-
-
-Upstream = Callable[[McpServer], AnyCapability]
-"""Returns the capability of a server, made of what is pinned of it somewhere, such as ``McpServers.capability``."""
 
 
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
@@ -119,10 +131,3 @@ def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
     if shape.cwd is not None:
         given["cwd"] = str(folder / shape.cwd)
     return McpServer(name=name, **given)
-
-
-def capability_with(server: McpServer, tools: Iterable[AnyTool] = ()) -> Capability:
-    """Return the capability of a server with these tools; without them, it stands for what is not looked at."""
-    return Capability(
-        server.capability, title=server.name, description="Tools of an MCP server.", tools=tools, risk="high"
-    )

@@ -9,9 +9,7 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.offers import here
-from capset.adapters.mcp.server import capability_with
-from capset.adapters.pins import Guard, shape_of
+from capset.adapters.pins import Guard, capability_with, shape_of
 from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
 from capset.definitions.capabilities import Capability
 from capset.definitions.messages import Progress, Reply
@@ -31,7 +29,7 @@ _WAITING: Final = 16
 def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capability:
     """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
     server = connection.server
-    used = {here(server, pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
+    used = {server.tool_name(pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
     guard = Guard(server, connection.offers, used)
     return capability_with(server, [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())])
 

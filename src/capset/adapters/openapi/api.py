@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,14 +26,28 @@ from capset.adapters.tool_rules import Rules, checked_rules
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, store_checked
 from capset.definitions.names import checked_flag, checked_permissions, checked_text
+from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import Allowed
 from capset.net.client import checked_headers
 from capset.schemas.strict_json import copy_json
 from capset.schemas.validation_errors import SchemaMismatch
+from capset.wire.tool_sources import ApiShape
 
 _SCHEME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_MAX_NAME: Final = 64
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "external",
+    "PUT": "external",
+    "PATCH": "external",
+    "DELETE": "destructive",
+}
+"""The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
 
 
 def _document(field: str, given: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
@@ -72,15 +87,61 @@ def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenApi:
+class ApiSource:
+    """An API by its name alone."""
+
+    name: str = checked_field(source_name("an API"))
+    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages."""
+        return f"API {self.name!r}"
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        return f"api:{self.name}"
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its tools' pins in a store, which no MCP server can have."""
+        return self.capability
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        return "api.approve"
+
+    @property
+    def said(self) -> str:
+        """The description of its capability."""
+        return "Operations of an API."
+
+    def tool_name(self, there: str) -> str:
+        """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
+
+        One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends
+        with a part of its hash instead.
+        """
+        own = there.lower() if there.partition(" ")[0] in EFFECTS else there
+        name = f"{self.name}_{_NO_NAME.sub('_', own).strip('_')}"
+        if len(name) <= _MAX_NAME:
+            return name
+        return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(there.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApi(ApiSource):
     """An API as an OpenAPI document (3.0 or 3.1) describes it, and the operations of it that become tools.
 
     Headers and credentials may contain ``${NAME}``, which stands for the secret of that name. Raises
     ``DefinitionError``, naming the API and the field.
     """
 
-    name: str = checked_field(source_name("an API"))
-    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
     document: str | Path | Mapping[str, Any] = checked_field(_document)
     """A file (JSON or YAML), a URL, or the document itself; ``Any`` since its members have any JSON type."""
     url: str | None = checked_field(_base_url, None)
@@ -116,26 +177,6 @@ class OpenApi:
             raise DefinitionError(f"API {self.name!r:.80}: {error.message}", hint=error.hint) from None
 
     @property
-    def label(self) -> str:
-        """Its kind and name, for messages."""
-        return f"API {self.name!r}"
-
-    @property
-    def capability(self) -> str:
-        """The name of the capability of its tools."""
-        return f"api:{self.name}"
-
-    @property
-    def pin_key(self) -> str:
-        """The key of its tools' pins in a store, which no MCP server can have."""
-        return self.capability
-
-    @property
-    def approval_act(self) -> ActName:
-        """The act by which its tools are approved."""
-        return "api.approve"
-
-    @property
     def document_url(self) -> str | None:
         """The URL of its document, if it has one."""
         return self.document if isinstance(self.document, str) and _URL.match(self.document) else None
@@ -144,3 +185,11 @@ class OpenApi:
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         return secrets_in((*self.headers.values(), *self.credentials.values()))
+
+
+def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
+    """Return an API as a file in ``folder`` declares it. Raises ``DefinitionError``."""
+    given: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if not _URL.match(shape.document):
+        given["document"] = str(folder / shape.document)
+    return OpenApi(name=name, **given)

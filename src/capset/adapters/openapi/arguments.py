@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node, as_text
 from capset.adapters.openapi.schemas import OperationSchemas, SchemaLibrary
+from capset.adapters.openapi.uploads import FILE_SCHEMA, FORM_DATA, file_fields, is_bytes, mentions_file
 from capset.definitions.secrets import is_secret_name
 from capset.errors import DefinitionError, ToolError
 from capset.net.client import checked_headers
@@ -83,6 +84,8 @@ def arguments_of(
         schema["required"] = sorted(required)
     if defs := schemas.referred():
         schema["$defs"] = defs
+    if has_body and places[BODY]["media"] == FORM_DATA and mentions_file([properties[BODY], *defs.values()]):
+        raise DefinitionError("its body: a file can only be a field of it, or one of a list that is one")
     if has_body and _hides([properties[BODY], *defs.values()]):
         properties[BODY]["writeOnly"] = True  # records mask whole arguments, and fields only by their names
     return schema, places
@@ -180,10 +183,11 @@ def _described(schema: Any, description: object) -> Any:
 def _body(document: ApiDocument, schemas: OperationSchemas, body: Node) -> tuple[Any, dict[str, Any]]:
     """Return the schema of a body, and its place: the media type that it is sent as."""
     content = as_node("its body: its content", body.get("content", {}))
-    declared = next(_sendable(content), None)
+    declared = next(_sendable(document, content), None)
     if declared is None:
         raise DefinitionError(
-            f"its body is of {', '.join(content)[:200] or 'no media type'}; JSON, {FORM} and text can be sent"
+            f"its body is of {', '.join(content)[:200] or 'no media type'}; JSON, {FORM}, {FORM_DATA}, text and files "
+            "can be sent"
         )
     described = as_node("its body", content[declared])
     media = "application/json" if declared in _ANY_JSON else declared
@@ -194,9 +198,38 @@ def _body(document: ApiDocument, schemas: OperationSchemas, body: Node) -> tuple
         schema = schemas.translated("its body", described.get("schema", {"type": "object"}))
         if encoding := dict(_encodings(document, described.get("encoding", {}))):
             place["encoding"] = encoding
-    else:
+    elif media_type_of(media) == FORM_DATA:
+        schema, parts = _form_data(document, schemas, described)
+        if parts:
+            place["parts"] = parts
+    elif media_type_of(media).startswith("text/"):
         schema = {"type": "string"}
+    else:
+        schema, place["file"] = dict(FILE_SCHEMA), True
     return _described(schema, body.get("description")), place
+
+
+def _form_data(document: ApiDocument, schemas: OperationSchemas, described: Node) -> tuple[Any, Places]:
+    """Return the schema of a body of ``multipart/form-data``, and how those of its parts are sent that are no texts."""
+    what = "its body: its schema"
+    node = document.resolved(what, described.get("schema", {"type": "object"}))
+    fields, files = as_node(what, node.get("properties", {})), file_fields(document, what, node)
+    parts: Places = {name: {"file": True} for name in files}
+    for name, one in as_node("its body: its encoding", described.get("encoding", {})).items():
+        given = document.resolved("its body: its encoding", one)
+        if odd := sorted({"style", "explode", "headers"} & given.keys()):
+            raise DefinitionError(f"its body: the {odd[0]} of {name!r:.80} cannot be sent")
+        media = media_type_of(as_text("its body: its encoding", given.get("contentType")))
+        if name in files and media and "*" not in media and "," not in media:
+            parts[name]["media"] = media
+        elif name not in files and is_json(media):
+            parts[name] = {"media": media}
+    schema = schemas.translated("its body", {**node, "properties": {k: v for k, v in fields.items() if k not in files}})
+    for name, is_list in files.items():
+        said = document.resolved(what, fields[name]).get("description")
+        one = _described(FILE_SCHEMA, said)
+        schema["properties"][name] = {"type": "array", "items": one} if is_list else one
+    return schema, parts
 
 
 def _hides(schema: object) -> bool:
@@ -218,13 +251,19 @@ def _is_write_only(schema: object) -> bool:
     return isinstance(schema, dict) and cast("Node", schema).get("writeOnly") is True
 
 
-def _sendable(content: Node) -> Iterator[str]:
+def _sendable(document: ApiDocument, content: Node) -> Iterator[str]:
     """Yield the media types of a body that can be sent, best first."""
     types = {declared: media_type_of(declared) for declared in content}
     yield from (one for one, media in types.items() if media == "application/json")
     yield from (one for one, media in types.items() if is_json(media) or one in _ANY_JSON)
     yield from (one for one, media in types.items() if media == FORM)
     yield from (one for one, media in types.items() if media.startswith("text/") and "*" not in media)
+    yield from (one for one, media in types.items() if media == FORM_DATA)
+    for one, media in types.items():
+        if "*" in media or media.startswith("multipart/"):
+            continue
+        if is_bytes(document, "its body", as_node("its body", content[one]).get("schema")):
+            yield one
 
 
 def _encodings(document: ApiDocument, encoding: object) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -67,14 +67,20 @@ class OpenApiClient:
         Raises as ``offers`` does, and ``DefinitionError`` for each operation, tag and security scheme that is declared
         and not in the document.
         """
+        if odd := await self.unmatched():
+            raise DefinitionError(f"{self.api.label}: {'; '.join(odd)}")
+        return self._offers
+
+    async def unmatched(self) -> list[str]:
+        """Return a sentence for each name in the declaration that the document does not have.
+
+        Raises as ``offers`` does.
+        """
         async with self._reading:
-            document = await self._refresh()
-            if odd := unmatched(self.api, document):
-                raise DefinitionError(f"{self.api.label}: {'; '.join(odd)}")
-            return self._offers
+            return unmatched(self.api, await self._refresh())
 
     async def call(self, shape: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:  # JSON
-        """Call an operation as it was approved, with arguments that fit its schema.
+        """Call an operation as it was approved, with arguments that fit its schema; files are ``Upload``s.
 
         Raises ``ToolError`` for an argument that cannot be sent, for a secret that is not set, for a status of 300 and
         more, and for an answer that is none; ``TransientError`` if it may succeed later.

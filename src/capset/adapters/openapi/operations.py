@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import urljoin
 
 from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
-from capset.adapters.openapi.api import OpenApi
+from capset.adapters.openapi.api import EFFECTS, OpenApi
 from capset.adapters.openapi.arguments import arguments_of
 from capset.adapters.openapi.credentials import chosen, keys_of, problem_of, security_of
 from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node, as_text
 from capset.adapters.openapi.schemas import SchemaLibrary
 from capset.adapters.tool_rules import EVERY, ToolRules, rules_of
-from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError, unknown
 from capset.net.urls import read_url
 
-EFFECTS: Final[Mapping[str, Effect]] = {
-    "GET": "read",
-    "HEAD": "read",
-    "OPTIONS": "read",
-    "POST": "external",
-    "PUT": "external",
-    "PATCH": "external",
-    "DELETE": "destructive",
-}
-"""The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
 _METHODS: Final = (*(one.lower() for one in EFFECTS), "trace")
-_MAX_NAME: Final = 64
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-def here(api: OpenApi, key: str) -> str:
-    """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
-
-    One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends with
-    a part of its hash instead.
-    """
-    own = key.lower() if key.partition(" ")[0] in EFFECTS else key
-    name = f"{api.name}_{_NO_NAME.sub('_', own).strip('_')}"
-    if len(name) <= _MAX_NAME:
-        return name
-    return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
 def rules_for(api: OpenApi, shape: Mapping[str, Any]) -> ToolRules:
@@ -86,7 +58,7 @@ def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
                 code="too_many_tools",
                 status=502,
             )
-    return list(distinct(sorted(found.values(), key=lambda one: one.name), partial(here, api)))
+    return list(distinct(sorted(found.values(), key=lambda one: one.name), api.tool_name))
 
 
 def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
@@ -182,7 +154,7 @@ def _offer(
         problems += _leak(api, shape["server"])
     if not api.headers and chosen(security, api.credentials) is None:
         problems.append(problem_of(security))
-    offer = examined(key, here(api, key), shape)
+    offer = examined(key, api.tool_name(key), shape)
     return replace(offer, problems=(*offer.problems, *problems))
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
-from capset.adapters.openapi.operations import here, is_named, rules_for
-from capset.adapters.pins import Guard, pins_of, shape_of
+from capset.adapters.openapi.operations import is_named, rules_for
+from capset.adapters.openapi.uploads import takes_files, with_uploads
+from capset.adapters.pins import Guard, capability_with, pins_of, shape_of
 from capset.adapters.tool_rules import options_of, unknown_arguments
 from capset.definitions.capabilities import Capability
+from capset.definitions.contexts import Context
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.schema_tools import returns_schema
 from capset.errors import DefinitionError, PermissionDenied
@@ -46,10 +48,10 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin]) -> Capability:
     """
     api = client.api
     shapes = {pin.tool: shape_of(pin) for pin in pins}
-    used = {here(api, pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
+    used = {api.tool_name(pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
     guard = Guard(api, client.offers, used)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
-    return Capability(api.capability, title=api.name, description="Operations of an API.", tools=tools, risk="high")
+    return capability_with(api, tools)
 
 
 def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
@@ -76,16 +78,18 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         output=returns_schema(owner, None),
         parameters=tuple(schema.names),
         shape="async",
-        takes_context=False,
+        takes_context=takes_files(shape["arguments"]),
         handler=_handler(client, guard, name, shape),
         title=shape.get("title"),
     )
 
 
 def _handler(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
-    async def call(**arguments: Any) -> Any:  # JSON
+    async def call(*context: Context, **arguments: Any) -> Any:  # JSON
         if (reason := await guard.verify(name)) is not None:
             raise PermissionDenied(reason)
+        if context:  # for files of the session
+            arguments = await with_uploads(context[0], shape["arguments"], arguments)
         return await client.call(shape, arguments)
 
     return call

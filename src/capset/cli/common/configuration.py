@@ -30,7 +30,7 @@ ConfigFile = Annotated[
 def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Configuration:
     """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does.
 
-    ``upstream`` makes the capabilities of its MCP servers, and is entered around the kernel that uses them.
+    ``upstream`` makes the capabilities of its MCP servers and APIs, and is entered around the kernel that uses them.
     """
     from capset.adapters.config_file import read_configuration  # a cost only for commands with --config
 

@@ -67,7 +67,7 @@ def refuse_both(agent: str | None, session: str | None) -> None:
 def find_agent(registry: Registry, named: str, upstream: Upstream) -> Agent | UUID:
     """Return an installed agent by its name, or that of an agent file; or the id of a possibly stored agent.
 
-    ``upstream`` makes the capabilities of the file's MCP servers.
+    ``upstream`` makes the capabilities of the file's MCP servers and APIs.
 
     Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
     """

@@ -1,29 +1,53 @@
-"""MCP servers of a configuration, on the command line: capabilities of what is pinned of them in a database."""
+"""MCP servers and APIs of a file, on the command line: capabilities of what is pinned of them in a database."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.sources import Source
 from capset.cli.common.exits import needs_extra
 from capset.cli.common.output import err, verbatim
 from capset.cli.common.settings import has_db
 from capset.definitions.capabilities import AnyCapability
+from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError
 from capset.kernel.kernel import Kernel
 from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
-    from capset.adapters.mcp import McpServer, McpServers
+    from capset.adapters.mcp import McpServers
+    from capset.adapters.mcp.connection import McpConnection
+    from capset.adapters.openapi.client import OpenApiClient
+
+
+@asynccontextmanager
+async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnection | OpenApiClient]:
+    """Yield what says which tools a source has. Raises ``DefinitionError`` if the extra ``mcp`` is needed and missing.
+
+    What needs the SDK, and what reads documents, is imported only here.
+    """
+    if isinstance(source, OpenApi):
+        from capset.adapters.openapi.client import OpenApiClient
+
+        yield OpenApiClient(source, secrets)
+        return
+    needs_extra("mcp", "mcp")
+    from capset.adapters.mcp.connection import McpConnection
+
+    async with McpConnection(source, secrets) as connection:
+        yield connection
 
 
 class Upstream:
-    """The servers behind one command. It makes their capabilities, as ``read_configuration`` has it do.
+    """The MCP servers and APIs behind one command. It makes their capabilities, as ``read_configuration`` has it do.
 
-    Leaving its ``async with`` closes every connection. Without servers it does nothing.
+    Leaving its ``async with`` closes every connection. Without sources it does nothing.
     """
 
     def __init__(self, db: str) -> None:
@@ -50,32 +74,36 @@ class Upstream:
         """The pins that the capabilities were made of, as they were read last."""
         return frozenset(pin for pins in self._known.values() for pin in pins)
 
-    def __call__(self, server: McpServer) -> AnyCapability:
-        """Return the capability of a server, of what is pinned of it in the database.
+    def __call__(self, source: Source) -> AnyCapability:
+        """Return the capability of a source, of what is pinned of it in the database.
 
-        If the server is trusted at its first use, and this is it, what it has is pinned first; one that cannot be
-        reached is named on stderr. Raises ``DefinitionError`` for damaged pins, and if the extra ``mcp`` is missing.
+        If it is trusted at its first use, and this is it, what it has is pinned first; one that cannot be reached is
+        named on stderr. Raises ``DefinitionError`` for damaged pins, and if the extra ``mcp`` is needed and missing.
         """
+        # In a thread: some commands read their configuration while they run a loop.
+        with ThreadPoolExecutor(1) as thread:
+            pins = thread.submit(asyncio.run, self._pins(source)).result()
+        self._known[source.pin_key] = pins
+        if isinstance(source, OpenApi):
+            from capset.adapters.openapi.client import OpenApiClient
+            from capset.adapters.openapi.tools import capability_of
+
+            return capability_of(OpenApiClient(source, EnvironmentSecrets()), pins)
         needs_extra("mcp", "mcp")
         from capset.adapters.mcp import McpServers
 
         if self._servers is None:
             self._servers = McpServers(EnvironmentSecrets())
-        # In a thread: some commands read their configuration while they run a loop.
-        with ThreadPoolExecutor(1) as thread:
-            pins = thread.submit(asyncio.run, self._pins(server)).result()
-        self._known[server.pin_key] = pins
-        return self._servers.capability(server, pins)
+        return self._servers.capability(source, pins)
 
-    async def _pins(self, server: McpServer) -> Sequence[ToolPin]:
-        from capset.adapters.mcp.connection import McpConnection
+    async def _pins(self, source: Source) -> Sequence[ToolPin]:
         from capset.adapters.pins import pins_of
 
-        if not (server.trust_first_use or has_db(self._db)):
+        if not (source.trust_first_use or has_db(self._db)):
             return ()
-        async with Kernel(store=self._db) as kernel, McpConnection(server, kernel.secrets) as connection:
+        async with Kernel(store=self._db) as kernel, asked(source, kernel.secrets) as client:
             try:
-                return await pins_of(kernel, server, connection.offers)
+                return await pins_of(kernel, source, client.first_offers)
             except CapsetError as error:
                 err().print(f"[yellow]warning:[/] {verbatim(error.message)}", soft_wrap=True)
                 return ()

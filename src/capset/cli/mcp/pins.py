@@ -1,34 +1,37 @@
-"""``capset mcp list``, ``diff``, ``approve`` and ``lock``: tools of MCP servers, and what was approved of them."""
+"""``capset mcp list``, ``diff``, ``approve`` and ``lock``: tools of MCP servers and APIs, and their approval."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from capset.adapters.agents.files import read_agent_servers
+from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
-from capset.adapters.mcp.server import McpServer, capability_with
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.pins import capability_with
 from capset.adapters.plain_files import read_text
+from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
-from capset.cli.common.exits import Exit, guarded, needs_extra
+from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Who
 from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset.cli.common.upstream import asked
 from capset.errors import CapsetError, DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
-    from capset.adapters.offers import Offer
+    from capset.adapters.lock import Locked, LockImport
     from capset.adapters.pins import Standing
 
 _LEAST: Final = 32
@@ -36,10 +39,11 @@ _LEAST: Final = 32
 _TEXTS: Final = ("name", "title", "description")
 """What is read first of a tool."""
 Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares the servers.")
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
 ]
 AgentFile = Annotated[Path | None, typer.Option("--agent", metavar="FILE", help="Or the agent file that does.")]
-Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of a server, as the file declares it.")]
+_SOURCE: Final = "The name of a server, or api:NAME for an API, as the file declares it"
+Server = Annotated[str, typer.Argument(metavar="SERVER", help=f"{_SOURCE}.")]
 
 
 @guarded
@@ -50,9 +54,10 @@ def list_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the tools of the MCP servers of a file: what they offer now, and what was approved of it.
+    """List the tools of the MCP servers and APIs of a file: what they offer now, and what was approved of it.
 
-    It connects to every server. A tool is approved, changed since it was approved, new, or gone.
+    It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
+    new, or gone.
     """
     seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
@@ -67,9 +72,7 @@ def list_command(
 
 @guarded
 def diff_command(
-    server: Annotated[
-        str | None, typer.Argument(metavar="SERVER", help="The name of a server; all of them if left out.")
-    ] = None,
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help=f"{_SOURCE}; all if left out.")] = None,
     config: Config = None,
     agent: AgentFile = None,
     principal: Who = None,
@@ -88,7 +91,7 @@ def diff_command(
     else:
         _warn(seen)
         for one, tool in changed:
-            for line in _difference(one.server.name, tool):
+            for line in _difference(one.source.pin_key, tool):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     if any(one.problem for one in seen):
         return Exit.FAILED
@@ -108,7 +111,7 @@ def approve_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve tools of an MCP server as it describes them now; it is on record. capset mcp diff shows them first.
+    """Approve tools of an MCP server or an API as it describes them now, on record. capset mcp diff shows them first.
 
     With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
     approved only by name, and never those that nothing could call. Tools that are gone lose their approval.
@@ -137,21 +140,35 @@ def lock_command(
     into: Annotated[
         bool, typer.Option("--import", help="Approve what the file says, and nothing else of its servers.")
     ] = False,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="SERVER/TOOL", help="Import this tool though it has problems; may be repeated."),
+    ] = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write what is approved of every MCP server into a file, for review in git; or read it from there."""
-    from capset.adapters.mcp.lock import lock_text, read_lock
+    """Write what is approved of every MCP server and API into a file, for review in git; or read it from there.
+
+    Tools whose descriptions have problems are imported only by name, and then it ends with 3 if any are left out; a
+    file with a tool that nothing could call is refused.
+    """
+    from capset.adapters.lock import lock_text, read_lock
 
     settings = load_settings(db=db, principal=principal)
     if file.suffix != ".json":
         raise DefinitionError(f"a lock file ends in .json; got {file.name!r:.80}")
     if check and into:
         raise DefinitionError("--check changes nothing, and --import does: give one of them")
+    if named and not into:
+        raise DefinitionError("--tool names what --import takes over: give both")
     if into:
-        changed = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file"))))
-        return _lock_ended(f"{counted(len(changed), 'tool')} approved, as {file} says", as_json=as_json)
+        found = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
+        for key, offer in found.left_out:
+            told = f"{key}/{offer.name} is left out: {'; '.join(offer.problems)}; --tool {key}/{offer.name} approves it"
+            err().print(f"[yellow]warning:[/] {one_line(verbatim(told))}", soft_wrap=True)
+        told = f"{counted(len(found.changed), 'tool')} changed, as {file} says"
+        return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT if found.left_out else Exit.DONE)
     text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
     if check:
         if read_text(file, "a lock file") != text:
@@ -172,62 +189,53 @@ def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A server, how its tools stand to their pins, and why they could not be asked for, if so."""
+    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
 
-    server: McpServer
+    source: Source
     tools: Sequence[Standing]
+    unmatched: Sequence[str] = ()
     problem: str | None = None
 
 
-def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[McpServer]:
-    """Return the servers of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
-    needs_extra("mcp", "mcp")
+def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
+    """Return the sources of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
     if (config is None) == (agent is None):
-        raise DefinitionError("say which file declares the servers: --config FILE, or --agent FILE")
+        raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
     file = config or agent
-    found: Sequence[McpServer] = ()
+    found: Sequence[Source] = ()
     if config is not None:
-        found = read_configuration(config, Registry.installed(), upstream=capability_with).mcp_servers
+        found = read_configuration(config, Registry.installed(), upstream=capability_with).sources
     elif agent is not None:
-        found = read_agent_servers(agent)
+        found = read_agent_sources(agent)
     if not found:
-        raise DefinitionError(f"{file} declares no MCP server", hint="under the key mcp_servers")
+        raise DefinitionError(f"{file} declares no MCP server and no API", hint=f"under the keys {' and '.join(KEYS)}")
     if name is None:
         return found
-    named = {one.name: one for one in found}
+    named = {one.pin_key: one for one in found}
     if name not in named:
-        raise DefinitionError(f"{file}: {unknown('MCP server', name, named)}")
+        raise DefinitionError(f"{file}: {unknown('MCP server or API', name, named)}")
     return [named[name]]
 
 
-def _seen(servers: Sequence[McpServer], settings: Settings) -> list[_Seen]:
-    return asyncio.run(_look(servers, settings.db))
+def _seen(sources: Sequence[Source], settings: Settings) -> list[_Seen]:
+    return asyncio.run(_look(sources, settings.db))
 
 
-async def _look(servers: Sequence[McpServer], db: str) -> list[_Seen]:
+async def _look(sources: Sequence[Source], db: str) -> list[_Seen]:
     pins = await _pins(db) if has_db(db) else ()
     return list(
-        await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.name]) for one in servers))
+        await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.pin_key]) for one in sources))
     )
 
 
-async def _look_at(server: McpServer, pins: Sequence[ToolPin]) -> _Seen:
+async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
     from capset.adapters.pins import Standing, standings
 
     try:
-        async with _offers(server) as offers:
-            return _Seen(server, standings(pins, offers))
+        async with asked(source, EnvironmentSecrets()) as client:
+            return _Seen(source, standings(pins, await client.offers()), await client.unmatched())
     except CapsetError as error:
-        return _Seen(server, [Standing(one.tool, "approved", one, None) for one in pins], error.message)
-
-
-@asynccontextmanager
-async def _offers(server: McpServer) -> AsyncGenerator[Sequence[Offer]]:
-    from capset.adapters.mcp.connection import McpConnection
-    from capset.kernel.runtime import EnvironmentSecrets
-
-    async with McpConnection(server, EnvironmentSecrets()) as connection:
-        yield await connection.offers()
+        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
@@ -235,11 +243,12 @@ async def _pins(db: str) -> Sequence[ToolPin]:
         return await kernel.store.pins.list()
 
 
-async def _approve(server: McpServer, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
+async def _approve(source: Source, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
     from capset.adapters.pins import approve
 
     wanted = None if named is None else dict(_wanted(one) for one in named)
-    async with _offers(server) as offers, Kernel(store=settings.db) as kernel:
+    async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
+        offers = await client.offers()
         for offer in offers:
             expected = (wanted or {}).get(offer.name, "")
             if not offer.hash.startswith(expected):
@@ -247,7 +256,7 @@ async def _approve(server: McpServer, settings: Settings, named: Sequence[str] |
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
                     hint="look at it again: capset mcp diff",
                 )
-        return await approve(kernel, server, offers, actor_here(settings.principal), chosen=wanted)
+        return await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
 
 
 def _wanted(given: str) -> tuple[str, str]:
@@ -257,28 +266,20 @@ def _wanted(given: str) -> tuple[str, str]:
     return name, start
 
 
-async def _import(settings: Settings, locked: Mapping[str, Any]) -> Sequence[ToolPin]:
-    from capset.adapters.mcp.lock import import_lock
+async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> LockImport:
+    from capset.adapters.lock import import_lock
 
     async with Kernel(store=settings.db) as kernel:
-        return await import_lock(kernel, locked, actor_here(settings.principal))
+        return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
 
 
 def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
-    """Return what is wrong with servers: they cannot be asked, or have no tool that a rule or a list names."""
-    found: list[dict[str, str]] = []
-    for one in seen:
-        if one.problem is not None:
-            found.append({"server": one.server.name, "message": one.problem})
-            continue
-        known = {tool.name for tool in one.tools}
-        for what, names in (("rules", one.server.rules), ("tools", one.server.tools or ())):
-            found += [
-                {"server": one.server.name, "message": f"{what}: {unknown('tool', name, known)}"}
-                for name in sorted(names)
-                if name not in known and name != "*"
-            ]
-    return found
+    """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
+    return [
+        {"server": one.source.pin_key, "message": message}
+        for one in seen
+        for message in ([one.problem] if one.problem is not None else one.unmatched)
+    ]
 
 
 def _warn(seen: Iterable[_Seen]) -> None:
@@ -294,7 +295,7 @@ def _shapes(tool: Standing) -> dict[str, Any]:
 def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
-        "server": seen.server.name,
+        "server": seen.source.pin_key,
         "tool": tool.name,
         "state": _state(seen, tool),
         "hash": offer.hash if offer else None,
@@ -305,7 +306,7 @@ def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
 
 
 def _row(seen: _Seen, tool: Standing) -> Iterator[str]:
-    yield seen.server.name
+    yield seen.source.pin_key
     yield tool.name
     yield _state(seen, tool)
     yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
@@ -319,15 +320,21 @@ def _state(seen: _Seen, tool: Standing) -> str:
 
 
 def _effect(seen: _Seen, tool: Standing) -> str:
-    from capset.adapters.mcp.tools import effect_of
     from capset.adapters.tool_rules import rules_of
 
+    source = seen.source
     shape: Mapping[str, Any] = {}
     if tool.pin is not None:
         shape = _approved(tool.pin)
     elif tool.offer is not None:
         shape = tool.offer.shape
-    return effect_of(rules_of(seen.server.rules, tool.name).get("effect", "destructive"), shape.get("annotations", {}))
+    if isinstance(source, OpenApi):
+        from capset.adapters.openapi.operations import rules_for
+
+        return rules_for(source, shape).get("effect", "–") if "method" in shape else "–"
+    from capset.adapters.mcp.tools import effect_of
+
+    return effect_of(rules_of(source.rules, tool.name).get("effect", "destructive"), shape.get("annotations", {}))
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:

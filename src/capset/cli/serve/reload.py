@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("capset.configuration")
 _PINS_SECONDS: Final = 2.0
-"""How long a server may take to notice that tools of its MCP servers were approved."""
+"""How long a server may take to notice that tools of its MCP servers and APIs were approved."""
 _RETRY_SECONDS: Final = 60.0
 """How long it waits after a reload that failed: each one is on record."""
 
@@ -31,7 +31,7 @@ _RETRY_SECONDS: Final = 60.0
 class Reload:
     """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
 
-    So does each approval of tools of its MCP servers, by any process, two seconds later.
+    So does each approval of tools of its MCP servers and APIs, by any process, two seconds later.
 
     Each reload is on record as an act, with the digests of the file and of the one before, and its outcome. A new file
     takes effect once that is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
@@ -103,7 +103,7 @@ class Reload:
             await self.reload()
 
     async def _watch(self) -> None:
-        """Reload when other tools of the configuration's MCP servers are approved than those that it was made of."""
+        """Reload when other tools of the configuration's MCP servers and APIs are approved than it was made of."""
         while True:
             await asyncio.sleep(_PINS_SECONDS)
             try:
@@ -114,7 +114,7 @@ class Reload:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _keys(self) -> set[str]:
-        return {one.pin_key for one in self._current.mcp_servers}
+        return {one.pin_key for one in self._current.sources}
 
     def _read_pins(self) -> set[ToolPin]:
         return {one for one in self._upstream.pins if one.server in self._keys()}

@@ -1,4 +1,4 @@
-"""MCP servers as files declare them: configuration files, and files of agents (spec 7, M6)."""
+"""MCP servers and APIs as files declare them: configuration files, and files of agents (spec 7, M6, M23)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ LIMITS_SAID: Final = (
 
 
 class ToolRulesShape(StrictShape):
-    """The rules of a tool of an MCP server; under the name `*`, of every tool whose own rules do not say it."""
+    """The rules of a tool of an MCP server or an API; under the name `*`, of all whose own rules do not say it."""
 
     effect: Effect | None = Field(
-        None, description="`destructive`, if left out; hints of the server make it stronger, never weaker."
+        None,
+        description="If left out, `destructive` for a tool of an MCP server, whose hints make it stronger, never "
+        "weaker; that of its method for an operation of an API.",
     )
     permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold, beside the server's own permissions."
+        None, description="What a principal must hold, beside the permissions of its server or API."
     )
     limits: LimitsText = Field(None, description=LIMITS_SAID)
     approval: Literal["auto", "ask"] | None = Field(
         None, description="`ask` if somebody has to approve every call; `auto`, if left out."
     )
-    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take; the server's, if left out.")
+    timeout: float | None = Field(
+        None, gt=0, description="Seconds that a call may take; those of its server or API, if left out."
+    )
     idempotent: bool | None = Field(
         None, description="Whether calling it again changes nothing more; `false`, if left out."
     )
@@ -79,4 +83,48 @@ class McpServerShape(StrictShape):
     )
     trust_first_use: bool | None = Field(
         None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
+    )
+
+
+class ApiShape(StrictShape):
+    """An API whose operations an OpenAPI document describes, of version 3.0 or 3.1, in JSON or YAML."""
+
+    document: str = Field(description="The document: a URL, or a file, absolute or seen from this file's folder.")
+    url: str | None = Field(
+        None, description="The URL before all paths; in the place of the document's `servers`, if given."
+    )
+    operations: list[str] | None = Field(
+        None, description="The operations that are used: their `operationId`, or method and path, `GET /pets/{id}`."
+    )
+    tags: list[str] | None = Field(
+        None, description="The tags whose operations are used, beside `operations`; all, if both are left out."
+    )
+    headers: dict[str, str] | None = Field(
+        None, description="Sent with every request of an operation; `${NAME}` in them is the secret of that name."
+    )
+    credentials: dict[str, str] | None = Field(
+        None,
+        description="The credential of each security scheme of the document, by its name: a key, a token, or "
+        "`USER:PASSWORD`; `${NAME}` in it is the secret of that name.",
+    )
+    internal: list[str] | None = Field(
+        None, description="Internal hosts that may be requested, as `host` or `host:port`; no others are."
+    )
+    rules: dict[str, ToolRulesShape] | None = Field(
+        None,
+        description="What holds for each operation, by its id or by method and path, or `*` for every operation.",
+    )
+    permissions: list[Permission] | None = Field(
+        None, description="What a principal must hold to call any of its operations."
+    )
+    slashes: bool | None = Field(
+        None, description="Whether arguments in paths may contain slashes, sent as `%2F`; `false`, if left out."
+    )
+    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 30, if left out.")
+    answer_bytes: int | None = Field(
+        None, ge=1_024, le=64 * 1024 * 1024, description="How long an answer is at most: 1 MiB, if left out."
+    )
+    trust_first_use: bool | None = Field(
+        None,
+        description="Approves the operations that it has when it is first used, as they are; `false`, if left out.",
     )

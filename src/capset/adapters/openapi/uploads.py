@@ -1,0 +1,209 @@
+"""Files as arguments: of the session or as base64, sent as a body or as parts of one (spec 7, M8)."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import secrets
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node
+from capset.definitions.contexts import Context
+from capset.errors import PermissionDenied, ToolError
+
+FORM_DATA: Final = "multipart/form-data"
+MAX_UPLOAD_BYTES: Final = 16 * 1024 * 1024
+"""The maximum size of all files of one request together."""
+_MAX_FILES: Final = 100
+_READ: Final = "session_files:read"
+_MAX_NAME: Final = 200
+_COMPOSED: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "enum", "const"})
+"""Keywords of schemas of something else than bytes."""
+_ESCAPED: Final = re.compile(r'[\x00-\x1f\x7f"]')
+_TEXT: Final = {"type": "string"}
+FILE_SCHEMA: Final[Mapping[str, Any]] = {
+    "description": "A file: the path of one of the session's files, or its content as base64.",
+    "anyOf": [
+        {"type": "object", "properties": {"path": _TEXT}, "required": ["path"], "additionalProperties": False},
+        {
+            "type": "object",
+            "properties": {"base64": _TEXT, "name": {"type": "string", "maxLength": _MAX_NAME}},
+            "required": ["base64"],
+            "additionalProperties": False,
+        },
+    ],
+}
+"""The JSON Schema of an argument that is a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that is sent: its name, without folders, and its content."""
+
+    name: str
+    data: bytes
+
+    @property
+    def media_type(self) -> str:
+        """The media type that its name stands for."""
+        return mimetypes.guess_type(self.name)[0] or "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a body of ``multipart/form-data``; it is a file if it has a file name."""
+
+    name: str
+    data: bytes
+    media_type: str | None = None
+    file_name: str | None = None
+
+
+def is_bytes(document: ApiDocument, what: str, schema: object) -> bool:
+    """Whether a schema of a body can be that of bytes: it is absent, or that of a string."""
+    node: Node = document.resolved(what, cast("Node", schema)) if isinstance(schema, Mapping) else {}
+    return _is_string(node) and _COMPOSED.isdisjoint(node)
+
+
+def is_file(document: ApiDocument, what: str, schema: object) -> bool:
+    """Whether a schema of a part is that of a file, which may be null. Fields that are read-only are none."""
+    if not isinstance(schema, Mapping):
+        return False
+    node = document.resolved(what, cast("Node", schema))
+    for key in ("anyOf", "oneOf"):
+        options = [one for one in as_list(what, node.get(key)) if not _is_null(one)]
+        if len(options) == 1 and "type" not in node:
+            node = document.resolved(what, options[0])
+    return node.get("readOnly") is not True and _says_bytes(node)
+
+
+def mentions_file(schema: object) -> bool:
+    """Whether there is the schema of a file anywhere in a schema."""
+    if isinstance(schema, list):
+        return any(map(mentions_file, cast("list[object]", schema)))
+    if not isinstance(schema, Mapping):
+        return False
+    node = cast("Node", schema)
+    return _says_bytes(node) or any(map(mentions_file, node.values()))
+
+
+def file_fields(document: ApiDocument, what: str, schema: Node) -> dict[str, bool]:
+    """Return the fields of a body that are files by name, and whether each takes several."""
+    found: dict[str, bool] = {}
+    for name, one in as_node(what, schema.get("properties", {})).items():
+        if is_file(document, what, one):
+            found[name] = False
+        elif isinstance(one, Mapping):
+            node = document.resolved(what, cast("Node", one))
+            if node.get("type") == "array" and is_file(document, what, node.get("items")):
+                found[name] = True
+    return found
+
+
+def takes_files(places: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an operation with arguments at these places takes files."""
+    return any(_is_file_place(place) for place in places.values())
+
+
+async def with_uploads(
+    ctx: Context, places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return arguments with the files that they name, each an ``Upload``.
+
+    Raises ``ToolError`` for base64 that is none and for more or larger files than a request may have,
+    ``PermissionDenied`` for a path if the principal may not read the session's files, and ``FileError``.
+    """
+    reading, found = _Reading(ctx), dict(arguments)
+    for name, place in places.items():
+        if (value := found.get(name)) is None or not _is_file_place(place):
+            continue
+        if place.get("file") is True:
+            found[name] = await reading.upload(name, value)
+            continue
+        fields = dict(cast("dict[str, Any]", value))
+        for key, part in place["parts"].items():
+            if part.get("file") is True and (one := fields.get(key)) is not None:
+                several = isinstance(one, list)
+                files = [await reading.upload(key, item) for item in (cast("list[Any]", one) if several else [one])]
+                fields[key] = files if several else files[0]
+        found[name] = fields
+    return found
+
+
+class _Reading:
+    """Reads the files of one request, and counts them."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._left = MAX_UPLOAD_BYTES
+        self._count = 0
+
+    async def upload(self, argument: str, given: Mapping[str, str]) -> Upload:
+        """Return a file as an argument names it."""
+        self._count += 1
+        if self._count > _MAX_FILES:
+            raise _refused(argument, f"a request has at most {_MAX_FILES} files")
+        if "path" in given:
+            if _READ not in self._ctx.principal.permissions:
+                raise PermissionDenied(f"{argument}: to send a file of the session needs the permission {_READ}")
+            stat = await self._ctx.files.stat(given["path"])
+            self._check(argument, stat.size_bytes if stat is not None else 0)
+            stat, data = await self._ctx.files.read(given["path"])
+            name = stat.name
+        else:
+            self._check(argument, len(given["base64"]) // 4 * 3 - 2)
+            name = re.split(r"[/\\]", given.get("name", ""))[-1]
+            try:
+                data = b64decode(given["base64"], validate=True)
+            except ValueError:
+                raise _refused(argument, "what stands in base64 is no base64") from None
+        self._check(argument, len(data))
+        self._left -= len(data)
+        return Upload(name if name not in ("", ".", "..") else "file", data)
+
+    def _check(self, argument: str, size: int) -> None:
+        if size > self._left:
+            raise _refused(argument, f"the files of a request have at most {MAX_UPLOAD_BYTES:,} bytes together")
+
+
+def multipart(parts: Iterable[Part]) -> tuple[bytes, str]:
+    """Return a body of these parts, and its ``Content-Type``."""
+    boundary = secrets.token_hex(16)
+    found = bytearray()
+    for part in parts:
+        head = f'Content-Disposition: form-data; name="{_escaped(part.name)}"'
+        head += f'; filename="{_escaped(part.file_name)}"' if part.file_name is not None else ""
+        head += f"\r\nContent-Type: {part.media_type}" if part.media_type is not None else ""
+        found += f"--{boundary}\r\n{head}\r\n\r\n".encode() + part.data + b"\r\n"
+    return bytes(found + f"--{boundary}--\r\n".encode()), f"{FORM_DATA}; boundary={boundary}"
+
+
+def _escaped(text: str) -> str:
+    """Return a name as browsers write it there: nothing in it ends the name or the line."""
+    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), text)
+
+
+def _is_file_place(place: Mapping[str, Any]) -> bool:
+    return place.get("file") is True or any(part.get("file") is True for part in place.get("parts", {}).values())
+
+
+def _is_string(node: Node) -> bool:
+    kind = node.get("type", "string")
+    return kind in ("string", ["string", "null"], ["null", "string"], ["string"])
+
+
+def _says_bytes(node: Node) -> bool:
+    is_encoded = "contentEncoding" in node
+    return _is_string(node) and (node.get("format") == "binary" or ("contentMediaType" in node and not is_encoded))
+
+
+def _is_null(schema: object) -> bool:
+    return isinstance(schema, Mapping) and cast("Node", schema).get("type") == "null"
+
+
+def _refused(argument: str, why: str) -> ToolError:
+    return ToolError(f"The argument {argument!r:.80} cannot be sent: {why}.", code="argument_refused", status=422)
