@@ -22,17 +22,17 @@ actions:
     tool: test_math.add
     approval: ask
 """
-DECLARED = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+DECLARED: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 VERSION = "2026-07-28"
 
 
-def ask(http: httpx2.Client, method: str, name: str, **params: Any) -> dict[str, Any]:
-    """Send a request of MCP as a client that knows tasks; ``name`` is the tool's, or the task's."""
-    meta = {
+def ask(http: httpx2.Client, method: str, about: str, **params: Any) -> dict[str, Any]:
+    """Send a request of MCP as a client that knows tasks; ``about`` is the name of the tool, or the task's id."""
+    meta: dict[str, Any] = {
         "io.modelcontextprotocol/protocolVersion": VERSION,
         "io.modelcontextprotocol/clientCapabilities": DECLARED,
     }
-    headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, "Mcp-Name": name}
+    headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, "Mcp-Name": about}
     headers["Accept"] = "application/json, text/event-stream"
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     answer = http.post("/mcp", json=body, headers=headers)

@@ -25,6 +25,7 @@ _WHOLE: Final = {
 }
 _SERVERS: Final = {
     "McpServerShape": "An MCP server",
+    "McpResourceShape": "A resource",
     "ApiShape": "An API",
     "ToolRulesShape": "Rules of a tool",
 }

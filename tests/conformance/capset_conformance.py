@@ -279,7 +279,7 @@ at_times = Capability("at_times", tools=[test_shown_at_times], instructions="At 
 
 def more(ctx: Context) -> list[AnyRef]:
     """Give what is in play at the moment."""
-    return [at_times] if _SHOWN else []
+    return [at_times.with_names()] if _SHOWN else []
 
 
 @tool(effect="write")

@@ -140,6 +140,7 @@ def keys(value: dict[str, Any] | set[str]) -> str:
         ({"files": {"/a": "a", "/b": "changed"}}, {"capability", "static"}),
         ({"files": {"/a": "a", "/c": "b"}}, {"capability", "static"}),
         ({"version": "2"}, {"capability", "static"}),
+        ({"limits": "5/1h"}, {"capability", "static"}),
         ({"uses": [DEPENDENCY]}, {"capability", "static"}),
         ({"uses": [decide]}, {"static", "prompt"}),
         ({"presets": {"p": Preset(instructions="P.")}}, {"capability", "static"}),

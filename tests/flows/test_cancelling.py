@@ -115,7 +115,7 @@ async def test_a_sync_handler_does_not_hold_up_the_deadline_and_its_thread_is_re
 
     async with opened(Handler("blocks", blocks)) as session:
         with pytest.raises(DeadlineExceeded):
-            await session.options(timeout=0.02).run()
+            await session.options(timeout=0.5).run()
         go_on.set()
     assert "the thread of 'blocks'" in caplog.text
 
@@ -132,7 +132,7 @@ async def test_the_deadline_reaches_the_tools_that_a_generator_calls() -> None:
     async with Kernel("memory://", generator=runner) as kernel:
         async with kernel.open(Sequencer("s").then(Generator("g", tools=[sleep])), principal=ADA) as session:
             with pytest.raises(DeadlineExceeded):
-                await session.options(timeout=0.02).run()
+                await session.options(timeout=0.5).run()
         (record,) = await records(kernel)
     assert (record.tool, record.outcome) == ("sleep", "cancelled")
 

@@ -22,6 +22,7 @@ from tests.server.running import Running, running
 
 PACKAGES: Final = HERE / "node_modules" / "@modelcontextprotocol"
 INSPECTOR: Final = (*NODE, PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js", "--cli")
+DEMO: Final = "demo://resource"
 CLIENTS: Final = (*PROGRAMS, "inspector")
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240), pytest.mark.xdist_group("typescript")]
@@ -51,7 +52,10 @@ def declared(folder: Path) -> dict[str, Any]:
             "everything": {
                 "command": npm_server("server-everything", "stdio"),
                 "tools": ["echo"],
+                "resources": {f"{DEMO}/static/document/features.md": {}, f"{DEMO}/dynamic/text/{{resourceId}}": {}},
+                "prompts": ["args-prompt"],
                 "rules": {"echo": {"effect": "read", "limits": "2/1h"}},
+                "limits": "30/1h",
             },
             "memory": {
                 "command": npm_server("server-memory"),
@@ -150,6 +154,39 @@ def test_the_inspector_lists_and_calls(gateway: Gateway) -> None:
     assert "everything_get-env" not in listed, "only what the file names"
     words = ("--method", "tools/call", "--tool-name", "everything_echo", "--tool-arg", "message=hi")
     assert gateway.inspect(door, *words)["content"] == [{"type": "text", "text": "Echo: hi"}]
+
+
+@pytest.mark.spec("M21")
+def test_chosen_resources_and_prompts_are_served_on(gateway: Gateway) -> None:
+    door = gateway.door("inspector-reader")
+    document, dynamic = f"{DEMO}/static/document/features.md", f"{DEMO}/dynamic/text"
+    listed = [one["uri"] for one in gateway.inspect(door, "--method", "resources/list")["resources"]]
+    assert listed == [document], "the server has more"
+    templates = gateway.inspect(door, "--method", "resources/templates/list")["resourceTemplates"]
+    assert f"{dynamic}/{{resourceId}}" in [one["uriTemplate"] for one in templates]
+    (read,) = gateway.inspect(door, "--method", "resources/read", "--uri", document)["contents"]
+    assert (read["uri"], read["mimeType"], "Prompts" in read["text"]) == (document, "text/markdown", True)
+    (made,) = gateway.inspect(door, "--method", "resources/read", "--uri", f"{dynamic}/7")["contents"]
+    assert made["text"].startswith("Resource 7: ")
+    prompts = {one["name"]: one for one in gateway.inspect(door, "--method", "prompts/list")["prompts"]}
+    assert list(prompts) == ["everything_prompts_args-prompt"]
+    asked = [(one["name"], one["required"]) for one in prompts["everything_prompts_args-prompt"]["arguments"]]
+    assert asked == [("city", True), ("state", False)]
+    words = ("--prompt-name", "everything_prompts_args-prompt", "--prompt-args", "city=Graz")
+    (got,) = gateway.inspect(door, "--method", "prompts/get", *words)["messages"]
+    assert got == {"role": "user", "content": {"type": "text", "text": "What's weather in Graz?"}}
+    records = gateway.server.capset("audit", "query", "--principal", "inspector-reader", "--json").json["items"]
+    assert [one["tool"] for one in records].count("everything_resources_read") == 2
+    assert [one["tool"] for one in records].count("everything_prompts_args-prompt") == 1
+
+
+@pytest.mark.spec("M21")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_clients_without_resources_and_prompts_have_them_as_tools(gateway: Gateway, program: str) -> None:
+    with client(program, gateway.door(f"{program}-reader"), gateway.folder) as call:
+        failed, text = call("everything_resources_read", uri=f"{DEMO}/dynamic/text/..")
+        assert (failed, "none of the resources" in text) == (True, True)
+        assert call("everything_prompts_args-prompt", city="Graz") == (False, "What's weather in Graz?")
 
 
 @pytest.mark.spec("M5", "M7")

@@ -11,9 +11,12 @@ from typing import Any, Final, Literal, Protocol, cast
 from capset.adapters.offers import Offer
 from capset.definitions.acts import ActName
 from capset.definitions.capabilities import Capability
+from capset.definitions.mcp_offers import McpOffer
+from capset.definitions.model_context import ContextFunction
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import Limits
 from capset.errors import CapsetError, DefinitionError, TransientError, unknown
 from capset.fingerprint.canonical import MAX_EXACT, canonical, digest
 from capset.kernel.governance.acts import Actor
@@ -65,6 +68,11 @@ class DeclaredSource(ToolSource, Protocol):
     """A source as its host declares it."""
 
     @property
+    def limits(self) -> Limits:
+        """How often all of its tools together may be called."""
+        ...
+
+    @property
     def trust_first_use(self) -> bool:
         """Whether its tools are approved as they are when it is first used."""
         ...
@@ -101,9 +109,23 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
     return found
 
 
-def capability_with(source: ToolSource, tools: Iterable[AnyTool] = ()) -> Capability:
+def capability_with(
+    source: DeclaredSource,
+    tools: Iterable[AnyTool] = (),
+    offers: Iterable[McpOffer] = (),
+    context: ContextFunction | None = None,
+) -> Capability:
     """Return the capability of a source with these tools; without them, it stands for what is not looked at."""
-    return Capability(source.capability, title=source.name, description=source.said, tools=tools, risk="high")
+    return Capability(
+        source.capability,
+        title=source.name,
+        description=source.said,
+        tools=tools,
+        context=None if context is None else [context],
+        risk="high",
+        mcp=offers,
+        limits=source.limits,
+    )
 
 
 def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:

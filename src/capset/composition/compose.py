@@ -191,7 +191,7 @@ def _compose(
 
 
 def _level(capability: AnyCapability) -> Level:
-    return Level(capability.name, capability.part.policies, capability.part.hooks)
+    return Level(capability.name, capability.part.policies, capability.part.hooks, capability.limits)
 
 
 def _check_static_context(merged: Merged) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from capset.composition.sources import ContributionSource
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
+from capset.definitions.limits import Limit
 from capset.definitions.names import TOOL, checked
 from capset.definitions.policies import Policy
 from capset.definitions.tools.definition import AnyTool, Tool
@@ -41,11 +42,15 @@ class ToolNames:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One layer around tools, such as a block, a capability, a preset or a toolkit: its name, policies and hooks."""
+    """One layer around tools, such as a block, a capability, a preset or a toolkit: its name, policies and hooks.
+
+    ``limits`` are those that all tools of a capability share.
+    """
 
     owner: str
     policies: tuple[Policy, ...]
     hooks: Hooks = NO_HOOKS
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from capset.definitions.hooks import Hooks
+from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.mcp_offers import McpOffer, checked_offers
 from capset.definitions.model_context import ContextFunction, ContextValue
 from capset.definitions.names import (
@@ -32,6 +33,7 @@ from capset.definitions.policies import Policy
 from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import Limits
 from capset.definitions.tools.toolkits import Member
 from capset.errors import DefinitionError, unknown
 from capset.schemas.schema import Schema, schema_of
@@ -105,6 +107,7 @@ class Capability(Generic[H, C]):
     secrets: tuple[str, ...]
     expose: tuple[str, ...]
     mcp: tuple[McpOffer, ...]
+    limits: tuple[Limit, ...]
     origin: Capability[H, C] | None
     """The capability that this is a narrower form of; requests for that one resolve to this one (``narrowed``)."""
 
@@ -139,6 +142,7 @@ class Capability(Generic[H, C]):
         secrets: Iterable[str] = (),
         expose: Iterable[str] = (),
         mcp: Iterable[McpOffer] = (),
+        limits: Limits = (),
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
@@ -159,6 +163,7 @@ class Capability(Generic[H, C]):
             secrets: the names that ``ctx.secret(name)`` may ask for; never hashed, stored or logged.
             expose: its resources and state fields that clients may read; none if left out.
             mcp: those of its tools that MCP clients are offered as prompts and resources, too; never hashed.
+            limits: how often all its tools together may be called, beside the limits of each.
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
@@ -205,6 +210,7 @@ class Capability(Generic[H, C]):
         store(self, "secrets", _secrets(owner, secrets))
         store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
         store(self, "mcp", checked_offers(owner, mcp, self.every_tool))
+        store(self, "limits", checked_limits(owner, limits))
         store(self, "origin", None)
 
     def __repr__(self) -> str:

@@ -41,14 +41,16 @@ class McpResource:
     """A resource for MCP clients: reading it calls ``tool``, and its result is what is read.
 
     ``uri`` is a URI, or a template of one (RFC 6570): ``{name}`` is one segment, ``{+name}`` any number of them, and
-    the names are those of the tool's parameters, which are texts. ``media_type`` is that of a text; content has its
-    own. Raises ``DefinitionError`` for a tool that does more than read, and for a URI that does not fit it.
+    the names are those of the tool's parameters, which are texts. With ``parameter``, the tool takes the whole URI as
+    that one, and the names in a template only mark its places. ``media_type`` is that of a text; content has its own.
+    Raises ``DefinitionError`` for a tool that does more than read, and for a URI that does not fit it.
     """
 
     uri: str
     tool: AnyTool
     media_type: str | None = None
     title: str | None = None
+    parameter: str | None = None
     variables: tuple[str, ...] = field(init=False)
     """The names in the template, in order; none for one resource."""
     _pattern: re.Pattern[str] = field(init=False, repr=False)
@@ -56,14 +58,15 @@ class McpResource:
     def __post_init__(self) -> None:
         owner = f"the resource {self.uri!r:.200}"
         _check_tool(owner, self.tool)
-        variables, pattern = _read_template(owner, self.uri)
+        variables, pattern = read_template(owner, self.uri)
+        given = variables if self.parameter is None else (self.parameter,)
         known = self.tool.parameters
-        if unknown := [name for name in variables if name not in known]:
+        if unknown := [name for name in given if name not in known]:
             raise DefinitionError(
                 f"{owner}: {unknown[0]!r} is no parameter of {self.tool.name!r}, which has {', '.join(known) or 'none'}"
             )
         needed: Sequence[str] = self.tool.arguments.json_schema.get("required", ())
-        if missing := [name for name in needed if name not in variables]:
+        if missing := [name for name in needed if name not in given]:
             raise DefinitionError(f"{owner}: {self.tool.name!r} needs {missing[0]!r}", hint="put it into the template")
         checked_optional(f"{owner}: media_type", self.media_type)
         checked_optional(f"{owner}: title", self.title)
@@ -78,7 +81,9 @@ class McpResource:
     def arguments(self, uri: str) -> Mapping[str, str] | None:
         """Return the arguments of the tool for a URI, or ``None`` if it is none of this resource's."""
         found = self._pattern.fullmatch(uri) if len(uri) <= MAX_URI else None
-        return None if found is None else {name: unquote(part) for name, part in found.groupdict().items()}
+        if found is None or self.parameter is not None:
+            return None if found is None else {cast("str", self.parameter): uri}
+        return {name: unquote(part) for name, part in found.groupdict().items()}
 
 
 McpOffer: TypeAlias = McpPrompt | McpResource
@@ -123,8 +128,11 @@ def _check_tool(owner: str, tool: object) -> None:
             raise DefinitionError(f"{owner}: the parameter {name!r} takes no text, and the protocol has nothing else")
 
 
-def _read_template(owner: str, uri: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return the names in a template, and the pattern of its URIs."""
+def read_template(owner: str, uri: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the names in a template, and the pattern of its URIs.
+
+    Raises ``DefinitionError``, starting with ``owner``.
+    """
     text = checked_text(f"{owner}: uri", uri)
     if len(text) > MAX_URI or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
         raise DefinitionError(

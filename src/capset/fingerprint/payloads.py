@@ -15,6 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
+from capset.definitions.limits import Limit
 from capset.definitions.model_context import ContextEntry, ContextMessage
 from capset.definitions.parts import Part
 from capset.definitions.policies import Policy
@@ -41,14 +42,7 @@ def tool_payload(tool: AnyTool) -> Payload:
         "idempotent": tool.idempotent,
         "permissions": sorted(tool.permissions),
         "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _named(tool.approval)},
-        "limits": sorted(
-            (
-                {"requests": one.requests, "window": one.window, "per": one.per}
-                | ({} if one.scope == "shared" else {"scope": one.scope})
-                for one in tool.limits
-            ),
-            key=canonical,
-        ),
+        "limits": _limits(tool.limits),
         "policies": _ids(tool.policies),
     }
     if tool.examples:
@@ -127,6 +121,8 @@ def capability_payload(
         payload["policyBindings"] = _bindings(unusual)
     if capability.version is not None:
         payload["version"] = capability.version
+    if capability.limits:
+        payload["limits"] = _limits(capability.limits)
     return payload
 
 
@@ -205,6 +201,15 @@ def _named(function: object) -> str:
 
 def _by_name(references: Iterable[Payload]) -> list[Payload]:
     return sorted(references, key=lambda reference: (reference["name"], reference["hash"]))
+
+
+def _limits(limits: Iterable[Limit]) -> list[Payload]:
+    found = (
+        {"requests": one.requests, "window": one.window, "per": one.per}
+        | ({} if one.scope == "shared" else {"scope": one.scope})
+        for one in limits
+    )
+    return sorted(found, key=canonical)
 
 
 def _ids(policies: Iterable[Policy]) -> list[str]:

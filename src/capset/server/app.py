@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
-from capset.server.approval_page.endpoint import ApprovalPage
+from capset.server.approvals.page import ApprovalEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.idempotency import keep_swept
@@ -109,7 +109,7 @@ async def open_app(
                 mcp_endpoints(service) as endpoints,
             ):
                 answer_call = partial(calls.answer_call, service)
-                approval_page = ApprovalPage(service, StoredKeys(service.kernel))
+                approval_page = ApprovalEndpoint(service, StoredKeys(service.kernel))
                 own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
                 routes = DirectRoutes(_with_state(app, state), {**own, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)

@@ -50,6 +50,17 @@ class ToolRulesShape(StrictShape):
     )
 
 
+class McpResourceShape(StrictShape):
+    """A resource of an MCP server, by its URI, or by a template of URIs."""
+
+    description: str | None = Field(
+        None, description="What it is, for models and clients, who read nothing that its server says of it."
+    )
+    context: bool | None = Field(
+        None, description="Gives its text to every agent with the server as context; `false`, if left out."
+    )
+
+
 class McpServerShape(StrictShape):
     """An MCP server: at a `url`, or started by a `command`."""
 
@@ -68,8 +79,21 @@ class McpServerShape(StrictShape):
     tools: list[str] | None = Field(
         None, description="The tools that are used, by their names there; all, if left out."
     )
+    resources: dict[str, McpResourceShape] | None = Field(
+        None,
+        description="The resources that may be read, by their URIs, or by templates such as `books://{name}`; none, if "
+        "left out.",
+    )
+    prompts: list[str] | None = Field(
+        None, description="The prompts that are used, by their names there; none, if left out."
+    )
     rules: dict[str, ToolRulesShape] | None = Field(
-        None, description="What holds for each tool, by its name there, or `*` for every tool."
+        None,
+        description="What holds for each tool, by its name there, or `*` for every tool; `resources/read` is the tool "
+        "that reads resources, `prompts/NAME` the one that gets a prompt.",
+    )
+    limits: LimitsText = Field(
+        None, description="How often all of its tools together may be called, as in the rules of a tool."
     )
     permissions: list[Permission] | None = Field(
         None, description="What a principal must hold to call any of its tools."
@@ -113,6 +137,9 @@ class ApiShape(StrictShape):
     rules: dict[str, ToolRulesShape] | None = Field(
         None,
         description="What holds for each operation, by its id or by method and path, or `*` for every operation.",
+    )
+    limits: LimitsText = Field(
+        None, description="How often all of its operations together may be called, as in the rules of a tool."
     )
     permissions: list[Permission] | None = Field(
         None, description="What a principal must hold to call any of its operations."

@@ -99,8 +99,12 @@ def say(message: Any) -> None:
     sys.stdout.flush()
 
 
-def raw(listed: Callable[[dict[str, Any]], Any], called: Callable[[dict[str, Any]], Any]) -> None:
-    """Speak the protocol of 2025-06-18, with lists and results of one's own."""
+def raw(
+    listed: Callable[[dict[str, Any]], Any],
+    called: Callable[[dict[str, Any]], Any],
+    others: dict[str, Callable[[dict[str, Any]], Any]] | None = None,
+) -> None:
+    """Speak the protocol of 2025-06-18, with lists and results of one's own; ``others`` are by their methods."""
     for line in sys.stdin:
         message = json.loads(line)
         match message.get("method"):
@@ -112,6 +116,9 @@ def raw(listed: Callable[[dict[str, Any]], Any], called: Callable[[dict[str, Any
                 answer(message, listed(message.get("params") or {}))
             case "tools/call":
                 if (result := called(message)) is not None:
+                    answer(message, result)
+            case method if method in (others or {}) and "id" in message:
+                if (result := (others or {})[method](message.get("params") or {})) is not None:
                     answer(message, result)
             case _ if "id" in message and "method" in message:
                 error = {"code": -32601, "message": "there is no such method"}
@@ -200,6 +207,73 @@ def rewording(message: dict[str, Any]) -> Any:
     return done(message)
 
 
+def read(params: dict[str, Any]) -> Any:
+    """Read a resource of ``archive``, which notes it."""
+    uri = params["uri"]
+    with (FOLDER / "reads").open("a") as file:
+        file.write(f"{uri}\n")
+    match uri:
+        case "demo://bytes":
+            given = {"uri": uri, "mimeType": "image/png", "blob": "iVBORw=="}
+        case "demo://no-base64":
+            given = {"uri": uri, "blob": "?"}
+        case "demo://long":
+            given = {"uri": uri, "text": "x" * 20_000}
+        case "demo://slow":
+            return None
+        case _:
+            given = {"uri": uri, "text": f"<b>{uri}</b> key-12345"}
+    return {"contents": [given]}
+
+
+def prompts(_: dict[str, Any]) -> Any:
+    """List the prompts of ``archive``, in the words of the test."""
+    said = FOLDER / "prompt"
+    arguments = [{"name": "code", "description": "What to review.", "required": True}, {"name": "tone"}]
+    review = {"name": "review", "title": "Review", "arguments": arguments}
+    twice = {"name": "twice", "arguments": [{"name": "a"}, {"name": "a"}]}
+    review["description"] = said.read_text() if said.exists() else "Review code."
+    return {"prompts": [review, {"name": "other"}, twice]}
+
+
+def prompt(params: dict[str, Any]) -> Any:
+    """Get a prompt of ``archive``."""
+    given = json.dumps([params["name"], params.get("arguments")])
+    answered = {"role": "assistant", "content": {"type": "text", "text": "Sure."}}
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": given}}, answered]}
+
+
+ARCHIVE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "resources/read": read,
+    "prompts/list": prompts,
+    "prompts/get": prompt,
+}
+
+
+def pretending(_: dict[str, Any]) -> Any:
+    """List tools that are named as the prompt and the resources of ``archive``."""
+    return {"tools": [{**TOOL, "name": name} for name in ("prompts_review", "prompts/review", "resources.read", "add")]}
+
+
+def no_tools() -> None:
+    """Serve resources, and know nothing of tools."""
+    for line in sys.stdin:
+        message = json.loads(line)
+        match message.get("method"):
+            case "initialize":
+                info = {"name": "raw", "version": "1"}
+                answer(
+                    message, {"protocolVersion": "2025-06-18", "capabilities": {"resources": {}}, "serverInfo": info}
+                )
+            case "resources/read":
+                answer(message, read(message["params"]))
+            case _ if "id" in message:
+                error = {"code": -32601, "message": "there is no such method"}
+                say({"jsonrpc": "2.0", "id": message["id"], "error": error})
+            case _:
+                pass
+
+
 def huge(message: dict[str, Any]) -> Any:
     """Answer with 4 MB."""
     return {"content": [{"type": "text", "text": "x" * 4_000_000}]}
@@ -234,6 +308,9 @@ KINDS: dict[str, Callable[[], None]] = {
     "asking": lambda: raw(only(), asking),
     "flooding": lambda: raw(only(), flooding),
     "huge": lambda: raw(only(), huge),
+    "archive": lambda: raw(shelf, taken, ARCHIVE),
+    "pretending": lambda: raw(pretending, done, ARCHIVE),
+    "no-tools": no_tools,
     "misfit": lambda: raw(
         only(outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
         lambda _: {"content": [], "structuredContent": {"n": "many"}},

@@ -17,7 +17,7 @@ from starlette.types import Message
 from capset import Progress, Reply, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.server.mcp import kept_streams
-from capset.server.mcp.kept_streams import KeptStream, Owner
+from capset.server.mcp.kept_streams import AnswerOwner, KeptStream
 from tests.server.mcp.support import Site, echo, site, text_of, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -317,7 +317,7 @@ async def test_answers_are_kept_for_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.spec("M25")
 async def test_a_client_that_saw_no_id_cannot_come_again_and_its_call_ends() -> None:
     cancelled, sent = asyncio.Event(), list[Message]()
-    stream = KeptStream("p.s", Owner("ada", None), "ada", "hold", cancelled.set)
+    stream = KeptStream("p.s", AnswerOwner("ada", None), "ada", "hold", cancelled.set)
 
     async def left() -> Message:
         return {"type": "http.disconnect"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Generator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import httpx2
 from mcp import Client
@@ -24,7 +24,9 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     CallToolResult,
+    GetPromptResult,
     Implementation,
+    ReadResourceResult,
 )
 from pydantic import ValidationError
 
@@ -46,10 +48,11 @@ FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
+R = TypeVar("R")
 
 
 class McpConnection:
-    """Calls and lists the tools of one server. Leaving its ``async with`` closes the connection.
+    """One server: its tools, prompts and resources. Leaving its ``async with`` closes the connection.
 
     The connection is made when it is first needed, and belongs to a task of its own, so that a caller that is cancelled
     leaves it to the others.
@@ -120,6 +123,29 @@ class McpConnection:
             return await client.call_tool(
                 name, arguments, read_timeout_seconds=self.server.timeout, progress_callback=report
             )
+
+    async def read(self, uri: str) -> ReadResourceResult:
+        """Read a resource. Raises as ``call`` does."""
+        client, number = await self._client()
+        with self._failing(number):
+            return await self._in_time(client.read_resource(uri, cache_mode="bypass"))
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
+        """Get a prompt by its name there. Raises as ``call`` does."""
+        client, number = await self._client()
+        with self._failing(number):
+            return await self._in_time(client.get_prompt(name, arguments))
+
+    async def _in_time(self, answer: Awaitable[R]) -> R:
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                return await answer
+        except TimeoutError:
+            raise self._late() from None
+
+    def _late(self) -> TransientError:
+        told = f"The MCP server {self.server.name!r} did not answer within {self.server.timeout:g} s."
+        return TransientError(told, code="timeout")
 
     async def _client(self) -> tuple[Client, int]:
         """Return the connection and its number; it is made if there is none."""
@@ -199,7 +225,7 @@ class McpConnection:
 
     async def _heard(self, message: object) -> None:
         """Hear what a server says by itself; since 2026-07-28 it says changes only to those who listen."""
-        if type(message).__name__ == "ToolListChangedNotification":
+        if type(message).__name__ in ("ToolListChangedNotification", "PromptListChangedNotification"):
             self._changed()
 
     def _changed(self) -> None:
@@ -212,7 +238,8 @@ class McpConnection:
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with client.listen(tools_list_changed=True) as changes:
+                has_prompts = bool(self.server.prompts)
+                async with client.listen(tools_list_changed=True, prompts_list_changed=has_prompts) as changes:
                     self._changed()  # what changed before is told to none
                     async for _ in changes:
                         self._changed()
@@ -240,10 +267,7 @@ class McpConnection:
                 self._end(number)
                 raise self._unreachable(f"{why}; what came of the call is not known") from None
             if error.error.code == REQUEST_TIMEOUT:
-                raise TransientError(
-                    f"The MCP server {self.server.name!r} did not answer within {self.server.timeout:g} s.",
-                    code="timeout",
-                ) from None
+                raise self._late() from None
             raise ToolError(f"The MCP server refused: {error.error.message}", code="mcp_error", status=502) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None

@@ -1,42 +1,73 @@
-"""Tools as their MCP server lists them (spec 7, M4)."""
+"""Tools, and the chosen prompts, as their MCP server lists them (spec 7, M4, M21)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
+from mcp_types import Prompt as McpPrompt
 from mcp_types import Tool as McpTool
 
-from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.server import PROMPTS, READ, McpServer
 from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
 from capset.adapters.tool_rules import EVERY
 from capset.errors import ToolError, unknown
 
 _MAX_PAGES: Final = 100
+PROMPT: Final = "prompt"
+"""What the member ``kind`` of a prompt's shape says, which that of a tool has not."""
+Listed = TypeVar("Listed", McpTool, McpPrompt)
+Fetch = Callable[[str | None], Awaitable[tuple[Sequence[Listed], str | None]]]
+"""Returns a page of a list, and the cursor of the next one."""
 
 
 async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
-    """Return the tools that a server has now, by name. Raises ``ToolError`` for lists without end."""
+    """Return the tools and the chosen prompts that a server has now, by name.
+
+    Raises ``ToolError`` for lists without end.
+    """
+
+    async def tools(cursor: str | None) -> tuple[Sequence[McpTool], str | None]:
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        return page.tools, page.next_cursor
+
+    async def prompts(cursor: str | None) -> tuple[Sequence[McpPrompt], str | None]:
+        page = await client.list_prompts(cursor=cursor, cache_mode="bypass")
+        return page.prompts, page.next_cursor
+
+    given = [offer_of(server, one) for one in await _listed(server, tools, server.tools)]
+    if server.prompts:
+        given += [prompt_offer(server, one) for one in await _listed(server, prompts, server.prompts)]
     found: dict[str, Offer] = {}
+    for offer in given:
+        known = found.setdefault(offer.name, offer)
+        if known is not offer:
+            found[offer.name] = offer.with_problems("its server lists another tool of this name")
+    return distinct(sorted(found.values(), key=lambda one: one.name), server.tool_name)
+
+
+async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] | None) -> Sequence[Listed]:
+    """Return what a server lists of these names, or all. Raises ``ToolError`` for a list without end."""
+    found: list[Listed] = []
     seen: set[str] = set()
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-        for tool in page.tools:
-            if server.tools is not None and tool.name not in server.tools:
-                continue
-            offer = offer_of(server, tool)
-            twin = found.get(tool.name)
-            found[tool.name] = (
-                offer if twin is None else offer.with_problems("its server lists another tool of this name")
-            )
-        cursor = page.next_cursor
-        if len(found) > MAX_TOOLS or cursor in seen:
+        try:
+            items, after = await fetch(cursor)
+        except MCPError as error:
+            if error.error.code == METHOD_NOT_FOUND and cursor is None:
+                return ()  # a server that has only resources, say, lists no tools
+            raise
+        found += [one for one in items if names is None or one.name in names]
+        if len(found) > MAX_TOOLS or after in seen:
             break
-        if cursor is None:
-            return distinct(sorted(found.values(), key=lambda one: one.name), server.tool_name)
-        seen.add(cursor)
+        if after is None:
+            return found
+        seen.add(after)
+        cursor = after
     raise ToolError(
         f"The MCP server {server.name!r} lists more than {MAX_TOOLS:,} tools, or pages without end.",
         code="too_many_tools",
@@ -47,7 +78,9 @@ async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
 def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
     """Return a sentence for each name in the declaration that the server does not have."""
     known = {one.name for one in offers}
-    given = {"rules": {*server.rules} - {EVERY}, "tools": {*(server.tools or ())}}
+    prompts = {f"{PROMPTS}{name}" for name in server.prompts}
+    rules = {*server.rules} - {EVERY, *((READ,) if server.resources else ())}
+    given = {"rules": rules, "tools": {*(server.tools or ())}, "prompts": prompts}
     return [
         f"{what}: {unknown('tool', name, known)}" for what, names in given.items() for name in sorted(names - known)
     ]
@@ -57,4 +90,31 @@ def offer_of(server: McpServer, tool: McpTool) -> Offer:
     """Return what a server says of one tool, with what is wrong with it."""
     members = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
     shape = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=members)
-    return examined(tool.name, server.tool_name(tool.name), shape)
+    name = server.tool_name(tool.name)
+    offer = examined(tool.name, name, shape)
+    if server.resources and name == server.tool_name(READ):
+        return offer.with_problems(f"here it would be called {name}, as the tool that reads resources is")
+    return offer
+
+
+def prompt_offer(server: McpServer, prompt: McpPrompt) -> Offer:
+    """Return what a server says of one prompt, with what is wrong with it: a tool of ``prompts/NAME`` that reads."""
+    given = prompt.arguments or ()
+    properties: dict[str, Any] = {
+        one.name: {"type": "string"} | {name: text for name in ("title", "description") if (text := getattr(one, name))}
+        for one in given
+    }
+    name = f"{PROMPTS}{prompt.name}"
+    shape: dict[str, Any] = {
+        "kind": PROMPT,
+        "name": name,
+        "inputSchema": {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(one.name for one in given if one.required),
+            "additionalProperties": False,
+        },
+    }
+    shape |= {member: text for member in ("title", "description") if (text := getattr(prompt, member)) is not None}
+    offer = examined(name, server.tool_name(name), shape)
+    return offer if len(properties) == len(given) else offer.with_problems("two of its arguments have one name")

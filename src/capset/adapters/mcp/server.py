@@ -20,13 +20,20 @@ from capset.adapters.declarations import (
     texts_by,
     words,
 )
-from capset.adapters.tool_rules import Rules, checked_rules
+from capset.adapters.mcp.resources import Resources, checked_resources, context_uris
+from capset.adapters.tool_rules import Rules, checked_rules, rules_of
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
+from capset.definitions.tools.options import Limits
 from capset.errors import DefinitionError
 from capset.wire.tool_sources import McpServerShape
 
+READ: Final = "resources/read"
+"""The name, there, of the tool that reads the resources of a server; rules may name it."""
+PROMPTS: Final = "prompts/"
+"""The beginning of the name, there, of the tool that gets a prompt; its pin and its rules have it."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -93,8 +100,17 @@ class McpServer(McpSource):
     )
     tools: Iterable[str] | None = checked_field(optional_names, None)
     """The tools that are used, by their names there; all of them if left out."""
+    resources: Resources = checked_field(checked_resources, ())
+    """The resources that may be read, by URI or template; none if left out."""
+    prompts: Iterable[str] = checked_field(lambda field, given: frozenset(words(field, given)), ())
+    """The prompts that are used, by their names there; none if left out."""
     rules: Rules = checked_field(checked_rules, ())
-    """What holds for each tool, by its name there, or ``*`` for every tool: effect, limits, approval and so on."""
+    """What holds for each tool, by its name there, or ``*`` for every tool: effect, limits, approval and so on.
+
+    ``resources/read`` is the tool that reads resources, ``prompts/NAME`` the one that gets a prompt.
+    """
+    limits: Limits = checked_field(checked_limits, ())
+    """How often all of its tools together may be called, beside the limits of each."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
     """What a principal must hold to call any of its tools."""
     timeout: float = checked_field(SECONDS, 60.0)
@@ -118,6 +134,18 @@ class McpServer(McpSource):
         if unused:
             kind = "a command" if self.url is None else "a url"
             raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} means nothing for one with {kind}")
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        """Raise ``DefinitionError`` for rules that could not hold for resources or prompts."""
+        for name in [*([READ] if self.resources else ()), *(f"{PROMPTS}{one}" for one in self.prompts)]:
+            if self.rules.get(name, {}).get("effect", "read") != "read":
+                raise DefinitionError(f"MCP server {self.name!r}: rules of {name!r}: its effect is always read")
+        if context_uris(self.resources) and rules_of(self.rules, READ).get("approval") == "ask":
+            raise DefinitionError(
+                f"MCP server {self.name!r}: resources that need an approval cannot be context, which waits for no one",
+                hint=f"give {READ} a rule of its own: approval auto",
+            )
 
     @property
     def secrets(self) -> tuple[str, ...]:

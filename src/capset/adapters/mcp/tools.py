@@ -1,4 +1,4 @@
-"""The capability of a server: its pinned tools, each of which calls the server (spec 7, M1)."""
+"""The capability of a server: its pinned tools, each of which calls the server, and its resources (spec 7, M1)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from capset.adapters.mcp.connection import McpConnection
+from capset.adapters.mcp.offers import PROMPT
+from capset.adapters.mcp.prompts import prompt_tool
+from capset.adapters.mcp.resource_tool import resource_context, resource_offers, resource_tool
+from capset.adapters.mcp.server import PROMPTS, McpServer
 from capset.adapters.pins import Guard, capability_with, shape_of
 from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
 from capset.definitions.capabilities import Capability
+from capset.definitions.mcp_offers import McpOffer, McpPrompt
 from capset.definitions.messages import Progress, Reply
+from capset.definitions.model_context import ContextFunction
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
@@ -29,16 +35,39 @@ _WAITING: Final = 16
 def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capability:
     """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
     server = connection.server
-    used = {server.tool_name(pin.tool): pin for pin in pins if server.tools is None or pin.tool in server.tools}
-    guard = Guard(server, connection.offers, used)
-    return capability_with(server, [_tool(connection, guard, name, pin) for name, pin in sorted(used.items())])
+    given = ((pin, shape_of(pin)) for pin in pins)
+    used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in given if _is_used(server, shape)}
+    tools: list[AnyTool] = []
+    offers: list[McpOffer] = []
+    context: ContextFunction | None = None
+    if server.resources:
+        reader = resource_tool(connection)
+        tools.append(reader)
+        offers += resource_offers(server, reader)
+        context = resource_context(server, reader)
+        used.pop(reader.name, None)
+    guard = Guard(server, connection.offers, {name: pin for name, (pin, _) in used.items()})
+    for name, (_, shape) in sorted(used.items()):
+        if shape.get("kind") == PROMPT:
+            tools.append(prompt_tool(connection, guard, name, shape))
+            offers.append(McpPrompt(tools[-1]))
+        else:
+            tools.append(_tool(connection, guard, name, shape))
+    return capability_with(server, tools, offers, context)
 
 
-def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> AnyTool:
-    shape, server = shape_of(pin), connection.server
+def _is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
+    """Return whether a tool, or a prompt, is one of those that the host chose."""
+    if shape.get("kind") == PROMPT:
+        return shape["name"].removeprefix(PROMPTS) in server.prompts
+    return server.tools is None or shape["name"] in server.tools
+
+
+def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
+    server, there = connection.server, shape["name"]
     owner = f"tool {name!r}"
-    rules = rules_of(server.rules, pin.tool)
-    rules["effect"] = effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
+    rules = rules_of(server.rules, there)
+    rules["effect"] = effect_in(server, shape)
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     options = options_of(
         f"mcp:{name}",
@@ -46,20 +75,28 @@ def _tool(connection: McpConnection, guard: Guard, name: str, pin: ToolPin) -> A
         permissions=server.permissions,
         policies=[guard.policy],
         timeout=server.timeout,
-        unknown=unknown_arguments(server.rules, pin.tool, schema.names),
+        unknown=unknown_arguments(server.rules, there, schema.names),
     )
     return make_tool(
         name,
-        shape.get("description") or f"The tool {pin.tool} of the MCP server {server.name}.",
+        shape.get("description") or f"The tool {there} of the MCP server {server.name}.",
         options,
         arguments=schema,
         output=returns_schema(owner, shape.get("outputSchema")),
         parameters=tuple(schema.names),
         shape="stream",
         takes_context=False,
-        handler=_handler(connection, guard, name, pin.tool, is_structured="outputSchema" in shape),
+        handler=_handler(connection, guard, name, there, is_structured="outputSchema" in shape),
         title=shape.get("title"),
     )
+
+
+def effect_in(server: McpServer, shape: Mapping[str, Any]) -> Effect:
+    """Return the effect of a tool, or a prompt, of a server that is described so: a prompt only reads."""
+    if shape.get("kind") == PROMPT:
+        return "read"
+    rules = rules_of(server.rules, shape["name"])
+    return effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
 
 
 def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:

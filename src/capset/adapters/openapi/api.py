@@ -25,8 +25,9 @@ from capset.adapters.declarations import (
 from capset.adapters.tool_rules import Rules, checked_rules
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions, checked_text
-from capset.definitions.tools.options import Effect
+from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import Allowed
 from capset.net.client import checked_headers
@@ -153,6 +154,8 @@ class OpenApi(ApiSource):
     rules: Rules = checked_field(checked_rules, ())
     """What holds for an operation, by its id or by method and path, or ``*`` for every one; its effect is its method's
     where they say nothing."""
+    limits: Limits = checked_field(checked_limits, ())
+    """How often all of its tools together may be called, beside the limits of each."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
     """What a principal must hold to call any of its tools."""
     headers: Mapping[str, str] = checked_field(_headers, ())

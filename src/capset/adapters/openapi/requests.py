@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.arguments import FORM, is_json
 from capset.adapters.openapi.credentials import Filled
-from capset.adapters.openapi.uploads import FORM_DATA, Part, Upload, multipart
+from capset.adapters.openapi.uploads import FORM_DATA, FormPart, Upload, multipart
 from capset.errors import ToolError
 from capset.net.client import Method
 from capset.net.media import media_type_of
@@ -200,7 +200,7 @@ def _content(name: str, place: Place, value: Any) -> tuple[bytes, str]:
     return str(value).encode(), f"{media}; charset=utf-8"
 
 
-def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[Part]:
+def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[FormPart]:
     """Yield the parts of a body: files, texts, and JSON for what is neither."""
     if not isinstance(value, dict):
         raise _refused(name, "an object was expected, whose members are the parts of a body")
@@ -213,11 +213,11 @@ def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[Part]
             items = cast("list[Any]", one)
         for item in items:
             if isinstance(item, Upload):
-                yield Part(key, item.data, media or item.media_type, item.name)
+                yield FormPart(key, item.data, media or item.media_type, item.name)
             elif media is not None or isinstance(item, list | dict):
-                yield Part(key, _json(item).encode(), media or "application/json")
+                yield FormPart(key, _json(item).encode(), media or "application/json")
             else:
-                yield Part(key, _scalar(name, item).encode())
+                yield FormPart(key, _scalar(name, item).encode())
 
 
 def _form(name: str, encodings: Mapping[str, Place], value: Any) -> Iterator[str]:

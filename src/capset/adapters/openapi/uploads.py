@@ -54,7 +54,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormPart:
     """A part of a body of ``multipart/form-data``; it is a file if it has a file name."""
 
     name: str
@@ -117,7 +117,7 @@ async def with_uploads(
     Raises ``ToolError`` for base64 that is none and for more or larger files than a request may have,
     ``PermissionDenied`` for a path if the principal may not read the session's files, and ``FileError``.
     """
-    reading, found = _Reading(ctx), dict(arguments)
+    reading, found = _UploadReader(ctx), dict(arguments)
     for name, place in places.items():
         if (value := found.get(name)) is None or not _is_file_place(place):
             continue
@@ -134,7 +134,7 @@ async def with_uploads(
     return found
 
 
-class _Reading:
+class _UploadReader:
     """Reads the files of one request, and counts them."""
 
     def __init__(self, ctx: Context) -> None:
@@ -170,7 +170,7 @@ class _Reading:
             raise _refused(argument, f"the files of a request have at most {MAX_UPLOAD_BYTES:,} bytes together")
 
 
-def multipart(parts: Iterable[Part]) -> tuple[bytes, str]:
+def multipart(parts: Iterable[FormPart]) -> tuple[bytes, str]:
     """Return a body of these parts, and its ``Content-Type``."""
     boundary = secrets.token_hex(16)
     found = bytearray()

@@ -320,7 +320,7 @@ def _state(seen: _Seen, tool: Standing) -> str:
 
 
 def _effect(seen: _Seen, tool: Standing) -> str:
-    from capset.adapters.tool_rules import rules_of
+    from capset.adapters.mcp.tools import effect_in
 
     source = seen.source
     shape: Mapping[str, Any] = {}
@@ -332,9 +332,7 @@ def _effect(seen: _Seen, tool: Standing) -> str:
         from capset.adapters.openapi.operations import rules_for
 
         return rules_for(source, shape).get("effect", "–") if "method" in shape else "–"
-    from capset.adapters.mcp.tools import effect_of
-
-    return effect_of(rules_of(source.rules, tool.name).get("effect", "destructive"), shape.get("annotations", {}))
+    return effect_in(source, shape)
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:

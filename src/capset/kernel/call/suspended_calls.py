@@ -24,7 +24,7 @@ _BROKEN_OFF: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SuspendedCall:
-    """A call of a session that has asked for an approval, in whatever state its request is.
+    """A call of a session that has asked for an approval, whether or not that is decided.
 
     The request is all that is stored of it, until it goes on: then its outcome is kept beside it, for 24 hours. It goes
     on in the one process that reserves it.
@@ -35,7 +35,7 @@ class SuspendedCall:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nobody has decided yet, and somebody still can."""
+        """Whether it is still to be decided, and can be."""
         return self.request.status == "pending" and not self._context.runtime.approvals.is_overdue(self.request)
 
     @property

@@ -17,21 +17,25 @@ from capset.stores.base import Claim, QuotaSpent, WindowFull
 
 
 class CallLimits:
-    """The limits of one tool, and those of the session of its calls."""
+    """The limits of one tool, of the capabilities that bring it, and of the session of its calls."""
 
-    __slots__ = ("_cost", "_local", "_shared", "_subject", "is_limited", "is_shared")
+    __slots__ = ("_cost", "_local", "_shared", "is_limited", "is_shared")
 
     def __init__(self, installed: Installed) -> None:
-        limits = installed.tool.limits
         # Keyed by the tool's own name, so that a second name for it, or a second agent, gives no second allowance.
-        # A text caches its hash, and no name contains a space.
+        # A text caches its hash, and no name contains a space, or is "*".
         own = f"{installed.source.capability or ''} {installed.tool.name}"
-        found = [(limit, f"{own} {limit}", counted_for(limit.per)) for limit in limits]
-        self._local = tuple(one for one in found if one[0].scope == "process")
-        self._shared = tuple(one for one in found if one[0].scope == "shared")
-        self._subject = repr(installed.name)
+        given = [(repr(installed.name), own, limit) for limit in installed.tool.limits]
+        given += [
+            (f"the capability {level.owner!r}", f"{level.owner} *", limit)
+            for level in installed.levels
+            for limit in level.limits
+        ]
+        found = [(what, limit, f"{key} {limit}", counted_for(limit.per)) for what, key, limit in given]
+        self._local = tuple(one for one in found if one[1].scope == "process")
+        self._shared = tuple(one for one in found if one[1].scope == "shared")
         self._cost = installed.tool.cost or 0.0
-        self.is_limited = bool(limits)
+        self.is_limited = bool(found)
         self.is_shared = bool(self._shared)
 
     async def check(self, call: Invocation) -> None:
@@ -64,9 +68,9 @@ class CallLimits:
         windows = tuple(one.window for one in limits)
         return Claim(call.id, call.context.runtime.clock.time_ns, windows, quotas, self._cost, approval), limits
 
-    def _of(self, call: Invocation, own: tuple[tuple[Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
+    def _of(self, call: Invocation, own: tuple[tuple[str, Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
         context, principal = call.context, call.context.principal
-        found = [Counted(self._subject, limit, (what, whose(context.id, principal))) for limit, what, whose in own]
+        found = [Counted(what, limit, (key, whose(context.id, principal))) for what, limit, key, whose in own]
         if context.terms is not None:
             found += [one for one in context.terms.limits if one.limit.scope == scope]
         return found

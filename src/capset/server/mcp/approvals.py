@@ -1,4 +1,4 @@
-"""What a client gets whose call waits for an approval: a form, a page, or a task, as it declares (spec 7, M19, M20)."""
+"""Answers to calls that wait for an approval: a form, a page, or a task, as the client declares (spec 7, M19, M20)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.clients import ClientQuestion, question_of
 from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.kernel.call.client_questions import has_forms
+from capset.server.approvals.plain_text import legible
 from capset.server.mcp.calls import PREFIX, Ended, meta_of
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.questions import APPROVAL_KEY, McpClient
 from capset.server.mcp.tasks import Tasks
-from capset.server.plain_text import legible
 from capset.wire.calls import approval_of
 
 DECIDED_SECONDS: Final = 45.0
 """How long a call waits for the decision of a person who is at the page."""
 MAX_SHOWN: Final = 4_000
-"""The longest arguments that a form shows: nobody decides on what is cut."""
+"""The longest arguments that a form shows: no one is to decide on what is cut."""
 
 Again = Callable[[], Awaitable[Ended]]
 """Makes the same call again."""
 
 
-class Decision(BaseModel):
+class DecisionForm(BaseModel):
     """The form of those who may approve what they asked for."""
 
     decision: Literal["approve", "reject"]
@@ -101,4 +101,4 @@ def _meta(ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any]:
     return meta
 
 
-_FORM: Final[ClientQuestion[Decision]] = question_of(APPROVAL_KEY, "Approve?", Decision)
+_FORM: Final[ClientQuestion[DecisionForm]] = question_of(APPROVAL_KEY, "Approve?", DecisionForm)

@@ -97,8 +97,8 @@ class Listeners:
             del self._open[rung]
 
 
-class _Seen(NamedTuple):
-    """What a caller saw at one look; only what the stream is for is filled in."""
+class _SeenLists(NamedTuple):
+    """The lists and files of a caller at one look; only those that the stream is for are filled in."""
 
     snapshot: Snapshot
     tools: Sequence[object] = ()
@@ -107,7 +107,7 @@ class _Seen(NamedTuple):
     files: Mapping[str, object] = {}
     """What each file's content follows from, by path."""
 
-    def changes(self, now: _Seen, uris: Sequence[str]) -> list[ServerEvent]:
+    def changes(self, now: _SeenLists, uris: Sequence[str]) -> list[ServerEvent]:
         """Return what differs now."""
         found: list[ServerEvent] = []
         if now.tools != self.tools:
@@ -184,12 +184,12 @@ async def _set_within(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-async def _timed(exchange: Exchange, wanted: SubscriptionFilter, before: _Seen | None) -> tuple[_Seen, float]:
+async def _timed(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> tuple[_SeenLists, float]:
     started = monotonic()
     return await _look(exchange, wanted, before), monotonic() - started
 
 
-async def _look(exchange: Exchange, wanted: SubscriptionFilter, before: _Seen | None) -> _Seen:
+async def _look(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> _SeenLists:
     """Return what the caller sees now, as far as it is wanted."""
     session = exchange.session
     snapshot = await session.current()
@@ -198,7 +198,7 @@ async def _look(exchange: Exchange, wanted: SubscriptionFilter, before: _Seen | 
         tools = list_tools(snapshot, exchange).tools if wanted.tools_list_changed else ()
         prompts = list_prompts(snapshot).prompts if wanted.prompts_list_changed and not is_limited else ()
         resources = list_offered(snapshot) if wanted.resources_list_changed and not is_limited else ()
-        before = _Seen(snapshot, tools, prompts, resources)
+        before = _SeenLists(snapshot, tools, prompts, resources)
     if is_limited or not (wanted.resources_list_changed or wanted.resource_subscriptions):
         return before._replace(files={})
     files = {one.path: (one.version, one.size_bytes, one.modified_at) for one in await files_of(session)}

@@ -57,7 +57,8 @@ def _choices(installed: Installed, name: str, known: Iterable[str]) -> list[str]
     if name not in known:
         raise MCPError(INVALID_PARAMS, unknown("argument", name, known))
     defs = installed.tool.arguments.json_schema.get("$defs", {})
-    return list(_texts(parameters_of(installed)[name], defs))
+    # The tool of a resource may take the whole URI, and not what stands in a template.
+    return list(_texts(parameters_of(installed).get(name, {}), defs))
 
 
 def _texts(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[str]:

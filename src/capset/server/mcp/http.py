@@ -32,7 +32,7 @@ from capset.server.mcp.changes import Listeners
 from capset.server.mcp.exchanges import BY_OTHERS, Again, ApprovalAccess, Exchange, Reserve
 from capset.server.mcp.fast_calls import FastCalls, OrdinaryList, may_be_ordinary, read_request
 from capset.server.mcp.kept_streams import VERSION as RESUMED_VERSION
-from capset.server.mcp.kept_streams import KeptStream, KeptStreams, NotKept, Owner
+from capset.server.mcp.kept_streams import AnswerOwner, KeptStream, KeptStreams, NotKept
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.request_state import seal_states
 from capset.server.mcp.tasks import Tasks
@@ -182,7 +182,7 @@ class McpDoor:
             response = _error(404, INVALID_REQUEST, "Session not found")
         else:
             try:
-                stream, after = self._streams.find(event, Owner(identity, connection), tools)
+                stream, after = self._streams.find(event, AnswerOwner(identity, connection), tools)
             except NotKept as error:
                 response = _error(error.status, INVALID_REQUEST, error.why)
             else:
@@ -236,7 +236,7 @@ class McpDoor:
                     return await self._serve_kept(manager, exchange, scope, body, receive, send, stream)
             case {"id": str() as asked, "result": dict()} | {"id": str() as asked, "error": dict()} as answer:
                 try:
-                    owner = Owner(identity, exchange.connection)
+                    owner = AnswerOwner(identity, exchange.connection)
                     is_taken = self._streams.answer(asked, owner, cast("dict[str, Any]", answer).get("result"))
                 except NotKept as error:
                     return await _error(error.status, INVALID_REQUEST, error.why)(scope, receive, send)
@@ -257,7 +257,7 @@ class McpDoor:
         if not (asks or is_resumable):
             return None
         who = exchange.session.snapshot.principal
-        owner, principal = Owner(identity, connection), (who.org, who.kind, who.id)
+        owner, principal = AnswerOwner(identity, connection), (who.org, who.kind, who.id)
         stream = self._streams.open(owner, principal, tool, exchange.cancel, is_resumable=is_resumable)
         exchange.asking = stream if asks else None
         return stream

@@ -52,7 +52,7 @@ _START: Final[Message] = {
 }
 
 
-class Owner(NamedTuple):
+class AnswerOwner(NamedTuple):
     """Who may fetch an answer: the caller at the same path, by the same transport session."""
 
     identity: str
@@ -70,7 +70,7 @@ class KeptStream:
     def __init__(
         self,
         name: str,
-        owner: Owner,
+        owner: AnswerOwner,
         principal: object,
         tool: str,
         cancel: Callable[[], None],
@@ -105,7 +105,7 @@ class KeptStream:
     def _end(self) -> int:
         return self._first + len(self._events)
 
-    def is_of(self, owner: Owner, tools: Set[str] | None) -> bool:
+    def is_of(self, owner: AnswerOwner, tools: Set[str] | None) -> bool:
         """Return whether the answer may be fetched by one who may use these tools only, ``None`` for all."""
         return self.is_resumable and self.owner == owner and (tools is None or self.tool in tools)
 
@@ -289,7 +289,7 @@ class KeptStreams:
         self._kept: dict[str, KeptStream] = {}
 
     def open(
-        self, owner: Owner, principal: object, tool: str, cancel: Callable[[], None], *, is_resumable: bool
+        self, owner: AnswerOwner, principal: object, tool: str, cancel: Callable[[], None], *, is_resumable: bool
     ) -> KeptStream | None:
         """Return the stream of a new call, ``None`` if there is no room to keep its answer."""
         own = [one for one in self._kept.values() if one.principal == principal]
@@ -314,7 +314,7 @@ class KeptStreams:
         loop.call_later(KEEP_SECONDS, self._drop, stream.name)
         return None
 
-    def find(self, event: str, owner: Owner, tools: Set[str] | None) -> tuple[KeptStream, int]:
+    def find(self, event: str, owner: AnswerOwner, tools: Set[str] | None) -> tuple[KeptStream, int]:
         """Return the stream of an event, and the event's number. Raises ``NotKept``, also for another's."""
         name, _, number = event.rpartition(".")
         if not (number.isascii() and number.isdigit() and len(number) < 10 and "." in name):
@@ -327,7 +327,7 @@ class KeptStreams:
             )
         return found, int(number)
 
-    def answer(self, id: str, owner: Owner, result: Mapping[str, Any] | None) -> bool:
+    def answer(self, id: str, owner: AnswerOwner, result: Mapping[str, Any] | None) -> bool:
         """Pass on an answer to a question, and return whether that was waited for.
 
         Raises ``NotKept`` for the question of a call in another process.

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
-from capset.server.approvals import decide_approval, may_approve_own, page_of
+from capset.server.approvals.decisions import decide_approval, may_approve_own, page_of
 from capset.server.auth.callers import Caller
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.bodies import replaying

@@ -68,7 +68,7 @@ class TaskUpdateParams(TaskParams):
     input_responses: dict[str, Any]
 
 
-class _Run:
+class _TaskRun:
     """A call that goes on in this process."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Tasks:
 
     def __init__(self, keys: KeySource) -> None:
         self._keys = keys
-        self._running: dict[str, _Run] = {}
+        self._running: dict[str, _TaskRun] = {}
         """Calls that go on, by the ids of their requests."""
 
     async def create(self, ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any] | None:
@@ -173,13 +173,13 @@ class Tasks:
             return {**await self._working(call, exchange.approvals), **found.outcome}
         return await self._over(call, found.outcome)
 
-    def _start(self, call: SuspendedCall, session: Session) -> _Run:
+    def _start(self, call: SuspendedCall, session: Session) -> _TaskRun:
         """Let a reserved call go on, in a task of the kernel's: a client that leaves does not end it."""
-        found = self._running[call.request.id] = _Run()
+        found = self._running[call.request.id] = _TaskRun()
         found.task = call.spawn(self._go_on(found, call, session))
         return found
 
-    async def _go_on(self, found: _Run, call: SuspendedCall, session: Session) -> None:
+    async def _go_on(self, found: _TaskRun, call: SuspendedCall, session: Session) -> None:
         approval, record = call.request.id, None
         try:
             try:
@@ -232,7 +232,7 @@ class Tasks:
 
 
 class _Unasked:
-    """The client of a call that goes on: nobody is there to be asked, and the approval is kept for when there is."""
+    """The client of a call that goes on: no one is there to be asked, and the approval is kept for when there is."""
 
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 
 from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
-from capset.server.approvals import decide_approval, find_approval
+from capset.server.approvals.decisions import decide_approval, find_approval
 from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (

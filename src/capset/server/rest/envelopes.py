@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from capset.server import lineage
+from capset.server.rest import lineage
 from capset.server.rest.routing import Id, Looks, Served, StrictRoute, problems
 from capset.wire.lineage import EnvelopeShape, envelope_shape
 

@@ -17,7 +17,7 @@ from capset.errors import LimitExceeded
 from capset.evaluation.snapshot.capture import envelope_of
 from capset.evaluation.snapshot.turns import keep_turn
 from capset.fingerprint.hashes import invocation_hash
-from capset.server import lineage
+from capset.server.rest import lineage
 from capset.server.rest.routing import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import LinkQuery
 from capset.stores.base.lineage import LinksFull

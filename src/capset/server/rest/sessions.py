@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from capset.server import lineage
 from capset.server.http.etags import IfMatch, expected, tag_of
+from capset.server.rest import lineage
 from capset.server.rest.routing import Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape

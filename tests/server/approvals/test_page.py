@@ -13,7 +13,7 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import MASK
-from capset.server.approval_page.sign_in import COOKIE, SECONDS, is_foreign
+from capset.server.approvals.sign_in import COOKIE, SECONDS, is_foreign
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import revoke_key
 from capset.testing import FakeClock

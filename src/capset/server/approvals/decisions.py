@@ -1,4 +1,4 @@
-"""Requests for approvals as callers see and decide them, by whatever interface (spec 4, G16–G18; spec 5, P12)."""
+"""Requests for approvals as callers see and decide them, over every interface (spec 4, G16–G18; spec 5, P12)."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.approvals import Answer
 from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
-from capset.server.approval_page.markup import Markup, headers, html, joined, page
-from capset.server.approval_page.sign_in import SignIns, cookie_of, is_foreign, set_cookie
-from capset.server.approvals import decide_approval, find_approval
+from capset.server.approvals.decisions import decide_approval, find_approval
+from capset.server.approvals.markup import Markup, headers, html, joined, page
+from capset.server.approvals.sign_in import SignIns, cookie_of, is_foreign, set_cookie
 from capset.server.auth.callers import Caller
 from capset.server.auth.signing_keys import KeySource
 from capset.server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
@@ -43,7 +43,7 @@ _LEAVE: Final = (
 )
 
 
-class ApprovalPage:
+class ApprovalEndpoint:
     """The endpoint of the page. What it decides, and for whom, is what ``/v1/approvals`` would."""
 
     def __init__(self, service: Service, keys: KeySource) -> None:
@@ -69,7 +69,7 @@ class ApprovalPage:
             return await self._answer(send, told.status, page("This cannot be done", back))
 
     async def _show(self, id: str, request_info: RequestContext, send: Send) -> None:
-        """Show a request to who has signed in, and the form for that to anybody else, whatever the id is."""
+        """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
         cookie = cookie_of(request_info.header(b"cookie"))
         caller = await self._sign_ins.caller(cookie)
         if caller is None:

@@ -1,0 +1,1 @@
+"""Decisions on requests for approvals, over every interface, and the page for people."""

@@ -1,0 +1,101 @@
+"""Limits that all tools of a capability share (spec 4, G13; spec 7, M22)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Kernel, Preset, Principal, Tool, tool
+from capset.definitions.capabilities import AnyCapability, narrowed
+from capset.definitions.limits import Limit
+from capset.definitions.tools.toolkits import Toolkit
+from capset.errors import DefinitionError, InvalidArguments, LimitExceeded
+
+ADA, BOB = Principal("ada", org="acme"), Principal("bob", org="acme")
+
+
+def answering(name: str, **options: Any) -> Tool[..., int]:
+    async def answer(number: int = 1) -> int:
+        """Answer."""
+        return number
+
+    settings: dict[str, Any] = {"effect": "read", **options}
+    return tool(name=name, **settings)(answer)
+
+
+READ, WRITE, INSIDE = answering("read"), answering("write", effect="write"), answering("inside")
+
+
+def mail(limits: Any) -> AnyCapability:
+    return Capability(
+        "mail",
+        tools=[READ, Toolkit("box", [INSIDE])],
+        presets={"sending": Preset(tools=[WRITE])},
+        limits=limits,
+    )
+
+
+@pytest.mark.spec("G13", "M22")
+@pytest.mark.parametrize("scope", ["shared", "process"])
+async def test_all_its_tools_share_them(scope: Any) -> None:
+    agent = Agent("a", uses=[mail(Limit(3, "1h", scope=scope))])
+    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=ADA) as session:
+        for one in (READ, WRITE, INSIDE):
+            await session.call(one)
+        for one in (READ, WRITE, INSIDE):
+            with pytest.raises(LimitExceeded, match="the capability 'mail' takes 3/1h") as error:
+                await session.call(one)
+            assert 3_500 < (error.value.retry_after or 0) <= 3_600
+        async with kernel.open(agent, principal=BOB) as other:
+            assert await other.call(READ) == 1, "each principal has its own"
+
+
+@pytest.mark.spec("G13", "G14", "M22")
+async def test_what_reaches_no_handler_does_not_count(tmp_path: Path) -> None:
+    agent, store = Agent("a", uses=[mail("2/1h")]), f"sqlite:///{tmp_path}/capset.db"
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=ADA) as session:
+        with pytest.raises(InvalidArguments):
+            await session.call(READ, "no number")
+        await session.call(READ)
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=ADA) as session:
+        await session.call(WRITE)
+        with pytest.raises(LimitExceeded):
+            await session.call(READ)
+
+
+@pytest.mark.spec("G13", "M22")
+async def test_no_second_name_agent_or_form_of_it_gives_a_second_allowance() -> None:
+    whole = mail({"requests": 3, "window": "1h", "per": "org"})
+    less = narrowed(whole, {READ: [READ], WRITE: []})
+    async with Kernel(store="memory://") as kernel:
+        for who, uses in ((ADA, whole), (BOB, whole.with_names(prefix="x_")), (ADA, less)):
+            async with kernel.open(Agent(f"of-{who.id}", uses=[uses]), principal=who) as session:
+                await session.call(READ)
+        async with kernel.open(Agent("last", uses=[whole]), principal=BOB) as session:
+            with pytest.raises(LimitExceeded):
+                await session.call(INSIDE)
+
+
+@pytest.mark.spec("G13", "M22")
+async def test_a_tool_is_held_by_its_own_limits_and_those_of_each_capability_that_brings_it() -> None:
+    own = answering("own", limits="5/1h")
+    one, two = Capability("one", tools=[own], limits="4/1h"), Capability("two", tools=[own], limits="1/1h")
+    async with Kernel(store="memory://") as kernel:
+        async with kernel.open(Agent("a", uses=[one, two]), principal=ADA) as session:
+            await session.call(own)
+            with pytest.raises(LimitExceeded, match="the capability 'two' takes 1/1h"):
+                await session.call(own)
+        async with kernel.open(Agent("b", uses=[one]), principal=ADA) as session:
+            for _ in range(3):
+                await session.call(own)
+            with pytest.raises(LimitExceeded, match="the capability 'one' takes 4/1h"):
+                await session.call(own)
+
+
+@pytest.mark.spec("G13")
+@pytest.mark.parametrize("limits", ["often", 5, {"requests": 0, "window": "1h"}])
+def test_what_is_no_limit_is_refused_with_the_name_of_the_capability(limits: Any) -> None:
+    with pytest.raises(DefinitionError, match="capability 'mail': limits"):
+        mail(limits)
