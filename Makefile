@@ -76,7 +76,7 @@ docs: $(SETUP) ## build the documentation into site/, and check its pages, menu,
 	@$(BIN)/pytest -q -n 0 tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_config_file.py \
 	  tests/docs/test_agent_file_schema.py tests/docs/test_capability_pages.py tests/docs/test_errors.py tests/docs/test_performance.py
 
-conformance: $(SETUP) ## hold a real server against the official MCP conformance suite
+conformance: $(SETUP) ## hold a real server, and the MCP client, against the official MCP conformance suite
 	@$(BIN)/python -m scripts.conformance
 
 guardbench: $(SETUP) ## play MCP-GuardBench's cases with the gateway before its servers (ARGS=--write: into the guide); needs a Python 3.12

@@ -1,4 +1,6 @@
-"""An MCP client that knows one URL: it finds who gives tokens, signs in, and calls a tool. No network.
+"""MCP clients that know one URL: they find who gives tokens, sign in, and call a tool. No network.
+
+One is the official SDK's; the other is capset's own, whose tools are pinned and governed.
 
 The authorization server is played by a few lines, for a user who consents at once; a real one is a product of its own.
 """
@@ -29,6 +31,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp_types import TextContent
 from pydantic import AnyUrl
+
+from capset import Agent, Kernel, Principal
+from capset.adapters.mcp import McpServer, open_mcp_servers
+from capset.ext import Secrets
 
 CAPSET = Path(sys.executable).with_name("capset")
 CALLBACK = "http://127.0.0.1:9/callback"
@@ -128,8 +134,8 @@ def capset(folder: str, issuer: str) -> Generator[str]:
             process.communicate()
 
 
-async def use(url: str) -> None:
-    """Call a tool of the agent at this URL, and nothing else is known."""
+def sign_in(url: str) -> OAuthClientProvider:
+    """Return what gets a token for the agent at this URL, and nothing else is known."""
     came: list[dict[str, str]] = []
 
     async def browse(address: str) -> None:
@@ -141,14 +147,35 @@ async def use(url: str) -> None:
         return AuthorizationCodeResult(**came.pop())
 
     metadata = OAuthClientMetadata(redirect_uris=[AnyUrl(CALLBACK)], grant_types=["authorization_code"])
-    auth = OAuthClientProvider(url, metadata, Memory(), browse, come_back)
+    return OAuthClientProvider(url, metadata, Memory(), browse, come_back)
+
+
+async def use(url: str) -> None:
+    """Call a tool of the agent."""
     async with (
-        httpx2.AsyncClient(auth=auth, trust_env=False) as http,
+        httpx2.AsyncClient(auth=sign_in(url), trust_env=False) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         result = await client.call_tool("add", {"a": 2, "b": 3})
     assert isinstance(result.content[0], TextContent)
     print(result.content[0].text)
+
+
+async def govern(url: str) -> None:
+    """Call it as a tool of an agent here, with a record."""
+
+    async def auth(_: Secrets) -> OAuthClientProvider:
+        return sign_in(url)
+
+    server = McpServer(name="desk", url=url, auth=auth, internal=["127.0.0.1"], trust_first_use=True)
+    ada = Principal("ada")
+    async with (
+        Kernel(store="memory://") as kernel,
+        open_mcp_servers(kernel, [server]) as (capability,),
+        kernel.open(Agent("reader", uses=[capability]), principal=ada) as session,
+    ):
+        add = next(tool for tool in capability.every_tool if tool.name == "desk_add")
+        print(add.name, await session.call(add, a=4, b=5))
 
 
 def main() -> None:
@@ -162,6 +189,7 @@ def main() -> None:
         assert found.json()["resource"] == endpoint
         print("the server says who gives tokens for this agent")
         asyncio.run(use(endpoint))
+        asyncio.run(govern(endpoint))
 
 
 main()

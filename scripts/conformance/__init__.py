@@ -1,4 +1,4 @@
-"""The official MCP conformance suite against a real capset server; `make conformance` runs it."""
+"""The official MCP conformance suite on a real capset server and on capset's MCP client; `make conformance` runs it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,12 @@ from typing import Final
 
 import yaml
 
-FOLDER: Final = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
-"""What the suite calls the folder of one scenario's results."""
+from scripts.conformance.suite import Side
+
+FOLDER: Final = re.compile(r"(?:server-)?(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+"""What the suite calls the folder of one scenario's results; the name of a client's may have slashes."""
+CLIENT_ERROR: Final = "client-error"
+"""The check that fails if a client ended with an error in which the suite finds no fault."""
 GRAVITY: Final = ("INFO", "SKIPPED", "SUCCESS", "WARNING", "FAILURE")
 """What can become of a check, the gravest last. A check that stands twice counts as its gravest."""
 
@@ -45,22 +49,26 @@ class Verdict:
         return "FAILED" if self.wrong else "expected" if self.used else "ok"
 
 
-def expectations(file: Path) -> frozenset[str]:
-    """Return the entries of a file of expected failures."""
-    return frozenset(yaml.safe_load(file.read_text(encoding="utf-8"))["server"])
+def expectations(file: Path, side: Side) -> frozenset[str]:
+    """Return the entries of a file of expected failures for one side."""
+    return frozenset(yaml.safe_load(file.read_text(encoding="utf-8"))[side])
 
 
 def read_results(folder: Path) -> dict[str, list[Check]]:
     """Return the checks of every scenario that left its results in a folder."""
     found: dict[str, list[Check]] = {}
-    for file in sorted(folder.glob("*/checks.json")):
-        named = FOLDER.fullmatch(file.parent.name)
+    for file in sorted(folder.glob("**/checks.json")):
+        name = file.parent.relative_to(folder).as_posix()
+        named = FOLDER.fullmatch(name)
         if named is None:
-            raise ValueError(f"no folder of a scenario: {file.parent.name}")
-        checks = json.loads(file.read_text(encoding="utf-8"))
-        found[named["scenario"]] = _gravest(
-            Check(one["id"], one["status"], one.get("errorMessage") or "") for one in checks
-        )
+            raise ValueError(f"no folder of a scenario: {name}")
+        given = json.loads(file.read_text(encoding="utf-8"))
+        checks = _gravest(Check(one["id"], one["status"], one.get("errorMessage") or "") for one in given)
+        said = file.with_name("stderr.txt")
+        if said.exists() and (error := said.read_text().strip()) and not any(one.has_failed for one in checks):
+            # A client that did not get to what is checked passes: those checks count as skipped.
+            checks.append(Check(CLIENT_ERROR, "FAILURE", error))
+        found[named["scenario"]] = checks
     return found
 
 

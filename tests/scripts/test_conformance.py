@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ import pytest
 import yaml
 
 from scripts.conformance import suite
+from scripts.conformance.client import Scenario, answering, play
 from scripts.conformance.server import TOOLS
 from scripts.conformance.verdicts import Verdict, expectations, judge, read_results, unused
+from tests.adapters.mcp.test_urls import books, serving
 
 
-def leave(root: Path, scenario: str, *checks: tuple[str, str] | tuple[str, str, str]) -> None:
-    folder = root / f"server-{scenario}-2026-11-21T11-57-19-003Z"
+def leave(root: Path, scenario: str, *checks: tuple[str, str] | tuple[str, str, str], prefix: str = "server-") -> Path:
+    folder = root / f"{prefix}{scenario}-2026-11-21T11-57-19-003Z"
     folder.mkdir(parents=True)
     fields = [dict(zip(("id", "status", "errorMessage"), one, strict=False)) for one in checks]
     (folder / "checks.json").write_text(json.dumps(fields), encoding="utf-8")
+    return folder
 
 
 def verdicts(root: Path, *expected: str) -> dict[str, Verdict]:
@@ -75,9 +79,10 @@ def test_a_folder_that_is_none_of_a_scenario_is_refused(tmp_path: Path) -> None:
         read_results(tmp_path)
 
 
-def test_every_expectation_stands_once_and_names_one_check() -> None:
-    listed: list[Any] = yaml.safe_load((TOOLS / "expected-failures.yaml").read_text(encoding="utf-8"))["server"]
-    assert sorted(listed) == sorted(expectations(TOOLS / "expected-failures.yaml"))
+@pytest.mark.parametrize("side", suite.SIDES)
+def test_every_expectation_stands_once_and_names_one_check(side: suite.Side) -> None:
+    listed: list[Any] = yaml.safe_load((TOOLS / "expected-failures.yaml").read_text(encoding="utf-8"))[side]
+    assert sorted(listed) == sorted(expectations(TOOLS / "expected-failures.yaml", side))
     assert [one for one in listed if len(one.split(":")) != 2] == []
 
 
@@ -86,5 +91,45 @@ def test_required_scenarios_are_those_that_the_suite_lists(tmp_path: Path, monke
     (tmp_path / "requirements").mkdir()
     listed = {"server": ["ping", "tools-list"], "client": ["initialize"], "not_scored": []}
     (tmp_path / "requirements" / "2026-07-28.yaml").write_text(yaml.safe_dump(listed), encoding="utf-8")
-    assert suite.required("2026-07-28") == ("ping", "tools-list")
-    assert suite.required("2025-03-26") == ()
+    assert suite.required("server", "2026-07-28") == ("ping", "tools-list")
+    assert suite.required("client", "2026-07-28") == ("initialize",)
+    assert suite.required("server", "2025-03-26") == ()
+
+
+def test_scenarios_of_a_client_are_in_folders_of_their_own(tmp_path: Path) -> None:
+    leave(tmp_path, "auth/basic", ("a", "FAILURE"), prefix="")
+    leave(tmp_path, "tools_call", ("a", "SUCCESS"), prefix="")
+    assert list(read_results(tmp_path)) == ["auth/basic", "tools_call"]
+
+
+def test_a_client_that_failed_where_the_suite_finds_no_fault_is_wrong(tmp_path: Path) -> None:
+    for scenario, status, error in (("quiet", "SKIPPED", "no\n"), ("told", "FAILURE", "no\n"), ("well", "SUCCESS", "")):
+        (leave(tmp_path, scenario, ("a", status), prefix="") / "stderr.txt").write_text(error, encoding="utf-8")
+    found = verdicts(tmp_path, "told:a")
+    assert {name: one.wrong for name, one in found.items()} == {
+        "quiet": ("quiet:client-error fails: no",),
+        "told": (),
+        "well": (),
+    }
+
+
+@pytest.mark.spec("M18")
+async def test_what_the_suite_runs_as_its_client_calls_the_tools_of_its_server(tmp_path: Path) -> None:
+    async def run(command: str, url: str, calls: Any) -> tuple[int | None, str]:
+        environ = {
+            "MCP_CONFORMANCE_SCENARIO": "tools_call",
+            "MCP_CONFORMANCE_CONTEXT": json.dumps({"toolCalls": calls}),
+        }
+        process = await asyncio.create_subprocess_shell(f"{command} {url}", env=environ, stderr=asyncio.subprocess.PIPE)
+        _, said = await process.communicate()
+        return process.returncode, said.decode().strip()
+
+    async with serving(books()) as there, answering(tmp_path) as command:
+        good = {"name": "title", "arguments": {"number": 1, "other": None}}
+        assert await run(command, there.url, [good]) == (0, "")
+        bad = {"name": "title", "arguments": {"number": "one"}}
+        code, said = await run(command, there.url, [bad, good])
+        assert code == 1
+        assert said.startswith("title: Invalid arguments for 'suite_title': number:")
+        assert sum(one.get("mcp-method") == "tools/call" for one in there.headers) == 2
+    assert "cannot be reached" in await play(Scenario("tools_call", there.url, {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Generator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
@@ -37,7 +38,7 @@ from capset.adapters.declarations import fill_secrets
 from capset.adapters.mcp.offers import offers_of, unmatched
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import http_streams, process_streams
-from capset.adapters.offers import Offer
+from capset.adapters.offers import Offer, shown
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, ToolError, TransientError
 
@@ -200,7 +201,8 @@ class McpConnection:
         server = self.server
         if server.url is not None:
             headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
-            streams = http_streams(server, headers)
+            auth = None if server.auth is None else await server.auth(self._secrets)
+            streams = http_streams(server, headers, auth)
         else:
             env = await fill_secrets(server.label, "variable", server.env, self._secrets.get)
             streams = process_streams(server, env, partial(self._end, number))
@@ -290,4 +292,12 @@ class McpConnection:
             return self._unreachable(self._why or error.error.message)
         if isinstance(error, httpx2.HTTPError):
             return self._unreachable(str(error) or type(error).__name__)
+        if _is_of_oauth(error):
+            return self._unreachable(f"its authorization failed: {shown(str(error))}")
         return self._unreachable(type(error).__name__)
+
+
+def _is_of_oauth(error: BaseException) -> bool:
+    """Return whether an error is one of the SDK's flows of OAuth, which take long to import where none is used."""
+    module = sys.modules.get("mcp.client.auth")
+    return module is not None and isinstance(error, module.OAuthFlowError)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from capset.adapters.declarations import (
     ANSWER_BYTES,
@@ -26,15 +26,21 @@ from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
+from capset.definitions.secrets import Secrets
 from capset.definitions.tools.options import Limits
 from capset.errors import DefinitionError
 from capset.wire.tool_sources import McpServerShape
+
+if TYPE_CHECKING:
+    import httpx2
 
 READ: Final = "resources/read"
 """The name, there, of the tool that reads the resources of a server; rules may name it."""
 PROMPTS: Final = "prompts/"
 """The beginning of the name, there, of the tool that gets a prompt; its pin and its rules have it."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
+"""Returns what authenticates the requests of one connection, made with the kernel's secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,10 @@ class McpServer(McpSource):
     url: str | None = checked_field(optional_url, None)
     headers: Mapping[str, str] = checked_field(texts_by("a header", HEADER), ())
     """Sent with every request."""
+    auth: Authentication | None = checked_field(
+        requiring("{} must be a function of the secrets that returns an httpx2.Auth", callable, optional=True), None
+    )
+    """Makes what authenticates the requests, such as a flow of OAuth of the MCP SDK, for each connection."""
     internal: Iterable[str] = checked_field(words, ())
     """The internal hosts that the URL may lead to, ``host`` or ``host:port``; others are refused."""
     command: Iterable[str] = checked_field(words, ())
@@ -129,12 +139,14 @@ class McpServer(McpSource):
             raise DefinitionError(f"MCP server {self.name!r:.80}: {error.message}", hint=error.hint) from None
         if (self.url is None) == (not self.command):
             raise DefinitionError(f"MCP server {self.name!r} needs either a url or a command")
-        unused = [name for name in ("headers", "internal") if getattr(self, name)] if self.url is None else []
+        unused = [name for name in ("headers", "auth", "internal") if getattr(self, name)] if self.url is None else []
         unused += [name for name in ("env", "cwd") if getattr(self, name)] if self.url is not None else []
         if unused:
             kind = "a command" if self.url is None else "a url"
             raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} means nothing for one with {kind}")
         self._check_rules()
+        if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
+            raise DefinitionError(f"MCP server {self.name!r}: give the header Authorization or auth, not both")
 
     def _check_rules(self) -> None:
         """Raise ``DefinitionError`` for rules that could not hold for resources or prompts."""

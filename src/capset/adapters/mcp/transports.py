@@ -20,7 +20,8 @@ from anyio.abc import ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.offers import shown
@@ -38,6 +39,11 @@ _LEAST: Final = 1_024
 _LAST_WORDS: Final = 1_024
 _PARTS: Final = 8
 """How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
+_WHAT_TO_DO: Final[Mapping[int, str]] = {
+    401: "declare a credential that it takes in `headers`",
+    403: "the credential in `headers` does not allow this",
+}
+"""What a host does about a status of HTTP."""
 
 
 class Meter:
@@ -189,15 +195,26 @@ def _signal(process: Process, number: int) -> None:
 
 @asynccontextmanager
 async def http_streams(
-    server: McpServer, headers: Mapping[str, str], resolver: Resolver = system_resolver
+    server: McpServer,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None = None,
+    resolver: Resolver = system_resolver,
 ) -> AsyncGenerator[Streams]:
-    """Yield the streams of messages of a server at a URL. Every connection is to an address that was checked."""
+    """Yield the streams of messages of a server at a URL. Every connection is to an address that was checked.
+
+    So are those that ``auth`` makes to authorization servers; they are sent no ``headers``.
+    """
     transport = _Checked(server, resolver)
     timeout = httpx2.Timeout(server.timeout, read=None)
     # What is compressed has no size before it is decoded.
     plain = {"accept-encoding": "identity"}
     client = httpx2.AsyncClient(
-        transport=transport, headers={**headers, **plain}, timeout=timeout, trust_env=False, follow_redirects=False
+        auth=auth,
+        transport=transport,
+        headers={**headers, **plain},
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
     )
     async with (
         client,
@@ -213,6 +230,7 @@ class _Checked(httpx2.AsyncBaseTransport):
 
     def __init__(self, server: McpServer, resolver: Resolver) -> None:
         self._server = server
+        self._url = httpx2.URL(server.url or "")
         self._meter = Meter(server)
         allowed = Allowed.read(server.internal)
         self._network = CheckedNetwork(
@@ -245,16 +263,42 @@ class _Checked(httpx2.AsyncBaseTransport):
             self._meter if is_stream else None,
             response.aclose,
         )
-        return httpx2.Response(
+        answer = httpx2.Response(
             response.status,
             headers=headers,
             stream=stream,
             extensions=cast("Any", response).extensions,
         )
+        is_message = request.method == "POST" and url == self._url  # others are those of an authentication
+        # 404 is left to the SDK: to it, a method is not there or a session has ended.
+        if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
+            await answer.aclose()
+            return _refusal(answer)
+        return answer
 
     async def aclose(self) -> None:
         await self._pool.aclose()
         await self._network.aclose()
+
+
+async def _is_mcp(answer: httpx2.Response) -> bool:
+    """Return whether an answer with an error of HTTP has one of MCP in it; its body is read."""
+    if not answer.headers.get("content-type", "").lower().startswith("application/json"):
+        return False
+    try:
+        return isinstance(jsonrpc_message_adapter.validate_json(await answer.aread(), by_name=False), JSONRPCError)
+    except ValidationError:
+        return False
+
+
+def _refusal(answer: httpx2.Response) -> httpx2.Response:
+    """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
+    said = f"it answered {answer.status_code} {answer.reason_phrase}".rstrip()
+    if (what_to_do := _WHAT_TO_DO.get(answer.status_code)) is not None:
+        said = f"{said}: {what_to_do}"
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": said}}
+    challenge = [("www-authenticate", one) for one in answer.headers.get_list("www-authenticate")]
+    return httpx2.Response(answer.status_code, headers=challenge, json=error)
 
 
 class _Bounded(httpx2.AsyncByteStream):
