@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 import httpcore2
 
 from capset.errors import ToolError, TransientError
 from capset.net.addresses import Allowed, Resolver
+
+T = TypeVar("T")
 
 _TRIED: Final = 4
 """How many addresses of one name are tried; all are checked."""
@@ -55,48 +57,67 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
         Raises ``ToolError`` (``address_refused``) if any address of the host is refused.
         """
-        *others, last = await self._checked(host, port)
-        each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / (len(others) + 1))
-        for address in others:
-            try:
-                return await self._connected(address, port, min(each, timeout or each), socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._connected(last, port, timeout, socket_options)
+
+        async def connect(address: str, seconds: float | None) -> httpcore2.AsyncNetworkStream:
+            stream = await self._below.connect_tcp(address, port, seconds, socket_options=socket_options)
+            self._streams.append(stream)
+            return stream
+
+        addresses = await checked_addresses(host, port, self._resolver, self._allowed)
+        each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / len(addresses))
+        return await first_connected(addresses, connect, timeout, each)
 
     async def aclose(self) -> None:
         """Close every open stream: a cancelled handshake leaves one."""
         while self._streams:
             await self._streams.pop().aclose()
 
-    async def _connected(
-        self, address: str, port: int, timeout: float | None, options: Iterable[httpcore2.SOCKET_OPTION] | None
-    ) -> httpcore2.AsyncNetworkStream:
-        stream = await self._below.connect_tcp(address, port, timeout, socket_options=options)
-        self._streams.append(stream)
-        return stream
 
-    async def _checked(self, host: str, port: int) -> list[str]:
-        addresses = await self._addresses(host)
-        if not addresses:
-            raise _unknown(host)
-        if not all(self._allowed.takes(host, port, address) for address in addresses):
-            raise ToolError(
-                f"The host {host!r} leads to an address that is not public, and is no internal host that is allowed.",
-                code="address_refused",
-                status=403,
-            )
-        return list(addresses[:_TRIED])
+async def first_connected(
+    addresses: Sequence[str],
+    connect: Callable[[str, float | None], Awaitable[T]],
+    timeout: float | None,
+    each: float = _SECONDS,
+) -> T:
+    """Return what ``connect`` makes of the first address that answers.
 
-    async def _addresses(self, host: str) -> Sequence[str]:
-        if ":" in host or host.replace(".", "").isdigit():
-            return [host]  # already in canonical form
+    It is given an address, and the seconds that it may take: all of ``timeout`` for the last one.
+    """
+    *others, last = addresses
+    for address in others:
         try:
-            return await self._resolver(host)
-        except OSError as error:
-            if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-                raise TransientError(f"The host {host!r} cannot be looked up just now.") from None
-            return ()
+            return await connect(address, min(each, timeout or each))
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+            continue
+    return await connect(last, timeout)
+
+
+async def checked_addresses(host: str, port: int, resolver: Resolver, allowed: Allowed) -> Sequence[str]:
+    """Return the addresses of a host to try, one at least.
+
+    Raises ``ToolError``: ``address_refused`` if any address of the host is refused, ``unknown_host`` if it has none.
+    """
+    addresses = await _addresses(host, resolver)
+    if not addresses:
+        raise _unknown(host)
+    if not all(allowed.takes(host, port, address) for address in addresses):
+        raise ToolError(
+            f"The host {host!r} leads to an address that is not public, and is no internal host that is allowed.",
+            code="address_refused",
+            status=403,
+        )
+    return addresses[:_TRIED]
+
+
+async def _addresses(host: str, resolver: Resolver) -> Sequence[str]:
+    if ":" in host or host.replace(".", "").isdigit():
+        return [host]  # already in canonical form
+    try:
+        return await resolver(host)
+    except OSError as error:
+        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+            raise TransientError(f"The host {host!r} cannot be looked up just now.") from None
+        return ()
 
 
 @cache
@@ -109,6 +130,12 @@ def usual_tls() -> ssl.SSLContext:
 
 def _unknown(host: str) -> ToolError:
     return ToolError(f"The host {host!r} is unknown: no address belongs to it.", code="unknown_host", status=502)
+
+
+def headers_too_long(host: str) -> ToolError:
+    """Return the error of a response whose headers, or lines between parts of its body, are too long."""
+    long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
+    return ToolError(long, code="headers_too_long", status=502)
 
 
 def _broken(host: str) -> TransientError:
@@ -130,8 +157,7 @@ def convert_failures(host: str) -> Generator[None]:
         elif isinstance(cause, ssl.SSLError):
             why = "it does not speak TLS as is needed"
         elif getattr(cause, "error_status_hint", None) == _TOO_LONG:
-            long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
-            raise ToolError(long, code="headers_too_long", status=502) from None
+            raise headers_too_long(host) from None
         elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
             raise TransientError(f"The host {host!r} cannot be reached.", code="unreachable") from None
         else:

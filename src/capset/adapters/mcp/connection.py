@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import Awaitable, Generator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import Context
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 import httpx2
 from mcp import Client
@@ -24,7 +25,6 @@ from mcp_types import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
-    CallToolResult,
     GetPromptResult,
     Implementation,
     ReadResourceResult,
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from mcp.client import Transport
 
 from capset.adapters.declarations import fill_secrets
+from capset.adapters.mcp.answers import ToolAnswer, answer_of
+from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
 from capset.adapters.mcp.offers import offers_of, unmatched
 from capset.adapters.mcp.server import McpServer
-from capset.adapters.mcp.transports import http_streams, process_streams
+from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
 from capset.adapters.offers import Offer, shown
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, ToolError, TransientError
@@ -47,9 +49,18 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is tried again: twice as many after each failure, up to this."""
 FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
+_HEADER: Final = '"x-mcp-header"'
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
 R = TypeVar("R")
+
+
+class _Opened(NamedTuple):
+    """A connection that is open: its number, and what calls tools without the SDK, if the server is at a URL."""
+
+    client: Client
+    number: int
+    direct: DirectCalls | None
 
 
 class McpConnection:
@@ -65,11 +76,13 @@ class McpConnection:
         self._owner: asyncio.Task[None] | None = None
         self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
-        self._ready: asyncio.Future[tuple[Client, int]] | None = None
+        self._ready: asyncio.Future[_Opened] | None = None
         self._number = 0
         self._failures, self._again = 0, 0.0
         self._why = ""
         self._offers: Sequence[Offer] | None = None
+        self._with_headers = frozenset[str]()
+        """The tools whose arguments are repeated in headers, which is the SDK's work."""
         self._listed = 0.0
         self._changes = 0
         self._listing = asyncio.Lock()
@@ -94,13 +107,14 @@ class McpConnection:
         async with self._listing:
             is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
-                (client, number), changes = await self._client(), self._changes
+                opened, changes = await self._connected(), self._changes
                 try:
-                    with self._failing(number):
+                    with self._failing(opened.number):
                         async with asyncio.timeout(self.server.start_timeout):
-                            self._offers = await offers_of(self.server, client)
+                            self._offers = offers = await offers_of(self.server, opened.client)
                 except TimeoutError as error:
                     raise self._cause(error) from None
+                self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
                 # What changed while it was listed may not be in the list.
                 self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
             return self._offers
@@ -113,29 +127,33 @@ class McpConnection:
         """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
         return unmatched(self.server, await self.offers())
 
-    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT) -> CallToolResult:
-        """Call a tool by its name there.
+    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
+        """Call a tool by its name there, with JSON; ``report`` is told its progress, if it is given.
 
         Raises ``TransientError`` if the server cannot be reached or does not answer in time, and ``ToolError`` for what
         it refuses, and for what it sends that is no answer.
         """
-        client, number = await self._client()
+        client, number, direct = await self._connected()
         with self._failing(number):
-            return await client.call_tool(
-                name, arguments, read_timeout_seconds=self.server.timeout, progress_callback=report
+            if direct is not None and self._offers is not None and name not in self._with_headers:
+                with contextlib.suppress(ForTheSdk):
+                    return await direct.call(name, arguments, report)
+            timeout = self.server.timeout
+            return answer_of(
+                await client.call_tool(name, arguments, read_timeout_seconds=timeout, progress_callback=report)
             )
 
     async def read(self, uri: str) -> ReadResourceResult:
         """Read a resource. Raises as ``call`` does."""
-        client, number = await self._client()
-        with self._failing(number):
-            return await self._in_time(client.read_resource(uri, cache_mode="bypass"))
+        opened = await self._connected()
+        with self._failing(opened.number):
+            return await self._in_time(opened.client.read_resource(uri, cache_mode="bypass"))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
         """Get a prompt by its name there. Raises as ``call`` does."""
-        client, number = await self._client()
-        with self._failing(number):
-            return await self._in_time(client.get_prompt(name, arguments))
+        opened = await self._connected()
+        with self._failing(opened.number):
+            return await self._in_time(opened.client.get_prompt(name, arguments))
 
     async def _in_time(self, answer: Awaitable[R]) -> R:
         try:
@@ -148,8 +166,8 @@ class McpConnection:
         told = f"The MCP server {self.server.name!r} did not answer within {self.server.timeout:g} s."
         return TransientError(told, code="timeout")
 
-    async def _client(self) -> tuple[Client, int]:
-        """Return the connection and its number; it is made if there is none."""
+    async def _connected(self) -> _Opened:
+        """Return the connection; it is made if there is none."""
         if self._is_closed:
             raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
         if self._owner is None or self._owner.done():
@@ -166,6 +184,10 @@ class McpConnection:
     def _unreachable(self, why: str) -> TransientError:
         return TransientError(f"The MCP server {self.server.name!r} cannot be reached: {why}.", code="unreachable")
 
+    def _unknown(self) -> TransientError:
+        why = self._why.removesuffix(".") or "the connection broke off"
+        return self._unreachable(f"{why}; what came of the call is not known")
+
     async def _own(self) -> None:
         """Keep the connection: open it when it is wanted, until it breaks."""
         while True:
@@ -178,11 +200,11 @@ class McpConnection:
             try:
                 async with AsyncExitStack() as stack:
                     async with asyncio.timeout(self.server.start_timeout):
-                        client = await self._opened(stack, number)
+                        opened = await self._opened(stack, number)
                     self._failures, self._offers = 0, None
-                    ready.set_result((client, number))
+                    ready.set_result(opened)
                     async with asyncio.TaskGroup() as tasks:
-                        listening = tasks.create_task(self._listen(client))
+                        listening = tasks.create_task(self._listen(opened.client))
                         await self._broken.wait()
                         listening.cancel()
             except (Exception, asyncio.CancelledError) as error:
@@ -197,15 +219,23 @@ class McpConnection:
                 if isinstance(error, asyncio.CancelledError):
                     raise
 
-    async def _opened(self, stack: AsyncExitStack, number: int) -> Client:
-        server = self.server
-        if server.url is not None:
-            headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
-            auth = None if server.auth is None else await server.auth(self._secrets)
-            streams = http_streams(server, headers, auth)
-        else:
+    async def _opened(self, stack: AsyncExitStack, number: int) -> _Opened:
+        server, ended = self.server, partial(self._end, number)
+        if server.url is None:
             env = await fill_secrets(server.label, "variable", server.env, self._secrets.get)
-            streams = process_streams(server, env, partial(self._end, number))
+            return _Opened(await self._client(stack, process_streams(server, env, ended)), number, None)
+        headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
+        transport = CheckedTransport(server, ended)
+        auth = None if server.auth is None else await server.auth(self._secrets)
+        http = transport.client(headers, auth)
+        client = await self._client(stack, http_streams(server, http))
+        if auth is not None:  # a flow of OAuth may send each request several times
+            return _Opened(client, number, None)
+        direct = DirectCalls(transport, http, client, self._changed)
+        stack.push_async_callback(direct.aclose)
+        return _Opened(client, number, direct)
+
+    async def _client(self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Streams]) -> Client:
         client = Client(
             cast("Transport", streams),
             client_info=Implementation(name="capset", version=version("capset")),
@@ -263,11 +293,13 @@ class McpConnection:
             yield
         except (CapsetError, TimeoutError):
             raise
+        except CallInterrupted as error:
+            self._end(number, str(error))
+            raise self._unknown() from None
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
-                why = self._why or "the connection broke off"
                 self._end(number)
-                raise self._unreachable(f"{why}; what came of the call is not known") from None
+                raise self._unknown() from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise self._late() from None
             raise ToolError(f"The MCP server refused: {error.error.message}", code="mcp_error", status=502) from None

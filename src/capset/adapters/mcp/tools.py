@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from mcp_types import CallToolResult, TextContent
+from mcp.shared.dispatcher import ProgressFnT
 
+from capset.adapters.mcp.answers import ToolAnswer
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.offers import PROMPT
 from capset.adapters.mcp.prompts import prompt_tool
@@ -20,6 +21,7 @@ from capset.definitions.mcp_offers import McpOffer, McpPrompt
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.model_context import ContextFunction
 from capset.definitions.tools.definition import AnyTool, make_tool
+from capset.definitions.tools.handlers import without_events
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
 from capset.errors import PermissionDenied, ToolError
@@ -112,38 +114,42 @@ def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
 def _handler(
     connection: McpConnection, guard: Guard, name: str, there: str, *, is_structured: bool
 ) -> Callable[..., AsyncGenerator[Any]]:
-    async def call(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
+    async def call(arguments: dict[str, Any], report: ProgressFnT | None) -> Any:
         if (reason := await guard.verify(name)) is not None:
             raise PermissionDenied(reason)
+        return result_of(await connection.call(there, arguments, report), is_structured=is_structured)
+
+    async def streamed(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
         told: asyncio.Queue[Progress | None] = asyncio.Queue()
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if total and told.qsize() < _WAITING:
                 told.put_nowait(Progress(min(1.0, max(0.0, progress / total)), message))
 
-        calling = asyncio.create_task(connection.call(there, arguments, report))
+        calling = asyncio.create_task(call(arguments, report))
         calling.add_done_callback(lambda _: told.put_nowait(None))
         try:
             while (progress := await told.get()) is not None:
                 yield progress
-            yield Reply(result_of(await calling, is_structured=is_structured))
+            yield Reply(await calling)
         finally:
             calling.cancel()
             await asyncio.wait([calling])
 
-    return call
+    async def unheard(**arguments: Any) -> Any:
+        return await call(arguments, None)
+
+    return without_events(streamed, unheard)
 
 
-def result_of(result: CallToolResult, *, is_structured: bool) -> Any:  # JSON of the tool's own shape
+def result_of(answer: ToolAnswer, *, is_structured: bool) -> Any:  # JSON of the tool's own shape
     """Return a result as JSON: structured if it is, else its text, or its content as MCP writes it.
 
     Raises ``ToolError`` for one that is an error.
     """
-    texts = [one.text for one in result.content if isinstance(one, TextContent)]
-    if result.is_error:
+    texts = [one["text"] for one in answer.content if one["type"] == "text"]
+    if answer.is_error:
         raise ToolError("\n".join(texts) or "The MCP server says that the call failed, and not why.", code="failed")
-    if is_structured and result.structured_content is not None:
-        return result.structured_content
-    if len(texts) == len(result.content):
-        return "\n".join(texts)
-    return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.content]
+    if is_structured and answer.structured is not None:
+        return answer.structured
+    return "\n".join(texts) if len(texts) == len(answer.content) else answer.content

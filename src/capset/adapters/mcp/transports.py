@@ -20,7 +20,7 @@ from anyio.abc import ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from capset.adapters.mcp.server import McpServer
@@ -193,50 +193,40 @@ def _signal(process: Process, number: int) -> None:
         os.killpg(process.pid, number)
 
 
-@asynccontextmanager
-async def http_streams(
-    server: McpServer,
-    headers: Mapping[str, str],
-    auth: httpx2.Auth | None = None,
-    resolver: Resolver = system_resolver,
-) -> AsyncGenerator[Streams]:
-    """Yield the streams of messages of a server at a URL. Every connection is to an address that was checked.
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests over connections to checked addresses, and bounds what comes back.
 
-    So are those that ``auth`` makes to authorization servers; they are sent no ``headers``.
+    ``ended`` is told why nothing comes any more, where a request fails.
     """
-    transport = _Checked(server, resolver)
-    timeout = httpx2.Timeout(server.timeout, read=None)
-    # What is compressed has no size before it is decoded.
-    plain = {"accept-encoding": "identity"}
-    client = httpx2.AsyncClient(
-        auth=auth,
-        transport=transport,
-        headers={**headers, **plain},
-        timeout=timeout,
-        trust_env=False,
-        follow_redirects=False,
-    )
-    async with (
-        client,
-        streamable_http_client(
-            server.url or "", http_client=client, max_sse_event_size=server.message_bytes
-        ) as streams,
-    ):
-        yield cast("Streams", streams)
 
-
-class _Checked(httpx2.AsyncBaseTransport):
-    """Sends requests over connections to checked addresses, and bounds what comes back."""
-
-    def __init__(self, server: McpServer, resolver: Resolver) -> None:
-        self._server = server
+    def __init__(self, server: McpServer, ended: Callable[[str], object], resolver: Resolver = system_resolver) -> None:
+        self.server: Final = server
         self._url = httpx2.URL(server.url or "")
-        self._meter = Meter(server)
-        allowed = Allowed.read(server.internal)
+        self.meter: Final = Meter(server)
+        self.resolver: Final = resolver
+        self.allowed: Final = Allowed.read(server.internal)
+        self.ended: Final = ended
         self._network = CheckedNetwork(
-            resolver, allowed, cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+            resolver, self.allowed, cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
         )
         self._pool = httpcore2.AsyncConnectionPool(ssl_context=usual_tls(), network_backend=self._network)
+
+    def client(self, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+        """Return a client that sends these headers with every request, and follows no redirects.
+
+        Requests that ``auth`` makes, to authorization servers, are sent none of them.
+        """
+        timeout = httpx2.Timeout(self.server.timeout, read=None)
+        # What is compressed has no size before it is decoded.
+        plain = {"accept-encoding": "identity"}
+        return httpx2.AsyncClient(
+            auth=auth,
+            transport=self,
+            headers={**headers, **plain},
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+        )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
@@ -251,34 +241,43 @@ class _Checked(httpx2.AsyncBaseTransport):
             with convert_failures(url.host):
                 response = await self._pool.handle_async_request(asked)
         except TransientError as error:
+            self.ended(error.message)
             raise httpx2.ConnectError(error.message, request=request) from error
+        except ToolError as error:
+            self.ended(error.message)
+            raise
         headers = httpx2.Headers(response.headers)
         if headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            raise ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
+            error = compressed()
+            self.ended(error.message)
+            raise error
         is_stream = headers.get("content-type", "").startswith("text/event-stream")
-        stream = _Bounded(
-            cast("AsyncIterable[bytes]", response.stream),
-            self._server,
-            self._meter if is_stream else None,
-            response.aclose,
-        )
+        parts = cast("AsyncIterable[bytes]", response.stream)
         answer = httpx2.Response(
             response.status,
             headers=headers,
-            stream=stream,
+            stream=BoundedBody(parts, self.server, self.meter if is_stream else None, response.aclose, self.ended),
             extensions=cast("Any", response).extensions,
         )
         is_message = request.method == "POST" and url == self._url  # others are those of an authentication
         # 404 is left to the SDK: to it, a method is not there or a session has ended.
         if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
             await answer.aclose()
-            return _refusal(answer)
+            return _refused(answer)
         return answer
 
     async def aclose(self) -> None:
         await self._pool.aclose()
         await self._network.aclose()
+
+
+def refusal(status: int) -> ErrorData:
+    """Return the error of a server that answers a message with this status, and says nothing of MCP."""
+    said = f"it answered {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
+    if (what_to_do := _WHAT_TO_DO.get(status)) is not None:
+        said = f"{said}: {what_to_do}"
+    return ErrorData(code=INTERNAL_ERROR, message=said)
 
 
 async def _is_mcp(answer: httpx2.Response) -> bool:
@@ -291,32 +290,58 @@ async def _is_mcp(answer: httpx2.Response) -> bool:
         return False
 
 
-def _refusal(answer: httpx2.Response) -> httpx2.Response:
+def _refused(answer: httpx2.Response) -> httpx2.Response:
     """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
-    said = f"it answered {answer.status_code} {answer.reason_phrase}".rstrip()
-    if (what_to_do := _WHAT_TO_DO.get(answer.status_code)) is not None:
-        said = f"{said}: {what_to_do}"
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": said}}
+    error = {"jsonrpc": "2.0", "id": None, "error": refusal(answer.status_code).model_dump(exclude_none=True)}
     challenge = [("www-authenticate", one) for one in answer.headers.get_list("www-authenticate")]
     return httpx2.Response(answer.status_code, headers=challenge, json=error)
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A body of at most one message, or a stream of events at a bounded pace."""
+@asynccontextmanager
+async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
+    """Yield the streams of messages of a server at a URL. The client is closed with them."""
+    async with (
+        client,
+        streamable_http_client(
+            server.url or "", http_client=client, max_sse_event_size=server.message_bytes
+        ) as streams,
+    ):
+        yield cast("Streams", streams)
+
+
+def compressed() -> ToolError:
+    """Return the error of an answer that is compressed."""
+    return ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
+
+
+class BoundedBody(httpx2.AsyncByteStream):
+    """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
+
+    ``close`` ends it; ``ended`` is told why one is refused.
+    """
 
     def __init__(
-        self, inner: AsyncIterable[bytes], server: McpServer, meter: Meter | None, close: Callable[[], Awaitable[None]]
-    ):
-        self._inner, self._server, self._meter, self._close = inner, server, meter, close
+        self,
+        parts: AsyncIterable[bytes],
+        server: McpServer,
+        meter: Meter | None,
+        close: Callable[[], Awaitable[None]],
+        ended: Callable[[str], object],
+    ) -> None:
+        self._parts, self._server, self._meter, self._close, self._ended = parts, server, meter, close, ended
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for part in self._inner:
+        async for part in self._parts:
             size += len(part)
-            if self._meter is not None:
-                self._meter.count(len(part) + part.count(b"\n") * _LEAST // 4)  # an event has at least three lines
-            elif size > self._server.message_bytes:
-                raise too_large(self._server)
+            try:
+                if self._meter is not None:
+                    self._meter.count(len(part) + part.count(b"\n") * _LEAST // 4)  # an event has at least three lines
+                elif size > self._server.message_bytes:
+                    raise too_large(self._server)
+            except ToolError as error:
+                self._ended(error.message)
+                raise
             yield part
 
     async def aclose(self) -> None:

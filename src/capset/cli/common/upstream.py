@@ -89,7 +89,7 @@ class Upstream:
             from capset.adapters.openapi.tools import capability_of
 
             return capability_of(OpenApiClient(source, EnvironmentSecrets()), pins)
-        needs_extra("mcp", "mcp")
+        needs_extra("mcp", "mcp", "httptools")
         from capset.adapters.mcp import McpServers
 
         if self._servers is None:

@@ -7,6 +7,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Generator,
     Iterable,
@@ -29,6 +30,8 @@ Shape = Literal["sync", "async", "stream", "processor"]
 F = TypeVar("F", bound=Callable[..., Any])
 ADAPTED: Final = "__capset_adapts__"
 """The attribute of a function wrapped by capset that holds the original."""
+UNHEARD: Final = "__capset_unheard__"
+"""The attribute of a stream handler that holds the function that does its work without events."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
@@ -86,6 +89,15 @@ def adapting(function: Callable[..., Any], made: F) -> F:
     """
     vars(made)[ADAPTED] = function
     return made
+
+
+def without_events(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
+    """Have a stream handler's work done by an async function when its events are not read; return the handler.
+
+    The function has the same parameters, and returns what the handler replies.
+    """
+    vars(stream)[UNHEARD] = plain
+    return stream
 
 
 def is_adapted(function: Callable[..., Any]) -> bool:

@@ -123,6 +123,12 @@ def _meta(call: Invocation, mark: int) -> Meta:
     )
 
 
+def is_heard(call: Invocation) -> bool:
+    """Return whether anybody reads the events of a call."""
+    stream = call.stream
+    return stream is not None and (stream.channel is not None or stream.listener is not None)
+
+
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
     """Send one event, and return when its consumer has room. Having no consumer is no error."""
     stream = stream_of(call)

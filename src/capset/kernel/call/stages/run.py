@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from capset.composition.installation import Installed
 from capset.definitions.messages import Progress, Reply
-from capset.definitions.tools.handlers import Shape
+from capset.definitions.tools.handlers import UNHEARD, Shape
 from capset.definitions.tools.retries import Retry
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, TransientError
 from capset.kernel.call.compiled_tools import Step
@@ -24,7 +24,7 @@ from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.worker_threads import no_free_thread, run_for
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import CLEANUP_SECONDS
-from capset.kernel.streams.emission import emit_event
+from capset.kernel.streams.emission import emit_event, is_heard
 from capset.kernel.streams.processors import process_one
 
 
@@ -206,9 +206,12 @@ def _start_sync(installed: Installed) -> Start:
 
 def _start_stream(installed: Installed) -> Start:
     handler, takes_context, name = installed.tool.handler, installed.tool.takes_context, installed.name
+    unheard = getattr(handler, UNHEARD, None)
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
+        if unheard is not None and not is_heard(call):
+            return await unheard(*leading, **call.arguments.values)
         emissions, reply = handler(*leading, **call.arguments.values), MISSING
         try:
             async for emission in emissions:

@@ -1,0 +1,314 @@
+"""Ordinary calls of tools at 2026-07-28 over HTTP, without the SDK's machinery for each request (spec 7, M17).
+
+A call is one POST on a kept connection, and its answer is JSON or a stream of events. What the SDK sends is sent, and
+what it makes of an answer is made of it; a call that is unusual in any way is left to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
+
+import httpx2
+from mcp import Client
+from mcp.client.session import ClientRequestContext
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import encode_header_value
+from mcp.shared.message import ClientMessageMetadata
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PROTOCOL_VERSION_META_KEY,
+    REQUEST_TIMEOUT,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    Implementation,
+    InputRequiredResult,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from opentelemetry.propagate import inject
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+from capset.adapters.mcp.answers import (
+    METHOD,
+    VERSION,
+    ToolAnswer,
+    answer_of,
+    error_in,
+    outcome_of,
+    read_message,
+    read_plain,
+    result_types,
+)
+from capset.adapters.mcp.transports import BoundedBody, CheckedTransport, Meter, compressed, refusal
+from capset.errors import ToolError, TransientError
+from capset.net.client import REDIRECT_STATUSES
+from capset.net.kept_connections import HttpOrigin, KeptConnections, KeptResponse, request_head
+
+_SAME_METHOD: Final = frozenset({307, 308})
+"""The redirects that leave a request to be made again where they lead."""
+_FIRST_NUMBER: Final = 1_000_000_000
+"""The ids of requests begin here; those of the SDK's own, on the same connection, at 1."""
+_PAUSE: Final = 1.0
+"""Seconds until a stream is read on that its server has closed, if it does not say when."""
+_LATER: Final = 0.05
+"""Seconds until a call is made again whose server asks for that."""
+_CHANGES: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
+_ACCEPTED: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class ForTheSdk(Exception):
+    """Raised for a call that its server has not begun, and that is the SDK's to make."""
+
+
+class CallInterrupted(Exception):
+    """Raised for a call that broke off; the text says why, if that is known."""
+
+
+class _DirectCall(NamedTuple):
+    """A call: the id of its request, the tool and its arguments, and who is told its progress."""
+
+    number: int
+    name: str
+    arguments: dict[str, Any]  # JSON
+    report: ProgressFnT | None
+
+
+class DirectCalls:
+    """Calls of one connection to a server at a URL, which the SDK's ``client`` reaches by ``http``.
+
+    ``changed`` is called when the server says that its tools have changed.
+    """
+
+    def __init__(
+        self,
+        transport: CheckedTransport,
+        http: httpx2.AsyncClient,
+        client: Client,
+        changed: Callable[[], object],
+    ) -> None:
+        self._server = transport.server
+        self._transport = transport
+        self._http = http
+        self._client = client
+        self._changed = changed
+        self._is_usual = client.protocol_version == VERSION
+        self._number = _FIRST_NUMBER
+        said = client.client_info or Implementation(name="capset", version="0")
+        self._meta = {
+            PROTOCOL_VERSION_META_KEY: VERSION,
+            CLIENT_INFO_META_KEY: said.model_dump(by_alias=True, mode="json", exclude_none=True),
+            CLIENT_CAPABILITIES_META_KEY: dict[str, Any](),
+        }
+        self._url = httpx2.URL(self._server.url or "")
+        scheme: Literal["http", "https"] = "https" if self._url.scheme == "https" else "http"
+        port = self._url.port or (443 if scheme == "https" else 80)
+        origin = HttpOrigin(scheme, self._url.raw_host.decode("ascii"), port)
+        self._connections = KeptConnections(origin, transport.resolver, transport.allowed)
+        self._heads: dict[str, bytes] = {}
+
+    async def aclose(self) -> None:
+        """Close the connections; calls that run on them are interrupted."""
+        await self._connections.aclose()
+
+    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
+        """Call a tool with JSON, and tell its progress to ``report``, if that is given.
+
+        Raises ``ForTheSdk``, ``CallInterrupted``, and what a call by the SDK does: ``MCPError``, ``ValidationError``.
+        """
+        if not self._is_usual or self._http.cookies or not isinstance(get_tracer_provider(), ProxyTracerProvider):
+            raise ForTheSdk
+        self._number += 1
+        call = _DirectCall(self._number, name, arguments, report)
+        scope = asyncio.timeout(self._server.timeout)
+        try:
+            async with scope:
+                found = await self._exchange(call)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise MCPError(REQUEST_TIMEOUT, f"Request {METHOD!r} timed out") from None
+        except MCPError as error:
+            if error.code == HEADER_MISMATCH:
+                raise ForTheSdk from None
+            raise
+        return found if isinstance(found, ToolAnswer) else await self._go_on(call, found)
+
+    async def _exchange(self, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+        try:
+            response = await self._connections.send(self._request(call))
+            try:
+                return await self._read(response, call)
+            finally:
+                await response.aclose()
+        except (ToolError, TransientError) as error:
+            raise CallInterrupted(error.message) from None
+
+    def _request(self, call: _DirectCall) -> bytes:
+        meta: dict[str, Any] = dict(self._meta)
+        if call.report is not None:
+            meta["progressToken"] = call.number
+        inject(meta)
+        params = {"name": call.name, "arguments": call.arguments, "_meta": meta}
+        body = _encode({"jsonrpc": "2.0", "id": call.number, "method": METHOD, "params": params}).encode()
+        return b"%b\r\ncontent-length: %d\r\n\r\n%b" % (self._head(call.name), len(body), body)
+
+    def _head(self, name: str) -> bytes:
+        """Return the head of a request that calls a tool: what the SDK would send, but the length."""
+        head = self._heads.get(name)
+        if head is None:
+            headers = {
+                **_ACCEPTED,
+                "mcp-protocol-version": VERSION,
+                "mcp-method": METHOD,
+                "mcp-name": encode_header_value(name),
+            }
+            request = self._http.build_request("POST", self._url, headers=headers, content=b"")
+            sent = [one for one in request.headers.raw if one[0].lower() != b"content-length"]
+            self._heads[name] = head = request_head(request.url.raw_path, sent)
+        return head
+
+    async def _read(self, response: KeptResponse, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+        status, kind = response.status, response.header(b"content-type").lower()
+        if response.header(b"content-encoding") not in ("", "identity"):
+            raise compressed()
+        if response.header(b"set-cookie"):  # the SDK's client keeps cookies
+            self._is_usual = False
+        if status == 202:
+            raise MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
+        if status in REDIRECT_STATUSES and (location := response.header(b"location")):
+            raise self._redirected(status, location)
+        is_json = kind.startswith("application/json")
+        if status >= 400:
+            raise await self._refusal(response) if is_json else _error_of(status)
+        if is_json:
+            body = await self._body(response)
+            answer = read_plain(body, call.number)
+            return outcome_of(read_message(body, "JSON response"), call.number) if answer is None else answer
+        if kind.startswith("text/event-stream"):
+            return await self._streamed(response, call)
+        raise MCPError(INVALID_REQUEST, f"Unexpected content type: {kind}")
+
+    def _redirected(self, status: int, location: str) -> Exception:
+        """Return the error of a redirect: of one that may be followed, that the SDK is to do so, from now on."""
+        if status in _SAME_METHOD:
+            self._is_usual = False
+            return ForTheSdk()
+        to = self._url.join(location).copy_with(userinfo=b"", query=None, fragment=None)
+        said = f"Redirect to {to} not followed; use that URL as the endpoint if it is the intended server"
+        return MCPError(INVALID_REQUEST, said)
+
+    async def _body(self, response: KeptResponse) -> bytes:
+        """Return a body of at most one message. Raises ``ToolError`` for a longer one."""
+        body = response.whole(self._server.message_bytes)
+        return b"".join([part async for part in self._bounded(response, None)]) if body is None else body
+
+    def _bounded(self, response: KeptResponse, meter: Meter | None) -> BoundedBody:
+        return BoundedBody(response, self._server, meter, response.aclose, self._transport.ended)
+
+    async def _refusal(self, response: KeptResponse) -> MCPError:
+        """Return the error in an answer whose status is one."""
+        body = await self._body(response)
+        try:
+            message = read_message(body, "JSON response")
+        except MCPError:
+            return _error_of(response.status)
+        return error_in(message) if isinstance(message, JSONRPCError) else _error_of(response.status)
+
+    async def _streamed(self, response: KeptResponse, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+        """Return the result in a stream of events, and report the progress before it."""
+        headers = {"content-type": response.header(b"content-type")}
+        stream = httpx2.Response(
+            response.status, headers=headers, stream=self._bounded(response, self._transport.meter)
+        )
+        last, pause = "", _PAUSE
+        try:
+            async for event in httpx2.EventSource(stream, max_event_size=self._server.message_bytes):
+                last, pause = event.id or last, pause if event.retry is None else event.retry / 1_000
+                if event.event != "message" or not event.data:
+                    continue
+                message = read_message(event.data, "SSE message")
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                    return outcome_of(message)
+                if isinstance(message, JSONRPCRequest):
+                    await self._refuse(message)
+                else:
+                    await self._hear(message, call)
+        except (httpx2.SSEError, TransientError):
+            pass
+        if not last:
+            raise CallInterrupted("")
+        await response.aclose()
+        await asyncio.sleep(pause)
+        return await self._resumed(call, last)
+
+    async def _hear(self, message: JSONRPCNotification, call: _DirectCall) -> None:
+        params = message.params or {}
+        if message.method in _CHANGES:
+            self._changed()
+        elif message.method == "notifications/progress" and call.report is not None:
+            progress, total, text = params.get("progress"), params.get("total"), params.get("message")
+            if params.get("progressToken") == call.number and _is_number(progress):
+                total = float(total) if _is_number(total) else None
+                await call.report(float(progress), total, text if isinstance(text, str) else None)
+
+    async def _refuse(self, request: JSONRPCRequest) -> None:
+        """Refuse a request of the server's: since 2026-07-28 there are none."""
+        error = ErrorData(code=METHOD_NOT_FOUND, message="Method not found", data=request.method)
+        refusal = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        body = refusal.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        headers = {**_ACCEPTED, "mcp-protocol-version": VERSION}
+        async with self._http.stream("POST", self._url, json=body, headers=headers):
+            pass
+
+    async def _resumed(self, call: _DirectCall, last: str) -> ToolAnswer | InputRequiredResult:
+        """Have the SDK read on in a stream whose server has closed it, after the event of this id."""
+        result = await self._client.session.send_request(
+            CallToolRequest(params=CallToolRequestParams(name=call.name, arguments=call.arguments)),
+            result_types(),
+            metadata=ClientMessageMetadata(resumption_token=last),
+            progress_callback=call.report,
+        )
+        return answer_of(result) if isinstance(result, CallToolResult) else result
+
+    async def _go_on(self, call: _DirectCall, first: InputRequiredResult) -> ToolAnswer:
+        """Go on with a call whose server wants it made again, which is the SDK's work, or refuse what it asks for."""
+        session, state = self._client.session, first.request_state
+        for key, request in (first.input_requests or {}).items():
+            asked = ClientRequestContext(session=session, request_id=key)
+            if isinstance(refusal := await session.dispatch_input_request(asked, request), ErrorData):
+                raise MCPError(refusal.code, refusal.message, refusal.data)
+        await asyncio.sleep(_LATER)
+        return answer_of(
+            await self._client.call_tool(
+                call.name,
+                call.arguments,
+                read_timeout_seconds=self._server.timeout,
+                progress_callback=call.report,
+                request_state=state,
+            )
+        )
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _error_of(status: int) -> MCPError:
+    """Return the error of a status whose answer has none."""
+    if status == 404:
+        return MCPError(METHOD_NOT_FOUND, "Not Found")
+    error = refusal(status)
+    return MCPError(error.code, error.message)

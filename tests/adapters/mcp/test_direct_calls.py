@@ -1,0 +1,382 @@
+"""Calls of tools at URLs without the SDK, which end as they do with it (spec 7, M17).
+
+The SDK's client keeps cookies, so a server that has set one gets every call from the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from capset.definitions.messages import Message as Command
+from capset.errors import DeadlineExceeded, InvalidOutput, TransientError
+from tests.adapters.mcp.direct import (
+    ADD,
+    BOTH,
+    FIRST_DIRECT,
+    STRUCTURED,
+    Answering,
+    Wire,
+    both,
+    events,
+    failing,
+    fixed,
+    library,
+    outcome,
+    plain,
+    scripted,
+    site_of,
+    watched,
+)
+from tests.adapters.mcp.test_servers import opened
+from tests.adapters.mcp.test_urls import declared, serving
+
+pytestmark = pytest.mark.spec("M17")
+
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+NOTE = 'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+HTML = fixed(lambda: Response("<html>", media_type="text/html"))
+CASES: dict[str, tuple[Answering, Any]] = {
+    "text": (plain(), "done"),
+    "several texts": (plain(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "a\nb"),
+    "no content": (plain(content=[]), ""),
+    "structure that nobody declared": (plain(structuredContent={"n": 1}), "done"),
+    "an image": (plain(content=[IMAGE, {"type": "text", "text": "a", "annotations": None}]), "image/png"),
+    "a failure": (plain(isError=True), "done"),
+    "a failure without a word": (plain(isError=True, content=[]), "and not why"),
+    "members that it may have": (plain(_meta={"io.modelcontextprotocol/serverInfo": 1}, other=1), "done"),
+    "no type of result": (plain(resultType="-"), "what is no answer"),
+    "another type of result": (plain(resultType="task"), None),
+    "content that is none": (plain(content=[{"type": "text"}]), "what is no answer"),
+    "a failure of another type": (plain(isError="perhaps"), "what is no answer"),
+    "an error": (failing(), "refused: there is no such book"),
+    "an error with a status": (failing(400), "refused: there is no such book"),
+    "an error without an id": (
+        fixed(lambda: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "no"}}, 400)),
+        "refused: no",
+    ),
+    "404": (fixed(lambda: Response("nothing", 404)), "refused: Not Found"),
+    "500": (fixed(lambda: JSONResponse({"detail": "oh"}, 500)), "refused: it answered 500 Internal Server Error"),
+    "202": (fixed(lambda: Response(status_code=202)), "202 Accepted"),
+    "204": (fixed(lambda: Response(status_code=204)), "Unexpected content type"),
+    "a page": (HTML, "Unexpected content type: text/html"),
+    "no JSON": (fixed(lambda: Response("{", media_type="application/json")), "Failed to parse JSON response"),
+    "deep JSON": (fixed(lambda: Response("[" * 5_000, media_type="application/json")), "Failed to parse JSON response"),
+    "an array": (fixed(lambda: Response("[]", media_type="application/json")), "Failed to parse JSON response"),
+    "elsewhere": (
+        fixed(lambda: RedirectResponse("http://user:pass@10.0.0.1/mcp?a=b", 302)),
+        "refused: Redirect to http://10.0.0.1/mcp not followed",
+    ),
+    "elsewhere, the same way": (
+        fixed(lambda: RedirectResponse("http://10.0.0.1/", 307)),
+        "Redirect to http://10.0.0.1/",
+    ),
+    "a redirect without a place": (
+        fixed(lambda: Response("x", 302, media_type="text/plain")),
+        "Unexpected content type",
+    ),
+    "compressed": (
+        fixed(
+            lambda: Response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}, media_type="application/json")
+        ),
+        "cannot be reached: it sent a compressed answer, which was not asked for; what came of the call is not known",
+    ),
+    "too long": (plain(content=[{"type": "text", "text": "x" * 2_000_000}]), "a message of more than 1,048,576 bytes"),
+    "a stream": (events("{last}"), "done"),
+    "a stream of many things": (
+        events("retry: 5\n: comment\n\n", NOTE, "event: other\ndata: x\n\n", "id: 1\ndata:\n\n{last}"),
+        "done",
+    ),
+    "a stream with more after it": (events("{last}" + NOTE * 10), "done"),
+    "a stream of what is no message": (events("data: {}\n\n", "{last}"), "Failed to parse SSE message"),
+    "a stream that ends": (
+        events(NOTE),
+        "cannot be reached: the connection broke off; what came of the call is not known",
+    ),
+    "a stream with a long event": (events("data: " + "x" * 1_200_000 + "\n\n{last}"), "the connection broke off"),
+    "a stream that floods": (
+        events(*("data:\n" * 200_000 for _ in range(100))),
+        "more than 32 messages of 1,048,576 bytes at once",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_an_answer_is_read_as_the_sdk_reads_it(name: str) -> None:
+    answering, expected = CASES[name]
+    direct, sdk = await both(answering)
+    assert direct == sdk
+    assert direct[0] == direct[1]
+    assert expected is None or expected in str(direct[0])
+
+
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"structuredContent": {"n": 1}}, {"n": 1}), ({"structuredContent": {"n": "many"}}, None), ({}, None)],
+)
+async def test_a_structure_is_held_to_the_schema(given: dict[str, Any], expected: Any) -> None:
+    direct, sdk = await both(plain(**given), STRUCTURED)
+    if expected is not None:
+        assert direct == sdk == ((expected, expected))
+    else:
+        assert [kind for (kind, *_), _ in (direct, sdk)] == [InvalidOutput, InvalidOutput]
+
+
+async def test_what_is_sent_is_what_the_sdk_sends() -> None:
+    found: list[Any] = []
+    for is_direct in (True, False):
+        sent: list[Any] = []
+        async with site_of(
+            scripted(plain()), is_direct=is_direct, headers={"Authorization": "Bearer x", "Accept": "y"}
+        ) as (site, wire):
+            assert await outcome(site, a=1, text="\u00e9\u2028\U0001f600") == "done"
+            assert await outcome(site, text=None) == "done"
+            for headers, body in wire.calls:
+                assert "progressToken" not in body["params"]["_meta"], "nobody follows it"
+                number = len(str(body.pop("id")))
+                length = int(dict(headers)[b"content-length"]) - number
+                other = (b"cookie", b"host", b"content-length")
+                sent.append(({one for one in headers if one[0] not in other}, json.dumps(body), length))
+        found.append(sent)
+    assert found[0] == found[1]
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_progress_is_told_to_who_follows_it(is_direct: bool) -> None:
+    async with site_of(library([]), is_direct=is_direct) as (site, wire):
+        assert await site.call("books_count", to=2) == "counted to 2"
+        async with site.session.invoke(Command("command", "books_count", {"to": 3})) as messages:
+            told = [message.data async for message in messages]
+        assert [one["message"] for one in told[:-1]] == ["at 0", "at 1", "at 2"]
+        assert [round(one["fraction"], 2) for one in told[:-1]] == [0, 0.33, 0.67]
+        assert told[-1] == "counted to 3"
+        assert ["progressToken" in body["params"]["_meta"] for _, body in wire.calls] == [False, True]
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_a_caller_that_leaves_cancels_its_call_and_no_other(is_direct: bool) -> None:
+    done: list[str] = []
+    async with site_of(library(done), is_direct=is_direct) as (site, _):
+        staying = asyncio.create_task(site.call("books_wait", seconds=1))
+        leaving = asyncio.create_task(site.call("books_wait", seconds=30))
+        await asyncio.sleep(0.4)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        for _ in range(100):
+            if done:
+                break
+            await asyncio.sleep(0.02)
+        assert done == ["cancelled"]
+        assert await site.call("books_add", a=1, b=2) == 3
+        assert await staying == "waited"
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_one_that_hangs_ends_by_its_timeout(is_direct: bool) -> None:
+    done: list[str] = []
+    async with site_of(library(done), is_direct=is_direct, timeout=0.5) as (site, _):
+        with pytest.raises((TransientError, DeadlineExceeded)):
+            await site.call("books_wait", seconds=30)
+        assert await site.call("books_add", a=1, b=2) == 3
+        assert done[0] == "cancelled"
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_one_that_breaks_off_says_so_and_is_reached_again(is_direct: bool) -> None:
+    calls = 0
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+
+            async def breaking() -> AsyncGenerator[bytes]:
+                yield b'{"jsonrpc"'
+                raise ConnectionError
+
+            return StreamingResponse(breaking(), media_type="application/json")
+        return await plain()(request, message)
+
+    async with site_of(scripted(answering), is_direct=is_direct) as (site, _):
+        with pytest.raises(
+            TransientError, match=r"cannot be reached: .* broke off.*; what came of the call is not known"
+        ):
+            await site.call("books_add", a=1)
+        assert await site.call("books_add", a=1) == "done"
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_what_a_server_wants_first_is_refused_and_what_is_to_be_made_again_is(is_direct: bool) -> None:
+    form = {"message": "Say your key.", "mode": "form", "requestedSchema": {"type": "object", "properties": {}}}
+    asked = {"who": {"method": "elicitation/create", "params": form}}
+    model = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say your key."}}], "maxTokens": 10}
+    async with site_of(scripted(required(inputRequests=asked)), is_direct=is_direct) as (site, _):
+        assert "refused: Elicitation not supported" in str(await outcome(site, a=1))
+    asked = {"who": {"method": "sampling/createMessage", "params": model}}
+    async with site_of(scripted(required(inputRequests=asked)), is_direct=is_direct) as (site, _):
+        assert "refused: Sampling not supported" in str(await outcome(site, a=1))
+    wire = Wire()
+    async with (
+        serving(watched(scripted(required(requestState="later")), wire, is_direct=is_direct)) as there,
+        opened(declared(there)) as site,
+    ):
+        assert await outcome(site, a=1) == "done"
+    assert [body["params"].get("requestState") for _, body in wire.calls] == [None, "later"]
+
+
+def required(**members: Any) -> Answering:
+    """Ask for something first, and answer once the state is there."""
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if message["params"].get("requestState"):
+            return await plain()(request, message)
+        result = {"resultType": "input_required", **members}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    return answering
+
+
+@BOTH
+@pytest.mark.spec("M4", "T43")
+async def test_a_request_in_a_stream_is_refused(is_direct: bool) -> None:
+    refused = asyncio.Event()
+    told: list[Any] = []
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if "error" in message:
+            told.append((message["id"], message["error"]["code"]))
+            refused.set()
+            return Response(status_code=202)
+
+        async def stream() -> AsyncGenerator[str]:
+            asking = {"jsonrpc": "2.0", "id": 77, "method": "sampling/createMessage", "params": {"maxTokens": 1}}
+            yield f"data: {json.dumps(asking)}\n\n"
+            await refused.wait()
+            said = {"resultType": "complete", "content": [{"type": "text", "text": "refused"}]}
+            yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': said})}\n\n"
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async with site_of(scripted(answering), is_direct=is_direct) as (site, _):
+        assert await site.call("books_add", a=1) == "refused"
+    assert told == [(77, -32601)]
+
+
+@BOTH
+@pytest.mark.spec("M5")
+async def test_a_change_that_is_told_in_a_stream_is_heard(is_direct: bool) -> None:
+    lists = 0
+    changed = 'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+    app = scripted(events(changed, "{last}"))
+
+    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal lists
+        lists += (b"mcp-method", b"tools/list") in scope.get("headers", ())
+        await app(scope, receive, send)
+
+    async with site_of(counting, is_direct=is_direct) as (site, _):
+        await site.call("books_add", a=1)
+        before = lists
+        await asyncio.sleep(0.1)
+        await site.call("books_add", a=1)
+        assert lists == before + 1
+
+
+@BOTH
+async def test_a_stream_that_its_server_closed_is_read_on(is_direct: bool) -> None:
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if request.method == "GET":
+            assert request.headers["last-event-id"] == "7"
+            said = {"resultType": "complete", "content": [{"type": "text", "text": "read on"}]}
+            last = json.dumps({"jsonrpc": "2.0", "id": 1, "result": said})
+            return Response(f"data: {last}\n\n", media_type="text/event-stream")
+        return Response("retry: 10\nid: 7\ndata:\n\n", media_type="text/event-stream")
+
+    async with site_of(scripted(answering), is_direct=is_direct) as (site, _):
+        assert await site.call("books_add", a=1) == "read on"
+
+
+async def test_a_redirect_within_the_server_is_the_sdks_from_then_on() -> None:
+    wire = Wire()
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if request.url.path == "/mcp":
+            return RedirectResponse("/mcp/", 307)
+        return await plain()(request, message)
+
+    async with serving(watched(scripted(answering), wire, is_direct=True)) as there, opened(declared(there)) as site:
+        assert [await outcome(site, a=1), await outcome(site, a=2)] == ["done", "done"]
+    assert wire.direct == [True, False, False, False, False]
+
+
+async def test_arguments_that_are_repeated_in_headers_are_the_sdks() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "Number"}}}
+    wire = Wire()
+    app = watched(scripted(plain(), {**ADD, "inputSchema": schema}), wire, is_direct=True)
+    async with serving(app) as there, opened(declared(there)) as site:
+        assert await outcome(site, a=1) == "done"
+    assert wire.direct == [False]
+    assert (b"mcp-param-number", b"1") in wire.calls[0][0]
+
+
+async def test_a_call_whose_headers_are_refused_is_made_again_by_the_sdk() -> None:
+    wire = Wire()
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if message["id"] >= FIRST_DIRECT:
+            return await failing(400, -32020)(request, message)
+        return await plain()(request, message)
+
+    async with serving(watched(scripted(answering), wire, is_direct=True)) as there, opened(declared(there)) as site:
+        assert await outcome(site, a=1) == "done"
+    assert wire.direct == [True, False]
+
+
+async def test_calls_share_kept_connections() -> None:
+    async with site_of(library([]), is_direct=True) as (site, wire):
+        for number in range(5):
+            assert await site.call("books_add", a=number, b=1) == number + 1
+        assert len(wire.clients) == 1
+        assert await asyncio.gather(*(site.call("books_add", a=one, b=1) for one in range(30))) == [*range(1, 31)]
+        assert len(wire.clients) <= 11
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"jsonrpc": "2.0", "id": 5, "result": {"resultType": "complete", "content": []}},
+        {"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage", "params": {}},
+        {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}},
+    ],
+)
+async def test_an_answer_to_another_request_is_none(answer: dict[str, Any]) -> None:
+    async with site_of(scripted(fixed(lambda: JSONResponse(answer))), is_direct=True) as (site, _):
+        assert "refused: The answer is no response to the call." in str(await outcome(site, a=1))
+
+
+@BOTH
+@pytest.mark.spec("M3")
+async def test_a_server_that_is_gone_is_unreachable_and_tried_again_later(is_direct: bool) -> None:
+    async with AsyncExitStack() as stack:
+        async with serving(watched(scripted(plain()), Wire(), is_direct=is_direct)) as there:
+            site = await stack.enter_async_context(opened(declared(there)))
+            assert await outcome(site, a=1) == "done"
+        ends = [await outcome(site, a=1) for _ in range(3)]
+    assert {end[:2] for end in ends} == {(TransientError, "unreachable")}
+    assert "it is tried again in" in ends[-1][3]
