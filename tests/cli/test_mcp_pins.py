@@ -207,7 +207,7 @@ def test_prompts_are_looked_at_approved_and_locked_as_tools_are(run: Run, tmp_pa
     (one,) = listed["items"]
     assert (one["tool"], one["state"], one["effect"]) == ("prompts/review", "new", "read")
     assert [problem["message"] for problem in listed["problems"]] == [
-        "prompts: there is no tool 'prompts/reviw'; did you mean 'prompts/review'?"
+        "prompts: unknown tool 'prompts/reviw'; did you mean 'prompts/review'?"
     ]
     assert "+  Review code." in run("mcp", "diff", "--config", file).out
     assert run("mcp", "approve", "--config", file, "archive", "prompts/review").code == 0

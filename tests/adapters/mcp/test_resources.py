@@ -133,7 +133,7 @@ def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], said: 
     [
         ({"rules": {"resources/read": {"effect": "write"}}}, "its effect is always read"),
         ({"prompts": ["a"], "rules": {"prompts/a": {"effect": "write"}}}, "its effect is always read"),
-        ({"rules": {"*": {"approval": "ask"}}}, "waits for nobody"),
+        ({"rules": {"*": {"approval": "ask"}}}, "waits for no one"),
         ({"limits": "often"}, "limits"),
     ],
 )

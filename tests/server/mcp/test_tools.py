@@ -93,6 +93,7 @@ async def test_the_server_claims_what_it_offers_and_nothing_else(era: Era) -> No
             "prompts": {"list_changed": tells},
             "resources": {"list_changed": tells, "subscribe": tells},
             "tools": {"list_changed": tells},
+            **({"extensions": {"io.modelcontextprotocol/tasks": {}}} if tells else {}),
         }
         assert here.client.server_info is not None
         assert here.client.server_info.name == "capset"
