@@ -222,6 +222,33 @@ class Background(BaseModel):
     context: str
 
 
+class Person(BaseModel):
+    username: str = Field(description="User's response")
+    email: str = Field(description="User's email address")
+
+
+class Defaults(BaseModel):
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+@tool(effect="read")
+async def test_elicitation(ctx: Context, message: str) -> str:
+    """Ask for a name and an address."""
+    answer = await ctx.ask_client("person", message, Person)
+    return f"User response: {answer.action}, {answer.data}"
+
+
+@tool(effect="read")
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Ask with a default for everything."""
+    answer = await ctx.ask_client("defaults", "Is this right?", Defaults)
+    return f"Elicitation completed: action={answer.action}, content={answer.data}"
+
+
 @tool(effect="read")
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Ask for a name, and greet."""
@@ -329,6 +356,8 @@ conformance: Capability = Capability(
         test_prompt_with_arguments,
         test_prompt_with_embedded_resource,
         test_prompt_with_image,
+        test_elicitation,
+        test_elicitation_sep1034_defaults,
         test_input_required_result_elicitation,
         test_input_required_result_request_state,
         test_input_required_result_tampered_state,
