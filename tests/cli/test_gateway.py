@@ -92,6 +92,11 @@ async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(c
                 await anext(changed)
             assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add", "shelf_count"]
             assert (await call(client, "shelf_count", text="x"))[0] is False
+            assert capset("mcp", "withdraw", "shelf", "count").code == 0
+            async with asyncio.timeout(30):
+                await anext(changed)
+            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add"]
+            assert (await call(client, "shelf_count", text="x"))[0] is True
 
 
 @pytest.mark.spec("M6")

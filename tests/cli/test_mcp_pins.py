@@ -48,6 +48,24 @@ def test_tools_are_looked_at_approved_and_called(run: Run, tmp_path: Path) -> No
     assert (act["principal"], act["arguments"]["server"]) == ("ada", "shelf")
 
 
+@pytest.mark.spec("M7")
+def test_an_approval_is_withdrawn_on_record(run: Run, tmp_path: Path) -> None:
+    file = declare(tmp_path, "shelf")
+    assert run("mcp", "approve", "--config", file, "shelf").code == 0
+    wrong = run("mcp", "withdraw", "shelf", "ad")
+    assert (wrong.code, "unknown tool 'ad'; did you mean 'add'?" in wrong.said) == (2, True)
+    assert "'a b' is the name of no MCP server" in run("mcp", "withdraw", "a b").said
+    done = run("mcp", "withdraw", "shelf", "add", "--principal", "eve")
+    assert (done.code, done.out) == (0, "add is no longer approved\n")
+    assert states(run, file) == {"add": "new", "count": "approved", "environment": "approved"}
+    assert run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}').code != 0
+    act = run("audit", "query", "--act", "mcp.approve", "--json").json["items"][0]
+    assert (act["principal"], act["arguments"]) == ("eve", {"server": "shelf", "tools": {"add": None}})
+    rest = run("mcp", "withdraw", "shelf", "--json").json["items"]
+    assert [one["tool"] for one in rest] == ["count", "environment"]
+    assert "nothing has changed" in run("mcp", "withdraw", "shelf").said
+
+
 @pytest.mark.spec("M5", "M7")
 def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from capset.adapters.declarations import SOURCE
 from capset.adapters.mcp.server import McpSource
 from capset.adapters.offers import Offer, examined, is_hidden
 from capset.adapters.openapi.api import EFFECTS, ApiSource
 from capset.adapters.pins import Standing, approve, shape_of, standings
+from capset.adapters.sources import source_named
 from capset.errors import DefinitionError, unknown
 from capset.fingerprint.canonical import NotCanonical, digest
 from capset.kernel.governance.acts import Actor
@@ -24,7 +23,6 @@ from capset.stores.base.pins import ToolPin
 VERSION: Final = 1
 """The version of the format."""
 _HINT: Final = "capset mcp lock FILE writes one"
-_KEY: Final = re.compile(rf"(api:)?({SOURCE.pattern})")
 _OF_REQUESTS: Final[Mapping[str, type]] = {"description": str, "method": str, "path": str, "arguments": dict}
 """The members that all operations of APIs have, beside those of tools."""
 
@@ -96,10 +94,10 @@ async def import_lock(kernel: Kernel, locked: Locked, by: Actor, *, named: Colle
 
 
 def _source(key: str) -> McpSource | ApiSource:
-    match = _KEY.fullmatch(key)
-    if match is None:
-        raise DefinitionError(f"this is no lock file: {key!r:.80} is the name of no MCP server and no API", hint=_HINT)
-    return McpSource(name=match[2]) if match[1] is None else ApiSource(name=match[2])
+    try:
+        return source_named(key)
+    except DefinitionError as error:
+        raise DefinitionError(f"this is no lock file: {error.message}", hint=_HINT) from None
 
 
 def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:

@@ -188,6 +188,23 @@ async def approve(
     return changed
 
 
+async def withdraw(
+    kernel: Kernel, source: ToolSource, by: Principal | Actor, *, chosen: Iterable[str] | None = None
+) -> list[str]:
+    """Drop the pins of tools of a source, all of them or the chosen, on record; return the names of the tools.
+
+    Raises ``DefinitionError`` for a name that is not pinned.
+    """
+    known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
+    names = known if chosen is None else set(chosen)
+    for name in sorted(names - known):
+        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}", hint="capset mcp list shows them")
+    if names:
+        act = kernel.act(source.approval_act, {"server": source.pin_key, "tools": dict.fromkeys(names)}, by=by)
+        await kernel.store.pins.change(source.pin_key, [], sorted(names), act=act)
+    return sorted(names)
+
+
 async def pins_of(
     kernel: Kernel, source: DeclaredSource, offers: Callable[[], Awaitable[Sequence[Offer]]]
 ) -> list[ToolPin]:

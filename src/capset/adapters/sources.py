@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from capset.adapters.mcp.server import McpServer, server_of
-from capset.adapters.openapi.api import OpenApi, api_of
+from capset.adapters.declarations import SOURCE
+from capset.adapters.mcp.server import McpServer, McpSource, server_of
+from capset.adapters.openapi.api import ApiSource, OpenApi, api_of
 from capset.definitions.capabilities import AnyCapability
+from capset.errors import DefinitionError
 from capset.wire.tool_sources import ApiShape, McpServerShape
 
 Source = McpServer | OpenApi
@@ -17,6 +20,15 @@ Upstream = Callable[[Source], AnyCapability]
 """Returns the capability of a source, made of what is pinned of it somewhere."""
 KEYS = ("mcp_servers", "apis")
 """The members of a file that declare sources."""
+_KEY: Final = re.compile(rf"(api:)?({SOURCE.pattern})")
+
+
+def source_named(key: str) -> McpSource | ApiSource:
+    """Return the source that a key of pins stands for, by its name alone. Raises ``DefinitionError`` if it is none."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        raise DefinitionError(f"{key!r:.80} is the name of no MCP server and no API")
+    return McpSource(name=match[2]) if match[1] is None else ApiSource(name=match[2])
 
 
 class Declaring(Protocol):

@@ -44,6 +44,7 @@ from capset.cli.mcp.pins import approve_command as approve_mcp_command
 from capset.cli.mcp.pins import diff_command as diff_mcp_command
 from capset.cli.mcp.pins import list_command as list_mcp_command
 from capset.cli.mcp.pins import lock_command
+from capset.cli.mcp.withdrawal import withdraw_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
@@ -109,6 +110,7 @@ mcp.command("serve")(mcp_command)
 mcp.command("list")(list_mcp_command)
 mcp.command("diff")(diff_mcp_command)
 mcp.command("approve")(approve_mcp_command)
+mcp.command("withdraw")(withdraw_command)
 mcp.command("lock")(lock_command)
 app.add_typer(gateway, name="gateway")
 gateway.command("serve")(gateway_command)

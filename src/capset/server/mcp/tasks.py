@@ -208,7 +208,7 @@ class Tasks:
         if call.is_waiting:
             said = f"{request.tool!r} waits for an approval: {request.reason[:_MAX_MESSAGE]}"
             if approvals.url is not None:
-                said += f" It is decided at {approvals.url(request.id)}"
+                said = f"{said.removesuffix('.')}. It is decided at {approvals.url(request.id)}"
         else:
             said = f"{request.tool!r} runs"
         return {
