@@ -82,7 +82,8 @@ def test_a_public_url_is_where_clients_find_the_issuer(workshop: Command, jwks: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--public-url", AUDIENCE), "missing: --jwt-issuer, --jwt-jwks"),
+        (("--public-url", AUDIENCE, "--jwt-org", "acme"), "missing: --jwt-issuer, --jwt-jwks"),
+        (("--public-url", "http://capset.example.com"), "https"),
         (("--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", f"{AUDIENCE}/?a=b"), "no query"),
         (("--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", "http://capset.example.com"), "https"),
         (("--insecure", "--jwt-issuer", ISSUER, "--jwt-jwks", "x", "--public-url", AUDIENCE), "--insecure"),
