@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from base64 import b64encode
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,42 @@ async def test_the_operations_of_a_file_are_served_beside_each_other(
     assert [one["arguments"]["server"] for one in acts] == ["api:pets", "api:pets"]
 
 
+@pytest.mark.long
+@pytest.mark.spec("M8", "M23")
+async def test_files_reach_an_api_over_mcp_and_rest(capset: Command, tmp_path: Path, api: Library) -> None:
+    file = api.declare(tmp_path)
+    approve(capset, file, "add_picture")
+    tool, given = "pets_add_picture", {"base64": b64encode(b"x" * 10).decode(), "name": "rex.png"}
+    by_path = {"pet_id": "rex", "body": {"picture": {"path": "/rex.png"}, "note": "good"}}
+    with running(tmp_path, file, verb="gateway", PETS_TOKEN=TOKEN) as server:
+        ada = server.key("ada", grant=["session_files:read", "session_files:write"])
+        eve = server.key("eve", grant=["session_files:write"])
+        arrived: list[Any] = []
+        for key in (ada, eve):
+            headers = {"Authorization": f"Bearer {key}"}
+            async with (
+                connected(server, key) as client,
+                httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60) as http,
+            ):
+                assert (await call(client, tool, pet_id="rex", body={"picture": given}))[0] is False
+                (session,) = (await http.get("/v1/sessions")).json()["items"]
+                url = f"/v1/sessions/{session['id']}"
+                put = await http.put(f"{url}/files/rex.png", content=b"y" * 2_000_000)
+                assert put.is_success, put.text
+                is_error, text = await call(client, tool, **by_path)
+                rest = await http.post(f"{url}/calls", json={"tool": tool, "arguments": by_path})
+                arrived += [(is_error, text), (rest.status_code, rest.text)]
+                large = {"pet_id": "rex", "body": {"picture": {"base64": "YWJj" * 300_000}}}
+                refused = await http.post(f"{url}/calls", json={"tool": tool, "arguments": large})
+                assert (refused.status_code, refused.json()["code"]) == (413, "arguments_too_large")
+    sent = {"name": "rex.png", "type": "image/png", "size": 2_000_000, "note": "good"}
+    assert (arrived[0][0], json.loads(arrived[0][1])) == (False, sent)
+    assert (arrived[1][0], json.loads(arrived[1][1])["data"]) == (200, sent)
+    assert (arrived[2][0], "session_files:read" in arrived[2][1]) == (True, True)
+    assert (arrived[3][0], "session_files:read" in arrived[3][1]) == (403, True)
+    assert len(api.there.got) == 4, "base64 of both, and the files of the one who may read them"
+
+
 @pytest.mark.spec("M7", "M23")
 def test_operations_are_looked_at_approved_and_kept_in_a_lock_file(run: Run, tmp_path: Path, api: Library) -> None:
     file = api.declare(tmp_path, tags=["reading"], operations=["add_pet", "DELETE /pets/{pet_id}"], headers={})
@@ -193,6 +230,23 @@ def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Libr
     file.write_text(json.dumps({**keeper, "apis": {"pets": {**declared, "url": "ftp://x"}}}))
     wrong = run("call", "pets_get_pet", "--agent", name, "--args", "{}")
     assert (wrong.code, "apis: API 'pets': url: " in wrong.said) == (2, True)
+
+
+@pytest.mark.spec("M22", "M23")
+def test_operations_of_a_file_share_the_limits_of_their_api(run: Run, tmp_path: Path, api: Library) -> None:
+    file = api.declare(tmp_path, headers={}, limits="2/1h", trust_first_use=True)
+    called = [
+        run("call", name, "--config", file, "--args", arguments)
+        for name, arguments in (
+            ("pets_me", "{}"),
+            ("pets_get_pet", '{"pet_id": "rex"}'),
+            ("pets_me", "{}"),
+            ("pets_get_pet", '{"pet_id": "rex"}'),
+        )
+    ]
+    assert [one.code == 0 for one in called] == [True, True, False, False]
+    assert all("the capability 'api:pets' takes 2/1h" in one.said for one in called[2:])
+    assert len(api.there.got) == 2
 
 
 @pytest.mark.spec("M23")

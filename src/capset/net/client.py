@@ -140,12 +140,7 @@ class HttpClient:
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
-            raise ToolError(
-                "HTTP needs the extra 'web' of capset, which is not installed.",
-                code="not_installed",
-                status=501,
-                hint=install_command("web"),
-            ) from None
+            raise not_installed() from None
         below = self._network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
         network = CheckedNetwork(self._resolver, self._allowed, below, seconds)
         tls = (self._tls or usual_tls()) if url.scheme == "https" else None
@@ -175,6 +170,16 @@ def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[t
     if length is not None:
         own["content-length"] = str(length)
     return [(name.encode(), value.encode()) for name, value in {**own, **usual, **headers}.items()]
+
+
+def not_installed() -> ToolError:
+    """Return the error for a request without the packages that HTTP needs."""
+    return ToolError(
+        "HTTP needs the extra 'web' of capset, which is not installed.",
+        code="not_installed",
+        status=501,
+        hint=install_command("web"),
+    )
 
 
 def _late(message: str) -> TransientError:

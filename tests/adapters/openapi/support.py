@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 from anyio.from_thread import start_blocking_portal
-from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi import FastAPI, Form, Header, HTTPException, Request, Response, UploadFile
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -119,6 +119,10 @@ def pets(describe: Callable[[], str] = lambda: "Get a pet.") -> FastAPI:
     @app.delete("/pets/{pet_id}", operation_id="delete_pet", status_code=204)
     async def delete_pet(pet_id: str) -> None:
         return None
+
+    @app.post("/pets/{pet_id}/picture", operation_id="add_picture")
+    async def add_picture(pet_id: str, picture: UploadFile, note: str = Form("")) -> dict[str, Any]:
+        return {"name": picture.filename, "type": picture.content_type, "size": picture.size, "note": note}
 
     @app.head("/pets/{pet_id}", operation_id="look")
     async def look(pet_id: str, response: Response) -> None:

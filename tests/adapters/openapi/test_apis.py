@@ -234,7 +234,7 @@ async def test_a_document_that_cannot_be_had_leaves_the_api_uncalled() -> None:
         gone, api = declared(there), declared(there, url=there.url)
         async with Kernel(store="memory://") as kernel, open_apis(kernel, [api]):
             pins = await kernel.store.pins.list("api:pets")
-            assert len(pins) == 8
+            assert len(pins) == 9
     with pytest.raises(TransientError, match="cannot be reached"):
         await OpenApiClient(gone, no_secret).offers()
     client = OpenApiClient(OpenApi(name="pets", document="no/such/file.json"), no_secret)

@@ -280,11 +280,15 @@ def test_bodies_that_can_be_sent() -> None:
     assert media("text/plain", "application/vnd.a+json") == "application/vnd.a+json"
     assert media("*/*") == "application/json"
     assert media("text/plain", "application/x-www-form-urlencoded") == "application/x-www-form-urlencoded"
-    (problem,) = media("multipart/form-data")
+    assert media("multipart/form-data", "text/plain") == "text/plain"
+    assert media("image/png", "multipart/form-data") == "multipart/form-data"
+    assert media("image/*", "multipart/mixed", "application/pdf") == "application/pdf"
+    (problem,) = media("multipart/mixed", "image/*")
     assert problem == (
-        "its body is of multipart/form-data; JSON, application/x-www-form-urlencoded and text can be sent"
+        "its body is of multipart/mixed, image/*; JSON, application/x-www-form-urlencoded, multipart/form-data, text "
+        "and files can be sent"
     )
-    assert media() == ("its body is of no media type; JSON, application/x-www-form-urlencoded and text can be sent",)
+    assert media()[0].startswith("its body is of no media type; ")
 
 
 @pytest.mark.spec("M8")

@@ -155,7 +155,7 @@ class OpenApi(ApiSource):
     """What holds for an operation, by its id or by method and path, or ``*`` for every one; its effect is its method's
     where they say nothing."""
     limits: Limits = checked_field(checked_limits, ())
-    """How often all of its tools together may be called, beside the limits of each."""
+    """How often all of its operations together may be called, beside the limits of each."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
     """What a principal must hold to call any of its tools."""
     headers: Mapping[str, str] = checked_field(_headers, ())

@@ -226,9 +226,11 @@ def _form_data(document: ApiDocument, schemas: OperationSchemas, described: Node
             parts[name] = {"media": media}
     schema = schemas.translated("its body", {**node, "properties": {k: v for k, v in fields.items() if k not in files}})
     for name, is_list in files.items():
-        said = document.resolved(what, fields[name]).get("description")
-        one = _described(FILE_SCHEMA, said)
-        schema["properties"][name] = {"type": "array", "items": one} if is_list else one
+        field = document.resolved(what, fields[name])
+        one = _described(FILE_SCHEMA, field.get("description"))
+        schema["properties"][name] = found = {"type": "array", "items": one} if is_list else one
+        if field.get("writeOnly") is True:
+            found["writeOnly"] = True
     return schema, parts
 
 

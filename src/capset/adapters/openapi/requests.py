@@ -194,7 +194,7 @@ def _content(name: str, place: Place, value: Any) -> tuple[bytes, str]:
     if media == FORM:
         return "&".join(_form(name, place.get("encoding", {}), value)).encode(), media
     if media == FORM_DATA:
-        return multipart(_parts(name, place.get("parts", {}), value))
+        return multipart(name, _parts(name, place.get("parts", {}), value))
     if isinstance(value, Upload):
         return value.data, declared
     return str(value).encode(), f"{media}; charset=utf-8"
@@ -213,11 +213,11 @@ def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[FormP
             items = cast("list[Any]", one)
         for item in items:
             if isinstance(item, Upload):
-                yield FormPart(key, item.data, media or item.media_type, item.name)
+                yield key, (item.name, item.data, media)
             elif media is not None or isinstance(item, list | dict):
-                yield FormPart(key, _json(item).encode(), media or "application/json")
+                yield key, (None, _json(item).encode(), media or "application/json")
             else:
-                yield FormPart(key, _scalar(name, item).encode())
+                yield key, (None, _scalar(name, item).encode(), None)
 
 
 def _form(name: str, encodings: Mapping[str, Place], value: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
 from capset.adapters.openapi.operations import is_named, rules_for
-from capset.adapters.openapi.uploads import takes_files, with_uploads
+from capset.adapters.openapi.uploads import takes_files, upload_policy, with_uploads
 from capset.adapters.pins import Guard, capability_with, pins_of, shape_of
 from capset.adapters.tool_rules import options_of, unknown_arguments
 from capset.definitions.capabilities import Capability
@@ -58,11 +58,13 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
     api = client.api
     owner = f"tool {name!r}"
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
+    sends_files = takes_files(shape["arguments"])
+    policies = [guard.policy, *([upload_policy(f"api:{name}", shape["arguments"])] if sends_files else [])]
     options = options_of(
         f"api:{name}",
         rules_for(api, shape),
         permissions=api.permissions,
-        policies=[guard.policy],
+        policies=policies,
         timeout=api.timeout,
         unknown=[
             one
@@ -78,7 +80,7 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         output=returns_schema(owner, None),
         parameters=tuple(schema.names),
         shape="async",
-        takes_context=takes_files(shape["arguments"]),
+        takes_context=sends_files,
         handler=_handler(client, guard, name, shape),
         title=shape.get("title"),
     )

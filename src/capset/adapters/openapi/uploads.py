@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import mimetypes
 import re
-import secrets
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node
 from capset.definitions.contexts import Context
-from capset.errors import PermissionDenied, ToolError
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.errors import ToolError
+from capset.net.client import not_installed
 
 FORM_DATA: Final = "multipart/form-data"
 MAX_UPLOAD_BYTES: Final = 16 * 1024 * 1024
@@ -23,7 +22,6 @@ _READ: Final = "session_files:read"
 _MAX_NAME: Final = 200
 _COMPOSED: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "enum", "const"})
 """Keywords of schemas of something else than bytes."""
-_ESCAPED: Final = re.compile(r'[\x00-\x1f\x7f"]')
 _TEXT: Final = {"type": "string"}
 FILE_SCHEMA: Final[Mapping[str, Any]] = {
     "description": "A file: the path of one of the session's files, or its content as base64.",
@@ -39,6 +37,12 @@ FILE_SCHEMA: Final[Mapping[str, Any]] = {
 }
 """The JSON Schema of an argument that is a file."""
 
+FormPart = tuple[str, tuple[str | None, bytes, str | None]]
+"""A part of a body of ``multipart/form-data``: its name, and its file name, content and media type.
+
+It is a file if it has a file name, and has the media type that this stands for if it has no other.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -46,21 +50,6 @@ class Upload:
 
     name: str
     data: bytes
-
-    @property
-    def media_type(self) -> str:
-        """The media type that its name stands for."""
-        return mimetypes.guess_type(self.name)[0] or "application/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class FormPart:
-    """A part of a body of ``multipart/form-data``; it is a file if it has a file name."""
-
-    name: str
-    data: bytes
-    media_type: str | None = None
-    file_name: str | None = None
 
 
 def is_bytes(document: ApiDocument, what: str, schema: object) -> bool:
@@ -109,13 +98,25 @@ def takes_files(places: Mapping[str, Mapping[str, Any]]) -> bool:
     return any(_is_file_place(place) for place in places.values())
 
 
+def upload_policy(owner: str, places: Mapping[str, Mapping[str, Any]]) -> Policy:
+    """Return the policy that refuses files of the session to principals who may not read them."""
+
+    def decide(request: Request) -> Decision:
+        if _READ in request.principal.permissions or not any(
+            "path" in one for one in _files_in(places, request.arguments or {})
+        ):
+            return allow()
+        return deny(f"To send a file of the session needs the permission {_READ}")
+
+    return Policy(f"{owner}:files", decide, phase="call")
+
+
 async def with_uploads(
     ctx: Context, places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return arguments with the files that they name, each an ``Upload``.
 
-    Raises ``ToolError`` for base64 that is none and for more or larger files than a request may have,
-    ``PermissionDenied`` for a path if the principal may not read the session's files, and ``FileError``.
+    Raises ``FileError``, and ``ToolError`` for base64 that is none and for more or larger files than a request has.
     """
     reading, found = _UploadReader(ctx), dict(arguments)
     for name, place in places.items():
@@ -123,6 +124,8 @@ async def with_uploads(
             continue
         if place.get("file") is True:
             found[name] = await reading.upload(name, value)
+            continue
+        if not isinstance(value, dict):  # the document's schema may allow it; no form can be made of it
             continue
         fields = dict(cast("dict[str, Any]", value))
         for key, part in place["parts"].items():
@@ -148,8 +151,6 @@ class _UploadReader:
         if self._count > _MAX_FILES:
             raise _refused(argument, f"a request has at most {_MAX_FILES} files")
         if "path" in given:
-            if _READ not in self._ctx.principal.permissions:
-                raise PermissionDenied(f"{argument}: to send a file of the session needs the permission {_READ}")
             stat = await self._ctx.files.stat(given["path"])
             self._check(argument, stat.size_bytes if stat is not None else 0)
             stat, data = await self._ctx.files.read(given["path"])
@@ -170,21 +171,33 @@ class _UploadReader:
             raise _refused(argument, f"the files of a request have at most {MAX_UPLOAD_BYTES:,} bytes together")
 
 
-def multipart(parts: Iterable[FormPart]) -> tuple[bytes, str]:
-    """Return a body of these parts, and its ``Content-Type``."""
-    boundary = secrets.token_hex(16)
-    found = bytearray()
-    for part in parts:
-        head = f'Content-Disposition: form-data; name="{_escaped(part.name)}"'
-        head += f'; filename="{_escaped(part.file_name)}"' if part.file_name is not None else ""
-        head += f"\r\nContent-Type: {part.media_type}" if part.media_type is not None else ""
-        found += f"--{boundary}\r\n{head}\r\n\r\n".encode() + part.data + b"\r\n"
-    return bytes(found + f"--{boundary}--\r\n".encode()), f"{FORM_DATA}; boundary={boundary}"
+def multipart(argument: str, parts: Iterable[FormPart]) -> tuple[bytes, str]:
+    """Return a body of these parts, and its ``Content-Type``. Raises ``ToolError`` if there are none."""
+    if not (files := list(parts)):
+        raise _refused(argument, "a form needs one field at least")
+    try:
+        import httpx2
+    except ModuleNotFoundError as missing:
+        if missing.name != "httpx2":
+            raise
+        raise not_installed() from None
+    request = httpx2.Request("POST", "http://localhost", files=files)
+    return request.read(), request.headers["content-type"]
 
 
-def _escaped(text: str) -> str:
-    """Return a name as browsers write it there: nothing in it ends the name or the line."""
-    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), text)
+def _files_in(places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the files that arguments name, as they name them."""
+    for name, place in places.items():
+        value = arguments.get(name)
+        members: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+        if place.get("file") is True:
+            yield members
+            continue
+        for key, part in place.get("parts", {}).items():
+            if part.get("file") is True:
+                one = members.get(key)
+                items = cast("Iterable[Any]", one) if isinstance(one, list | tuple) else (one,)
+                yield from (item for item in items if isinstance(item, Mapping))
 
 
 def _is_file_place(place: Mapping[str, Any]) -> bool:

@@ -1,0 +1,60 @@
+"""Operations that take files: what a document has to say, and what a pin covers (spec 7, M8 and M23)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capset.adapters.openapi.api import OpenApi
+from capset.adapters.pins import pin_of
+from tests.adapters.openapi.upload_support import FILE, offered
+
+
+@pytest.mark.spec("M8", "M23")
+def test_a_pin_has_the_way_that_parts_are_sent() -> None:
+    def pinned(form: dict[str, Any]) -> str:
+        offer = offered(form)
+        assert offer.problems == ()
+        return pin_of(OpenApi(name="files", document={}), offer, "ada", "now").hash
+
+    def form(schema: dict[str, Any], **encoding: str) -> dict[str, Any]:
+        return {
+            "schema": {"type": "object", "properties": {"a": schema}},
+            "encoding": {name: {"contentType": media} for name, media in encoding.items()},
+        }
+
+    several = {"type": "array", "items": FILE}
+    text = {"type": "string"}
+    forms = [form(FILE), form(FILE, a="image/png"), form(several), form(text), form(text, a="application/json")]
+    assert len({pinned(one) for one in forms}) == len(forms)
+    assert offered(form(FILE, a="image/png")).shape["arguments"]["body"] == {
+        "in": "body",
+        "media": "multipart/form-data",
+        "parts": {"a": {"file": True, "media": "image/png"}},
+    }
+    assert offered(form({"type": ["string", "null"], "format": "binary"})).shape["arguments"]["body"]["parts"]
+    nullable = {"anyOf": [FILE, {"type": "null"}]}
+    assert offered(form(nullable)).shape["arguments"]["body"]["parts"] == {"a": {"file": True}}
+
+
+@pytest.mark.spec("M8", "M23")
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        (
+            {"schema": {"properties": {"a": {"type": "object", "properties": {"b": FILE}}}}},
+            "a file can only be a field",
+        ),
+        ({"schema": {"additionalProperties": FILE}}, "a file can only be a field"),
+        ({"schema": {"allOf": [{"properties": {"a": FILE}}]}}, "a file can only be a field"),
+        ({"schema": {"properties": {"a": {"type": "array", "items": {"type": "array", "items": FILE}}}}}, "a file can"),
+        ({"schema": {"properties": {"a": FILE}}, "encoding": {"a": {"headers": {"X": {}}}}}, "the headers of 'a'"),
+        ({"schema": {"properties": {"a": {}}}, "encoding": {"a": {"style": "form"}}}, "the style of 'a'"),
+        ({"schema": {"properties": [FILE]}}, "an object was expected"),
+    ],
+)
+def test_a_form_that_cannot_be_sent_is_a_problem(form: dict[str, Any], problem: str) -> None:
+    offer = offered(form)
+    assert offer.is_unusable
+    assert problem in " ".join(offer.problems)
