@@ -137,6 +137,7 @@ async def test_a_response_is_read_to_its_end_and_its_connection_kept_if_another_
         ([b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"], "unreachable"),
         ([b"HTTP/1.1 200 OK\r\nx: " + b"x" * 200_000], "headers_too_long"),
         ([b"HTTP/1.1 103 Early Hints\r\nx: y\r\n\r\n" * 5_000], "headers_too_long"),
+        ([b"HTTP/1.1 200 OK\r\n" + b"a:\r\n" * 50_000], "headers_too_long"),
         ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;" + b"x" * 200_000], "headers_too_long"),
     ],
 )
@@ -165,6 +166,66 @@ async def test_a_long_body_waits_for_its_reader() -> None:
         assert await sent(connections) == (200, long)
         assert there.connections == 1
         await connections.aclose()
+
+
+async def test_a_response_that_nobody_asked_for_is_taken_by_none_and_ends_its_connection() -> None:
+    evil = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
+    async with scripted([HELLO, 0.05, evil, 5.0], [HELLO]) as there:
+        connections = connections_to(there)
+        response = await connections.send(HEAD + b"\r\ncontent-length: 0\r\n\r\n")
+        await asyncio.sleep(0.15)
+        assert [part async for part in response] == [b"hello"]
+        await response.aclose()
+        assert await sent(connections) == (200, b"hello")
+        assert there.connections == 2
+        await connections.aclose()
+    async with scripted([HELLO, 0.05, evil, 5.0], [HELLO]) as there:
+        connections = connections_to(there)
+        assert await sent(connections) == (200, b"hello")
+        await asyncio.sleep(0.15)  # it comes while the connection is idle
+        assert await sent(connections) == (200, b"hello")
+        assert there.connections == 2
+        await connections.aclose()
+
+
+async def test_what_surrounds_a_body_ends_the_connection_though_nobody_reads() -> None:
+    begun = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n1;"
+    async with scripted([begun, 0.1, *(b"x" * 10_000 for _ in range(10_000))]) as there:
+        connections = connections_to(there)
+        response = await connections.send(HEAD + b"\r\ncontent-length: 0\r\n\r\n")
+        for _ in range(100):
+            if not there.serving:
+                break
+            await asyncio.sleep(0.01)
+        assert not there.serving
+        assert await anext(response) == b"x"
+        with pytest.raises(ToolError, match="headers, or a line between them"):
+            await anext(response)
+        await response.aclose()
+        await connections.aclose()
+
+
+async def test_a_server_that_answers_without_reading_gathers_nothing_here() -> None:
+    came, over = 0, asyncio.Event()
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
+        came += 1
+        await reader.readexactly(10)
+        writer.write(HELLO)
+        await over.wait()
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(answering, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    connections = KeptConnections(HttpOrigin("http", "127.0.0.1", port), Names({}), Allowed.read([f"127.0.0.1:{port}"]))
+    for number in range(1, 4):
+        assert await sent(connections, b"x" * 20_000_000) == (200, b"hello")
+        assert came == number
+    await connections.aclose()
+    listening.close()
+    over.set()
+    await asyncio.sleep(0.05)
 
 
 async def test_a_caller_that_leaves_closes_its_connection_and_no_other() -> None:

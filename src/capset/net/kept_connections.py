@@ -114,6 +114,8 @@ class KeptConnections:
             except OSError as error:
                 raise httpcore2.ConnectError from error
 
+        if self._is_closed:
+            raise httpcore2.ConnectError
         addresses = await checked_addresses(host, port, self._resolver, self._allowed)
         connection = await first_connected(addresses, connect, None)
         self._open.add(connection)
@@ -198,14 +200,15 @@ class _Connection(asyncio.Protocol):
         """Send a request, and return when its response has begun; if it is JSON, when it has ended, or is long."""
         self._reset()
         self._has_asked = True
-        if self._transport is not None:
-            self._transport.write(request)
+        if self._transport is None or self._transport.is_closing():
+            raise httpcore2.ReadError
+        self._transport.write(request)
         while not self._is_headed or (self._is_whole and not self._is_complete and self._size < _ENOUGH):
             await self._more()
 
     def is_all_here(self, most: int) -> bool:
         """Return whether all of a body has arrived, and is not longer than this."""
-        return self._is_complete and self._failure is None and self._size <= most
+        return self._is_complete and self._size <= most
 
     def taken(self) -> bytes:
         """Return what has arrived of the body and was not taken before."""
@@ -217,8 +220,6 @@ class _Connection(asyncio.Protocol):
         """Return the next part of the body, empty after the last one."""
         while not self._body and not self._is_complete:
             await self._more()
-        if self._failure is not None:
-            raise self._failure
         return self.taken()
 
     def rest(self) -> bool:
@@ -226,6 +227,8 @@ class _Connection(asyncio.Protocol):
         if not self._is_complete or self._body or self._failure is not None or not self._may_stay:
             return False
         if self._transport is None or self._transport.is_closing():
+            return False
+        if self._transport.get_write_buffer_size():  # it answered before it had read, and would keep what is sent here
             return False
         self._has_asked = False
         self._idle_since = self._loop.time()
@@ -275,7 +278,7 @@ class _Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        if self._failure is None:
+        if self._failure is None and not self._is_complete:
             self._failure = error
         self._wake()
 
@@ -294,8 +297,11 @@ class _Connection(asyncio.Protocol):
             self._may_stay = False
             if not self._is_complete:
                 self._fail(httpcore2.RemoteProtocolError(error))
-        if self._received - self._size > _MAX_HEAD + 8 * self._size:
+        if not self._is_complete and self._received - self._size > _MAX_HEAD + 8 * self._size:
             self._fail(headers_too_long(self.host))
+        if self._failure is not None:
+            self.close()
+            return
         is_long = len(self._body) >= _ENOUGH
         if self._is_complete or is_long or (self._is_headed and not self._is_whole):
             self._wake()

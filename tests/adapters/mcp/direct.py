@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import CapsetError
@@ -77,7 +78,7 @@ async def site_of(app: ASGIApp, *, is_direct: bool, **options: Any) -> AsyncGene
         opened(declared(there, **options)) as site,
     ):
         yield site, wire
-    assert set(wire.direct) <= {is_direct}
+    assert is_direct or not any(wire.direct)
 
 
 def library(done: list[str]) -> ASGIApp:
@@ -207,3 +208,91 @@ def events(*parts: str, result: Any = "done", **headers: str) -> Answering:
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
     return answering
+
+
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+NOTE = 'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
+PROGRESS = 'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{token},"progress":'
+HTML = fixed(lambda: Response("<html>", media_type="text/html"))
+CASES: dict[str, tuple[Answering, Any]] = {
+    "text": (plain(), "done"),
+    "several texts": (plain(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "a\nb"),
+    "no content": (plain(content=[]), ""),
+    "structure that nobody declared": (plain(structuredContent={"n": 1}), "done"),
+    "an image": (plain(content=[IMAGE, {"type": "text", "text": "a", "annotations": None}]), "image/png"),
+    "a failure": (plain(isError=True), "done"),
+    "a failure without a word": (plain(isError=True, content=[]), "and not why"),
+    "members that it may have": (plain(_meta={"io.modelcontextprotocol/serverInfo": 1}, other=1), "done"),
+    "a structure that is no object": (plain(structuredContent=[1]), None),
+    "a structure that is null": (plain(structuredContent=None), None),
+    "metadata that is null": (plain(_meta=None), None),
+    "a failure that is null": (plain(isError=None), None),
+    "content that is null": (plain(content=None), "what is no answer"),
+    "no type of result": (plain(resultType="-"), "what is no answer"),
+    "another type of result": (plain(resultType="task"), None),
+    "content that is none": (plain(content=[{"type": "text"}]), "what is no answer"),
+    "a failure of another type": (plain(isError="perhaps"), "what is no answer"),
+    "an error": (failing(), "refused: there is no such book"),
+    "an error with a status": (failing(400), "refused: there is no such book"),
+    "an error without an id": (
+        fixed(lambda: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "no"}}, 400)),
+        "refused: no",
+    ),
+    "404": (fixed(lambda: Response("nothing", 404)), "refused: Not Found"),
+    "500": (fixed(lambda: JSONResponse({"detail": "oh"}, 500)), "refused: it answered 500 Internal Server Error"),
+    "202": (fixed(lambda: Response(status_code=202)), "202 Accepted"),
+    "204": (fixed(lambda: Response(status_code=204)), "Unexpected content type"),
+    "a page": (HTML, "Unexpected content type: text/html"),
+    "no JSON": (fixed(lambda: Response("{", media_type="application/json")), "Failed to parse JSON response"),
+    "deep JSON": (fixed(lambda: Response("[" * 5_000, media_type="application/json")), "Failed to parse JSON response"),
+    "an array": (fixed(lambda: Response("[]", media_type="application/json")), "Failed to parse JSON response"),
+    "elsewhere": (
+        fixed(lambda: RedirectResponse("http://user:pass@10.0.0.1/mcp?a=b", 302)),
+        "refused: Redirect to http://10.0.0.1/mcp not followed",
+    ),
+    "elsewhere, the same way": (
+        fixed(lambda: RedirectResponse("http://10.0.0.1/", 307)),
+        "Redirect to http://10.0.0.1/",
+    ),
+    "a redirect without a place": (
+        fixed(lambda: Response("x", 302, media_type="text/plain")),
+        "Unexpected content type",
+    ),
+    "nowhere": (fixed(lambda: Response(status_code=302, headers={"location": "http://[bad"})), None),
+    "compressed": (
+        fixed(
+            lambda: Response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}, media_type="application/json")
+        ),
+        "cannot be reached: it sent a compressed answer, which was not asked for; what came of the call is not known",
+    ),
+    "too long": (plain(content=[{"type": "text", "text": "x" * 2_000_000}]), "a message of more than 1,048,576 bytes"),
+    "a stream": (events("{last}"), "done"),
+    "a stream of many things": (
+        events("retry: 5\n: comment\n\n", NOTE, "event: other\ndata: x\n\n", "id: 1\ndata:\n\n{last}"),
+        "done",
+    ),
+    "a stream that names a codec": (
+        events("{last}", result="\u00e9", **{"content-type": "text/event-stream; charset=punycode"}),
+        "\u00e9",
+    ),
+    "a stream of numbers that no clock takes": (
+        events(f"retry: {'9' * 400}\nid:\ndata:\n\n", PROGRESS + "9" * 400 + "}}\n\n", "{last}"),
+        "done",
+    ),
+    "a stream whose error is of headers": (
+        events('data: {"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"again"}}\n\n'),
+        "refused: again",
+    ),
+    "a stream with more after it": (events("{last}" + NOTE * 10), "done"),
+    "a stream of what is no message": (events("data: {}\n\n", "{last}"), "Failed to parse SSE message"),
+    "a stream that ends": (
+        events(NOTE),
+        "cannot be reached: the connection broke off; what came of the call is not known",
+    ),
+    "a stream with a long event": (events("data: " + "x" * 1_200_000 + "\n\n{last}"), "the connection broke off"),
+    "a stream that floods": (
+        events(*("data:\n" * 200_000 for _ in range(100))),
+        "more than 32 messages of 1,048,576 bytes at once",
+    ),
+}
+"""Answers, and what is in the outcome of a call that gets one, if that is known."""

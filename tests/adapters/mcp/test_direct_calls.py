@@ -6,7 +6,6 @@ The SDK's client keeps cookies, so a server that has set one gets every call fro
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -17,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from capset.adapters.mcp.connection import McpConnection
 from capset.definitions.messages import Message as Command
 from capset.errors import DeadlineExceeded, InvalidOutput, TransientError
 from tests.adapters.mcp.direct import (
     ADD,
     BOTH,
+    CASES,
     FIRST_DIRECT,
     STRUCTURED,
     Answering,
@@ -37,77 +38,10 @@ from tests.adapters.mcp.direct import (
     site_of,
     watched,
 )
-from tests.adapters.mcp.test_servers import opened
+from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
 
 pytestmark = pytest.mark.spec("M17")
-
-IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
-NOTE = 'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
-HTML = fixed(lambda: Response("<html>", media_type="text/html"))
-CASES: dict[str, tuple[Answering, Any]] = {
-    "text": (plain(), "done"),
-    "several texts": (plain(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "a\nb"),
-    "no content": (plain(content=[]), ""),
-    "structure that nobody declared": (plain(structuredContent={"n": 1}), "done"),
-    "an image": (plain(content=[IMAGE, {"type": "text", "text": "a", "annotations": None}]), "image/png"),
-    "a failure": (plain(isError=True), "done"),
-    "a failure without a word": (plain(isError=True, content=[]), "and not why"),
-    "members that it may have": (plain(_meta={"io.modelcontextprotocol/serverInfo": 1}, other=1), "done"),
-    "no type of result": (plain(resultType="-"), "what is no answer"),
-    "another type of result": (plain(resultType="task"), None),
-    "content that is none": (plain(content=[{"type": "text"}]), "what is no answer"),
-    "a failure of another type": (plain(isError="perhaps"), "what is no answer"),
-    "an error": (failing(), "refused: there is no such book"),
-    "an error with a status": (failing(400), "refused: there is no such book"),
-    "an error without an id": (
-        fixed(lambda: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "no"}}, 400)),
-        "refused: no",
-    ),
-    "404": (fixed(lambda: Response("nothing", 404)), "refused: Not Found"),
-    "500": (fixed(lambda: JSONResponse({"detail": "oh"}, 500)), "refused: it answered 500 Internal Server Error"),
-    "202": (fixed(lambda: Response(status_code=202)), "202 Accepted"),
-    "204": (fixed(lambda: Response(status_code=204)), "Unexpected content type"),
-    "a page": (HTML, "Unexpected content type: text/html"),
-    "no JSON": (fixed(lambda: Response("{", media_type="application/json")), "Failed to parse JSON response"),
-    "deep JSON": (fixed(lambda: Response("[" * 5_000, media_type="application/json")), "Failed to parse JSON response"),
-    "an array": (fixed(lambda: Response("[]", media_type="application/json")), "Failed to parse JSON response"),
-    "elsewhere": (
-        fixed(lambda: RedirectResponse("http://user:pass@10.0.0.1/mcp?a=b", 302)),
-        "refused: Redirect to http://10.0.0.1/mcp not followed",
-    ),
-    "elsewhere, the same way": (
-        fixed(lambda: RedirectResponse("http://10.0.0.1/", 307)),
-        "Redirect to http://10.0.0.1/",
-    ),
-    "a redirect without a place": (
-        fixed(lambda: Response("x", 302, media_type="text/plain")),
-        "Unexpected content type",
-    ),
-    "compressed": (
-        fixed(
-            lambda: Response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}, media_type="application/json")
-        ),
-        "cannot be reached: it sent a compressed answer, which was not asked for; what came of the call is not known",
-    ),
-    "too long": (plain(content=[{"type": "text", "text": "x" * 2_000_000}]), "a message of more than 1,048,576 bytes"),
-    "a stream": (events("{last}"), "done"),
-    "a stream of many things": (
-        events("retry: 5\n: comment\n\n", NOTE, "event: other\ndata: x\n\n", "id: 1\ndata:\n\n{last}"),
-        "done",
-    ),
-    "a stream with more after it": (events("{last}" + NOTE * 10), "done"),
-    "a stream of what is no message": (events("data: {}\n\n", "{last}"), "Failed to parse SSE message"),
-    "a stream that ends": (
-        events(NOTE),
-        "cannot be reached: the connection broke off; what came of the call is not known",
-    ),
-    "a stream with a long event": (events("data: " + "x" * 1_200_000 + "\n\n{last}"), "the connection broke off"),
-    "a stream that floods": (
-        events(*("data:\n" * 200_000 for _ in range(100))),
-        "more than 32 messages of 1,048,576 bytes at once",
-    ),
-}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -140,13 +74,13 @@ async def test_what_is_sent_is_what_the_sdk_sends() -> None:
             scripted(plain()), is_direct=is_direct, headers={"Authorization": "Bearer x", "Accept": "y"}
         ) as (site, wire):
             assert await outcome(site, a=1, text="\u00e9\u2028\U0001f600") == "done"
-            assert await outcome(site, text=None) == "done"
+            assert await outcome(site, text=None) == await outcome(site, text="a\r\nx: y\0") == "done"
             for headers, body in wire.calls:
                 assert "progressToken" not in body["params"]["_meta"], "nobody follows it"
-                number = len(str(body.pop("id")))
-                length = int(dict(headers)[b"content-length"]) - number
+                length = int(dict(headers)[b"content-length"]) - len(str(body["id"]))
                 other = (b"cookie", b"host", b"content-length")
-                sent.append(({one for one in headers if one[0] not in other}, json.dumps(body), length))
+                said = json.dumps({**body, "id": None})
+                sent.append(({one for one in headers if one[0] not in other}, said, length))
         found.append(sent)
     assert found[0] == found[1]
 
@@ -180,7 +114,7 @@ async def test_a_caller_that_leaves_cancels_its_call_and_no_other(is_direct: boo
                 break
             await asyncio.sleep(0.02)
         assert done == ["cancelled"]
-        assert await site.call("books_add", a=1, b=2) == 3
+        assert await site.call("books_add", a=1, b=2) == {"result": 3}
         assert await staying == "waited"
 
 
@@ -191,7 +125,7 @@ async def test_one_that_hangs_ends_by_its_timeout(is_direct: bool) -> None:
     async with site_of(library(done), is_direct=is_direct, timeout=0.5) as (site, _):
         with pytest.raises((TransientError, DeadlineExceeded)):
             await site.call("books_wait", seconds=30)
-        assert await site.call("books_add", a=1, b=2) == 3
+        assert await site.call("books_add", a=1, b=2) == {"result": 3}
         assert done[0] == "cancelled"
 
 
@@ -348,12 +282,29 @@ async def test_a_call_whose_headers_are_refused_is_made_again_by_the_sdk() -> No
     assert wire.direct == [True, False]
 
 
+@pytest.mark.parametrize("name", ["l\u00e4s", "a\r\nx-evil: 1", "a\0", " a ", "=?base64?eA==?=", "x" * 1_000])
+async def test_the_name_of_a_tool_makes_no_header_of_its_own(name: str) -> None:
+    sent: list[Any] = []
+    for is_direct in (True, False):
+        wire = Wire()
+        app = watched(scripted(plain()), wire, is_direct=is_direct)
+        async with serving(app) as there, McpConnection(declared(there), NONE) as connection:
+            await connection.offers()
+            assert (await connection.call(name, {}, None)).content == [{"type": "text", "text": "done"}]
+        assert wire.direct == [is_direct]
+        headers, body = wire.calls[0]
+        assert (body["params"]["name"], b"x-evil" in dict(headers)) == (name, False)
+        sent.append(dict(headers)[b"mcp-name"])
+    assert sent[0] == sent[1]
+
+
 async def test_calls_share_kept_connections() -> None:
     async with site_of(library([]), is_direct=True) as (site, wire):
         for number in range(5):
-            assert await site.call("books_add", a=number, b=1) == number + 1
+            assert await site.call("books_add", a=number, b=1) == {"result": number + 1}
         assert len(wire.clients) == 1
-        assert await asyncio.gather(*(site.call("books_add", a=one, b=1) for one in range(30))) == [*range(1, 31)]
+        found = await asyncio.gather(*(site.call("books_add", a=one, b=1) for one in range(30)))
+        assert found == [{"result": one + 1} for one in range(30)]
         assert len(wire.clients) <= 11
 
 

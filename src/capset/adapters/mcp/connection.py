@@ -42,7 +42,7 @@ from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
 from capset.adapters.offers import Offer, shown
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, ToolError, TransientError
+from capset.errors import CapsetError, InvalidOutput, ToolError, TransientError
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
@@ -101,6 +101,9 @@ class McpConnection:
         if (owner := self._owner) is not None:
             owner.cancel()
             await asyncio.wait([owner])
+        if self._ready is not None and not self._ready.done():  # somebody wanted it when it closed
+            self._ready.set_exception(self._cause(asyncio.CancelledError()))
+            self._ready.exception()  # the caller may have left
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
         """Return the tools that the server has: as it has them now, or as it had them a few minutes ago."""
@@ -139,9 +142,14 @@ class McpConnection:
                 with contextlib.suppress(ForTheSdk):
                     return await direct.call(name, arguments, report)
             timeout = self.server.timeout
-            return answer_of(
-                await client.call_tool(name, arguments, read_timeout_seconds=timeout, progress_callback=report)
-            )
+            try:
+                result = await client.call_tool(name, arguments, read_timeout_seconds=timeout, progress_callback=report)
+            except RuntimeError as error:
+                if type(error) is not RuntimeError or number != self._number:
+                    raise
+                # What the SDK raises for a structure that does not fit; the connection is as good as before.
+                raise InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema.") from None
+            return answer_of(result)
 
     async def read(self, uri: str) -> ReadResourceResult:
         """Read a resource. Raises as ``call`` does."""
@@ -190,7 +198,7 @@ class McpConnection:
 
     async def _own(self) -> None:
         """Keep the connection: open it when it is wanted, until it breaks."""
-        while True:
+        while not self._is_closed:  # a cancellation is lost where what it ends has failed already
             await self._wanted.wait()
             self._wanted.clear()
             if (ready := self._ready) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, TypeGuard
+from typing import Any, Final, Literal, NamedTuple
 
 import httpx2
 from mcp import Client
@@ -51,7 +51,7 @@ from capset.adapters.mcp.answers import (
     read_plain,
     result_types,
 )
-from capset.adapters.mcp.transports import BoundedBody, CheckedTransport, Meter, compressed, refusal
+from capset.adapters.mcp.transports import EVENTS, BoundedBody, CheckedTransport, Meter, compressed, refusal
 from capset.errors import ToolError, TransientError
 from capset.net.client import REDIRECT_STATUSES
 from capset.net.kept_connections import HttpOrigin, KeptConnections, KeptResponse, request_head
@@ -62,6 +62,8 @@ _FIRST_NUMBER: Final = 1_000_000_000
 """The ids of requests begin here; those of the SDK's own, on the same connection, at 1."""
 _PAUSE: Final = 1.0
 """Seconds until a stream is read on that its server has closed, if it does not say when."""
+_LONGEST: Final = 1_000_000_000
+"""The longest of such pauses, in milliseconds: a longer one is no number that a clock takes."""
 _LATER: Final = 0.05
 """Seconds until a call is made again whose server asks for that."""
 _CHANGES: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
@@ -140,10 +142,6 @@ class DirectCalls:
             if not scope.expired():
                 raise
             raise MCPError(REQUEST_TIMEOUT, f"Request {METHOD!r} timed out") from None
-        except MCPError as error:
-            if error.code == HEADER_MISMATCH:
-                raise ForTheSdk from None
-            raise
         return found if isinstance(found, ToolAnswer) else await self._go_on(call, found)
 
     async def _exchange(self, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
@@ -197,7 +195,7 @@ class DirectCalls:
             body = await self._body(response)
             answer = read_plain(body, call.number)
             return outcome_of(read_message(body, "JSON response"), call.number) if answer is None else answer
-        if kind.startswith("text/event-stream"):
+        if kind.startswith(EVENTS):
             return await self._streamed(response, call)
         raise MCPError(INVALID_REQUEST, f"Unexpected content type: {kind}")
 
@@ -218,25 +216,31 @@ class DirectCalls:
     def _bounded(self, response: KeptResponse, meter: Meter | None) -> BoundedBody:
         return BoundedBody(response, self._server, meter, response.aclose, self._transport.ended)
 
-    async def _refusal(self, response: KeptResponse) -> MCPError:
-        """Return the error in an answer whose status is one."""
+    async def _refusal(self, response: KeptResponse) -> Exception:
+        """Return the error in an answer whose status is one: of refused headers, that the SDK is to make the call."""
         body = await self._body(response)
         try:
             message = read_message(body, "JSON response")
         except MCPError:
             return _error_of(response.status)
-        return error_in(message) if isinstance(message, JSONRPCError) else _error_of(response.status)
+        if not isinstance(message, JSONRPCError):
+            return _error_of(response.status)
+        # Only an error of HTTP says that nothing was begun.
+        return ForTheSdk() if message.error.code == HEADER_MISMATCH else error_in(message)
 
     async def _streamed(self, response: KeptResponse, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
         """Return the result in a stream of events, and report the progress before it."""
-        headers = {"content-type": response.header(b"content-type")}
+        headers = {"content-type": EVENTS}
         stream = httpx2.Response(
-            response.status, headers=headers, stream=self._bounded(response, self._transport.meter)
+            response.status,
+            headers=headers,
+            stream=self._bounded(response, self._transport.meter),
+            request=httpx2.Request("POST", self._url),  # the source of events wants to name it in errors
         )
         last, pause = "", _PAUSE
         try:
             async for event in httpx2.EventSource(stream, max_event_size=self._server.message_bytes):
-                last, pause = event.id or last, pause if event.retry is None else event.retry / 1_000
+                last, pause = event.id or last, pause if event.retry is None else min(event.retry, _LONGEST) / 1_000
                 if event.event != "message" or not event.data:
                     continue
                 message = read_message(event.data, "SSE message")
@@ -259,10 +263,9 @@ class DirectCalls:
         if message.method in _CHANGES:
             self._changed()
         elif message.method == "notifications/progress" and call.report is not None:
-            progress, total, text = params.get("progress"), params.get("total"), params.get("message")
-            if params.get("progressToken") == call.number and _is_number(progress):
-                total = float(total) if _is_number(total) else None
-                await call.report(float(progress), total, text if isinstance(text, str) else None)
+            progress, text = _number(params.get("progress")), params.get("message")
+            if params.get("progressToken") == call.number and progress is not None:
+                await call.report(progress, _number(params.get("total")), text if isinstance(text, str) else None)
 
     async def _refuse(self, request: JSONRPCRequest) -> None:
         """Refuse a request of the server's: since 2026-07-28 there are none."""
@@ -302,8 +305,13 @@ class DirectCalls:
         )
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _error_of(status: int) -> MCPError:

@@ -30,6 +30,7 @@ from capset.net.addresses import Allowed, Resolver, system_resolver
 from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
 
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+EVENTS: Final = "text/event-stream"
 _BURST: Final = 32
 """How many messages of the maximum size may come at once; after that, one a second."""
 _GRACE_SECONDS: Final = 2.0
@@ -252,7 +253,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             error = compressed()
             self.ended(error.message)
             raise error
-        is_stream = headers.get("content-type", "").startswith("text/event-stream")
+        is_stream = headers.get("content-type", "").startswith(EVENTS)
+        if is_stream:  # is UTF-8; a server could name a codec that takes long
+            headers["content-type"] = EVENTS
         parts = cast("AsyncIterable[bytes]", response.stream)
         answer = httpx2.Response(
             response.status,
