@@ -141,6 +141,28 @@ async def test_a_stream_ends_with_its_key_its_session_and_its_server() -> None:
                 assert [one async for one in changed] == [], "the shutdown waits for no one that listens"
 
 
+@pytest.mark.spec("M24")
+async def test_who_listens_at_an_agent_does_not_bring_a_deleted_session_back(shared: Site) -> None:
+    await shared.key("eve")
+    async with shared.client("eve") as eve, client(shared, "/mcp/agents/foreman", "eve") as here:
+        async with here.listen(**ALL) as changed:
+            (session,) = (await eve.get("/v1/sessions")).json()["items"]
+            assert (await eve.delete(f"/v1/sessions/{session['id']}")).status_code == 204
+            async with asyncio.timeout(20):
+                assert [one async for one in changed] == []
+        assert (await eve.get("/v1/sessions")).json()["items"] == []
+
+
+@pytest.mark.spec("M24")
+async def test_a_stream_holds_no_large_body(shared: Site) -> None:
+    """The memory for large bodies is everybody's, and a stream has no end."""
+    wanted = message(resourceSubscriptions=["file:///" + "x" * 1_000] * 70)
+    async with shared.client() as http:
+        refused = await http.post("/mcp/agents/foreman", headers=LISTENING, json=wanted)
+        problem(refused, 413, "body_too_large")
+    await until(lambda: not shared.service.turns.followers.count)
+
+
 async def revoke(kernel: AnyKernel, key: str) -> None:
     act = kernel.act("key.revoke", {"id": key}, by=Principal("root", org=None))
     assert await kernel.store.keys.revoke(key, now=kernel.now(), act=act)

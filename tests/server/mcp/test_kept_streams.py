@@ -332,6 +332,37 @@ async def test_a_client_that_saw_no_id_cannot_come_again_and_its_call_ends() -> 
 
 
 @pytest.mark.spec("M25")
+async def test_who_comes_later_misses_nothing_of_what_a_slower_one_was_sent() -> None:
+    stream = KeptStream("p.s", AnswerOwner("ada", None), "ada", "hold", lambda: None)
+    await stream.take({"type": "http.response.start", "headers": [(b"content-type", b"text/event-stream")]})
+    for number in range(1, 6):
+        await stream.take({"type": "http.response.body", "body": b"data: %d\r\n\r\n" % number})
+    blocked, free, sent = asyncio.Event(), asyncio.Event(), list[bytes]()
+
+    async def stays() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def slow(message: Message) -> None:
+        if b"data: 4" in message.get("body", b""):
+            blocked.set()
+            await free.wait()
+
+    async def fast(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        free.set()
+        await asyncio.sleep(0)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(stream.deliver(0, stays, slow))
+        await blocked.wait()
+        tasks.create_task(stream.deliver(1, stays, fast))
+        await free.wait()
+        stream.end()
+    assert [one[-5] for one in sent if b"data: " in one and b"retry" not in one] == list(b"2345")
+
+
+@pytest.mark.spec("M25")
 async def test_other_revisions_and_methods_are_as_before() -> None:
     gate = Gate()
     gate.open.set()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 from capset.clock import iso
@@ -45,6 +46,14 @@ class SuspendedCall:
         return Json(text) if self._context.runtime.digest(text) == self.request.digest else None
 
     @property
+    def digest(self) -> str:
+        """A digest of the call and of its caller's rights and attributes: its outcome is for no others."""
+        who = self._context.principal
+        attributes = (one.to_json() for one in (who.attributes, *who.on_behalf_of_attributes))
+        told = " ".join((self.request.digest, *sorted(who.permissions), *attributes))
+        return sha256(told.encode(errors="surrogatepass")).hexdigest()
+
+    @property
     def is_forgotten(self) -> bool:
         """Whether the call cannot go on any more, since its outcome may have been forgotten already."""
         ended = self.request.decided_at or self.request.expires_at
@@ -70,7 +79,7 @@ class SuspendedCall:
         effect is free again. Raises ``LimitExceeded`` if the organisation has too many.
         """
         now, request = self._now(), self.request
-        row = ReplyRow(request.session, self._key, request.digest, _iso(now), correlation=request.id, org=request.org)
+        row = ReplyRow(request.session, self._key, self.digest, _iso(now), correlation=request.id, org=request.org)
         try:
             return await self._context.runtime.store.replies.reserve(row, expired=_iso(now - KEPT), most=KEYS)
         except KeysFull:

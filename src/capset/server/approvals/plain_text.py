@@ -7,8 +7,5 @@ from capset.adapters.offers import is_hidden
 
 def legible(text: str) -> str:
     """Return text with every character spelled out that is invisible, or changes the order of others."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_spelled, text))
-
-
-def _spelled(letter: str) -> str:
-    return f"\\u{{{ord(letter):x}}}" if is_hidden(letter) or letter == "\r" else letter
+    spelled = {ord(one): f"\\u{{{ord(one):x}}}" for one in set(text) if is_hidden(one) or one == "\r"}
+    return text.translate(spelled) if spelled else text

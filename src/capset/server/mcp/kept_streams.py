@@ -219,9 +219,10 @@ class KeptStream:
                 number = self._next
                 event = self._events[number - self._first]
                 yield _body(self._id(number) + event)
-                self._next = number + 1
-                self._trim()
-                self._tell()
+                if reader == self._reader:  # else the place is that of who came later
+                    self._next = number + 1
+                    self._trim()
+                    self._tell()
             elif self.is_over:
                 self.is_sent = True
                 break

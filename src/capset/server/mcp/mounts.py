@@ -16,7 +16,7 @@ from capset.kernel.call.session import Session
 from capset.server.approvals.decisions import decide_approval, may_approve_own, page_of
 from capset.server.auth.callers import Caller
 from capset.server.auth.signing_keys import StoredKeys
-from capset.server.http.bodies import replaying
+from capset.server.http.bodies import LARGE, replaying
 from capset.server.http.request_context import HttpRefusal, RequestContext, caller_of, path_of, request_context
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import MCP_PATHS, Endpoint
@@ -103,9 +103,12 @@ class _Entrance:
                 return await self._door.resume(scope, receive, send, identity, tools=caller.tools)
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
-        if caller.tools is not None:
+        is_listening = _listens(request_info)
+        if is_listening or caller.tools is not None:
             content: bytes = (await receive())["body"]  # the middleware has read the whole of it
-            if (name := called_tool(content)) is not None:
+            if is_listening and len(content) > LARGE:  # its memory would be held as long as the stream is open
+                raise HttpRefusal(413, "body_too_large", f"A request to listen has at most {LARGE} bytes")
+            if caller.tools is not None and (name := called_tool(content)) is not None:
                 caller.check_tool(name)  # here, since a refusal in MCP's own words would have no header
             receive = replaying(content, receive)
         session = await self._find(caller, asked)
@@ -118,6 +121,7 @@ class _Entrance:
         async def again() -> tuple[Session, Set[str] | None]:
             now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))
             now.check_calls()
+            await self._service.session_row(now, session.id)  # one that was deleted is not made again
             return await self._find(now, asked), now.tools
 
         with self._joined(caller, request_info):
@@ -141,7 +145,7 @@ class _Entrance:
 
         Raises ``HttpRefusal`` (429) if there are too many. A request whose header is not its method is refused later.
         """
-        if request_info.headers.get(b"mcp-method", b"").strip(b" \t") != LISTEN:
+        if not _listens(request_info):
             yield
             return
         leave = self._service.turns.followers.join(caller.principal, instead="ask for the lists again")
@@ -149,6 +153,10 @@ class _Entrance:
             yield
         finally:
             leave()
+
+
+def _listens(request_info: RequestContext) -> bool:
+    return request_info.headers.get(b"mcp-method", b"").strip(b" \t") == LISTEN
 
 
 def called_tool(message: bytes) -> str | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, cast
 
+from anyio import CancelScope
 from mcp.server.context import ServerRequestContext
 from mcp.server.runner import modern_error_data
 from mcp.shared.exceptions import MCPError
@@ -71,11 +73,32 @@ class TaskUpdateParams(TaskParams):
 class _TaskRun:
     """A call that goes on in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
         self.task: asyncio.Task[None] | None = None
         self.outcome: dict[str, Any] = {}
         """What came of it, once the task is done."""
         self.is_cancelled = False
+        self._has_begun, self._has_ended = False, False
+
+    def cancel(self) -> None:
+        """Cancel the call, once: neither what has not begun nor what is being kept may be left without an outcome."""
+        if self._has_ended or self.is_cancelled:
+            return
+        self.is_cancelled = True
+        if self._has_begun and self.task is not None:
+            self.task.cancel()
+
+    @contextmanager
+    def calling(self) -> Generator[None]:
+        """Let the call be cancelled inside. Raises ``CancelledError`` if it was before."""
+        if self.is_cancelled:
+            raise asyncio.CancelledError
+        self._has_begun = True
+        try:
+            yield
+        finally:
+            self._has_ended = True
 
 
 class Tasks:
@@ -118,12 +141,13 @@ class Tasks:
         """Answer ``tasks/cancel``: end the request of a call that has not gone on, or the call if it runs here."""
         call = await self._find(asked, params, exchange)
         found = self._running.get(call.request.id)
-        if found is None and not call.is_forgotten and await call.reserve() is None:
-            await call.keep(json.dumps({"status": "cancelled"}))
-            await call.withdraw()
-        elif found is not None and found.task is not None:
-            found.is_cancelled = True
-            found.task.cancel()
+        if found is not None:
+            found.cancel()
+        elif not call.is_forgotten:
+            with CancelScope(shield=True):  # what is reserved has an outcome, even if its client leaves now
+                if await call.reserve() is None:
+                    await call.keep(json.dumps({"status": "cancelled"}))
+                    await call.withdraw()
         return {"resultType": "complete"}
 
     async def _find(self, asked: Asked, params: TaskParams, exchange: Exchange) -> SuspendedCall:
@@ -156,26 +180,27 @@ class Tasks:
         if found is None:
             if call.is_forgotten:
                 raise MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
-            kept = await call.reserve()
+            kept = await _reserve(call)
             if kept is None:
                 found = self._start(call, exchange.session)
             elif kept.status is not None:
-                return await self._over(call, _outcome_of(kept), kept.created_at)
+                return await self._over(call, _outcome_of(kept), kept.digest, kept.created_at)
             else:
                 found = self._running.get(approval)  # it began while the store was asked
         if found is None or found.task is None:
             record = await call.broken_off()
             if record is None:
                 return await self._working(call, exchange.approvals)
-            return await self._over(call, _failed(f"What came of the call is not known; its record is {record}"))
+            unknown = _failed(f"What came of the call is not known; its record is {record}")
+            return await self._over(call, unknown, call.digest)
         done, _ = await asyncio.wait([found.task], timeout=WAIT_SECONDS)
         if not done or found.outcome.get("status") == "working":
             return {**await self._working(call, exchange.approvals), **found.outcome}
-        return await self._over(call, found.outcome)
+        return await self._over(call, found.outcome, found.digest)
 
     def _start(self, call: SuspendedCall, session: Session) -> _TaskRun:
         """Let a reserved call go on, in a task of the kernel's: a client that leaves does not end it."""
-        found = self._running[call.request.id] = _TaskRun()
+        found = self._running[call.request.id] = _TaskRun(call.digest)
         found.task = call.spawn(self._go_on(found, call, session))
         return found
 
@@ -183,7 +208,8 @@ class Tasks:
         approval, record = call.request.id, None
         try:
             try:
-                ended = await _call_again(call, session)
+                with found.calling():
+                    ended = await _call_again(call, session)
                 record = ended.messages.record
                 if ended.messages.result.refused and ended.error is not None and ended.error.retryable:
                     found.outcome = _later(ended.error)
@@ -220,7 +246,16 @@ class Tasks:
             "pollIntervalMs": POLL_MS,
         }
 
-    async def _over(self, call: SuspendedCall, outcome: Mapping[str, Any], since: str | None = None) -> dict[str, Any]:
+    async def _over(
+        self, call: SuspendedCall, outcome: Mapping[str, Any], digest: str, since: str | None = None
+    ) -> dict[str, Any]:
+        """Return a task that is over. Raises ``MCPError`` for a result that came of other rights of its caller."""
+        if outcome["status"] == "completed" and digest != call.digest:
+            raise MCPError(
+                INVALID_PARAMS,
+                "This call went on with other permissions or attributes of its caller: ask with a credential that has "
+                "the same",
+            )
         request = call.request
         last = since or request.decided_at or request.expires_at
         left = _milliseconds(request.created_at, last) + round(KEPT.total_seconds() * 1000)
@@ -242,6 +277,13 @@ class _Unasked:
             f"This call is approved, and asks its caller: {question.message} Make the same call again, as tools/call: "
             "a task cannot be asked."
         )
+
+
+async def _reserve(call: SuspendedCall) -> ReplyRow | None:
+    """Reserve a call, as it does, even if the client leaves now: what is reserved has to go on."""
+    with CancelScope(shield=True):
+        return await call.reserve()
+    raise AssertionError
 
 
 async def _call_again(call: SuspendedCall, session: Session) -> Ended:

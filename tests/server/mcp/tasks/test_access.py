@@ -142,6 +142,33 @@ async def test_rights_are_those_of_the_moment() -> None:
 
 
 @pytest.mark.spec("M19")
+async def test_an_outcome_is_for_the_rights_that_it_came_of() -> None:
+    """As it is of a request with an ``Idempotency-Key``, whether the call runs still or has ended."""
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", approval="ask", permissions={"vault:open"})
+    async def reveal() -> str:
+        """Reveal."""
+        started.set()
+        await go_on.wait()
+        return "the code is 4711"
+
+    agent = Agent("keeper", uses=[Capability("vault", tools=[reveal])])
+    async with site(agents=[agent]) as here:
+        await here.key("may", principal="eve", permissions=["vault:open"])
+        await here.key("may_not", principal="eve", permissions=[])
+        may, may_not = [Tasker(f"{here.url}/mcp/agents/keeper", here.keys[one]) for one in ("may", "may_not")]
+        task = await may.task("reveal")
+        await decide(here, task)
+        reading = asyncio.create_task(may.get(task["taskId"]))
+        await started.wait()
+        peeping = asyncio.create_task(may_not.refused("tasks/get", {"taskId": task["taskId"]}))
+        go_on.set()
+        assert text_in(await reading) == text_in(await may.get(task["taskId"])) == "the code is 4711"
+        assert await peeping == await may_not.refused("tasks/get", {"taskId": task["taskId"]}) == INVALID_PARAMS
+
+
+@pytest.mark.spec("M19")
 async def test_tasks_count_as_open_requests() -> None:
     async with bank(governance=Governance(pending_approvals=2)) as here:
         ada = await caller(here)

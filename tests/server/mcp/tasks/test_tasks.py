@@ -208,6 +208,46 @@ async def until_over(caller: Tasker, task: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("M19")
+async def test_cancelling_many_times_leaves_no_task_without_an_outcome(shared: Site, ada: Tasker) -> None:
+    """Before the call has begun, while it runs, and while what came of it is kept."""
+    for number in range(4):
+        task = await ada.task("pay", to=f"bob {number}")
+        await decide(shared, task)
+        name = task["taskId"]
+        found = await asyncio.gather(*(ada.get(name) for _ in range(3)), *(ada.cancel(name) for _ in range(6)))
+        for one in (*found[:3], await ada.get(name)):
+            assert one.get("status") in ("completed", "cancelled"), one
+
+
+@pytest.mark.spec("M19")
+async def test_a_client_that_leaves_while_its_task_is_reserved_stops_nothing(
+    shared: Site, ada: Tasker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = type(shared.kernel.store.replies)
+    reserve, reserved = replies.reserve, asyncio.Event()
+
+    async def slowly(self: Any, row: Any, **options: Any) -> Any:
+        found = await reserve(self, row, **options)
+        reserved.set()
+        await asyncio.sleep(0.2)
+        return found
+
+    going, ending = await ada.task("pay", to="bob"), await ada.task("pay", to="eve")
+    await decide(shared, going)
+    monkeypatch.setattr(replies, "reserve", slowly)
+    for send, task in ((ada.get, going), (ada.cancel, ending)):
+        reserved.clear()
+        leaving = asyncio.create_task(send(task["taskId"]))
+        await reserved.wait()
+        leaving.cancel()
+        await asyncio.wait([leaving])
+    await asyncio.sleep(0.3)
+    monkeypatch.undo()
+    assert text_in(await ada.get(going["taskId"])) == "bob has 5"
+    assert (await ada.get(ending["taskId"]))["status"] == "cancelled"
+
+
+@pytest.mark.spec("M19")
 async def test_a_limit_makes_a_task_wait(shared: Site, ada: Tasker) -> None:
     first, second = await ada.task("seldom", to="bob"), await ada.task("seldom", to="eve")
     for task in (first, second):
