@@ -62,6 +62,8 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
             listed = await client.list_tools()
             assert [one.name for one in listed.tools] == [f"shelf_{name}" for name in TOOLS]
             assert json.loads((await call(client, "shelf_add", a=1, b=2))[1]) == {"total": 3}
+            structured = (await client.call_tool("shelf_add", {"a": 1, "b": 2})).structured_content
+            assert structured == {"total": 3}, "as its server gives it"
             is_error, text = await call(client, "shelf_add", a=11, b=2)
             assert (is_error, "These arguments are not allowed here" in text) == (True, True)
             assert [(await call(client, "shelf_count", text="x"))[0] for _ in range(3)] == [False, False, True]

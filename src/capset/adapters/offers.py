@@ -6,7 +6,7 @@ import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from capset.definitions.names import TOOL
@@ -114,7 +114,7 @@ def _texts(value: Any) -> Iterator[str]:  # JSON
             yield from _texts(inner)
 
 
-@cache
+@lru_cache(4_096)
 def is_hidden(letter: str) -> bool:
     """Return whether a character is invisible, or changes the order of others."""
     if letter in _PLAIN:
@@ -138,7 +138,7 @@ def _is_mixed(word: str) -> bool:
     return not word.isascii() and len({script for one in word if (script := _script(one))}) > 1
 
 
-@cache
+@lru_cache(4_096)
 def _script(letter: str) -> str:
     """Return the alphabet of a letter that has doubles in others, or nothing."""
     if not letter.isalpha():

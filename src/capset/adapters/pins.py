@@ -26,6 +26,8 @@ from capset.stores.base.pins import ToolPin
 State = Literal["approved", "changed", "new", "gone"]
 """How a tool stands to its pin."""
 _INTEGER: Final = re.compile(r"-?[1-9][0-9]{15,3999}")
+Ask = Callable[[], Awaitable[Sequence[Offer]]]
+"""Returns what a source says of its tools."""
 FIRST_USE: Final = Actor("first-use", "agent", None)
 """Who approves the tools of a source that is trusted at its first use."""
 
@@ -205,9 +207,7 @@ async def withdraw(
     return sorted(names)
 
 
-async def pins_of(
-    kernel: Kernel, source: DeclaredSource, offers: Callable[[], Awaitable[Sequence[Offer]]]
-) -> list[ToolPin]:
+async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[ToolPin]:
     """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are."""
     known = await kernel.store.pins.list(source.pin_key)
     if not known and source.trust_first_use:
@@ -216,15 +216,21 @@ async def pins_of(
     return list(known)
 
 
+def _offer_of(pin: ToolPin, offers: Iterable[Offer]) -> Offer | None:
+    return next((one for one in offers if one.name == pin.tool), None)
+
+
 class Guard:
     """Refuses calls of tools that are described in another way than was approved, or are not described any more."""
 
-    def __init__(
-        self, source: ToolSource, offers: Callable[[], Awaitable[Sequence[Offer]]], pins: Mapping[str, ToolPin]
-    ) -> None:
-        """``offers`` returns what is said of the tools now; ``pins`` are those of the tools by their names here."""
+    def __init__(self, source: ToolSource, offers: Ask, pins: Mapping[str, ToolPin], latest: Ask | None = None) -> None:
+        """``offers`` returns what is said of the tools; ``pins`` are those of the tools by their names here.
+
+        ``latest`` asks again, before a tool is refused: it may have been approved since ``offers`` asked.
+        """
         self._source = source
         self._offers = offers
+        self._latest = latest
         self._pins = pins
         self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
 
@@ -234,14 +240,17 @@ class Guard:
         Raises ``CapsetError`` if nothing says what tools there are.
         """
         pin = self._pins[name]
-        offer = next((one for one in await self._offers() if one.name == pin.tool), None)
+        offer = _offer_of(pin, await self._offers())
+        if self._latest is not None and (offer is None or offer.hash != pin.hash):
+            offer = _offer_of(pin, await self._latest())
         if offer is None:
             return f"The {self._source.label} has no tool {pin.tool!r} any more"
         if offer.hash == pin.hash:
             return None
+        restart = "" if self._latest is None else "; or its server started again, if that runs since before it was"
         return (
-            f"The {self._source.label} has changed what it says of its tool {pin.tool!r} since {pin.approved_by} "
-            "approved it: it has to be approved again"
+            f"The {self._source.label} says something else of its tool {pin.tool!r} than {pin.approved_by} approved: "
+            f"it has to be approved again{restart}"
         )
 
     async def _decide(self, request: Request) -> Decision:

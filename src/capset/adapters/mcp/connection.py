@@ -49,6 +49,8 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds before a server is tried again: twice as many after each failure, up to this."""
 FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
+AGAIN_SECONDS: Final = 2.0
+"""The least time between two lists that are asked for because a tool is not as it was approved."""
 _HEADER: Final = '"x-mcp-header"'
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
@@ -84,6 +86,7 @@ class McpConnection:
         self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
         self._listed = 0.0
+        self._asked_again = -AGAIN_SECONDS
         self._changes = 0
         self._listing = asyncio.Lock()
 
@@ -121,6 +124,13 @@ class McpConnection:
                 # What changed while it was listed may not be in the list.
                 self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
             return self._offers
+
+    async def latest_offers(self) -> Sequence[Offer]:
+        """Return the tools as the server has them now, asked for again unless that was done a moment ago."""
+        if monotonic() - self._asked_again < AGAIN_SECONDS:
+            return await self.offers()
+        self._asked_again = monotonic()
+        return await self.offers(at_once=True)
 
     async def first_offers(self) -> Sequence[Offer]:
         """Return the tools that the server has: a rule for one that it has not keeps it from nothing."""

@@ -48,7 +48,7 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
         offers += resource_offers(server, reader)
         context = resource_context(server, reader)
         used.pop(reader.name, None)
-    guard = Guard(server, connection.offers, {name: pin for name, (pin, _) in used.items()})
+    guard = Guard(server, connection.offers, {name: pin for name, (pin, _) in used.items()}, connection.latest_offers)
     for name, (_, shape) in sorted(used.items()):
         if shape.get("kind") == PROMPT:
             tools.append(prompt_tool(connection, guard, name, shape))

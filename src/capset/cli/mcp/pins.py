@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -354,7 +355,7 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
     for problem in tool.problems:
         yield f"! {shown(problem)}"
     if offer is not None and not offer.is_unusable:
-        yield f"  capset mcp approve … {server} {shown(tool.name)}@{offer.hash}"
+        yield f"  capset mcp approve … {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}"
     yield ""
 
 

@@ -100,6 +100,11 @@ def without_events(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
     return stream
 
 
+def always_replies(handler: Callable[..., Any]) -> bool:
+    """Return whether a stream handler has a form without events, whose result is its reply."""
+    return UNHEARD in getattr(handler, "__dict__", ())
+
+
 def is_adapted(function: Callable[..., Any]) -> bool:
     """Whether ``adapting`` has marked a function."""
     return ADAPTED in getattr(function, "__dict__", ())

@@ -9,6 +9,7 @@ from mcp_types import CallToolResult, TextContent
 
 from capset.definitions.messages import Message
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.handlers import always_replies
 from capset.errors import CapsetError
 from capset.server.mcp.calls import PREFIX, Ended, error_text, meta_of
 from capset.server.mcp.contents import gives_content, show
@@ -17,8 +18,7 @@ from capset.wire.errors import error_shape
 
 WRAPPED: Final = "result"
 """The single field of the object that wraps an output that is not an object."""
-MAY_BE_SILENT: Final = ("stream", "processor")
-"""The shapes of tools that may end without an output, validly."""
+_SILENT: Final = ("stream", "processor")
 
 
 def is_wrapped(tool: AnyTool) -> bool:
@@ -26,7 +26,12 @@ def is_wrapped(tool: AnyTool) -> bool:
 
     Up to 2025-11-25, MCP accepts only objects. A streaming tool may also end without an output, validly.
     """
-    return tool.shape in MAY_BE_SILENT or tool.output.json_schema.get("type") != "object"
+    return may_be_silent(tool) or tool.output.json_schema.get("type") != "object"
+
+
+def may_be_silent(tool: AnyTool) -> bool:
+    """Return whether a tool may end without an output, validly."""
+    return tool.shape in _SILENT and not always_replies(tool.handler)
 
 
 async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:

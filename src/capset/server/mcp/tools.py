@@ -26,7 +26,7 @@ from capset.server.mcp.contents import gives_content
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.offers import freshness
 from capset.server.mcp.questions import McpClient
-from capset.server.mcp.results import MAY_BE_SILENT, WRAPPED, answer, is_wrapped
+from capset.server.mcp.results import WRAPPED, answer, is_wrapped, may_be_silent
 from capset.server.mcp.tasks import Tasks
 
 _HINTS: Final[dict[Effect, ToolAnnotations]] = {
@@ -59,7 +59,7 @@ def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every
         return schema
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: dict[str, Any] = {"type": "object", "properties": {WRAPPED: inner}, "additionalProperties": False}
-    if tool.shape not in MAY_BE_SILENT:
+    if not may_be_silent(tool):
         outer["required"] = [WRAPPED]
     if "$defs" in schema:
         # References are written from the root, so their targets stay there.
