@@ -35,6 +35,7 @@ ACT_OF = {
     "serve": "checkpoint_key.adopt",
     "gateway serve": "checkpoint_key.adopt",
     "mcp approve": "mcp.approve",
+    "mcp withdraw": "mcp.approve",
     "mcp lock": "mcp.approve",
 }
 READS = "reads, and changes nothing"
