@@ -22,7 +22,7 @@ MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("here", deadline=None, max_examples=25)
+settings.register_profile("here", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=150)
 settings.load_profile(PROFILE)
 

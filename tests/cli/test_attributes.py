@@ -177,6 +177,7 @@ def test_so_do_messages_and_compositions_and_previews(shop: Command) -> None:
         assert tool["in_play"] is bool(more)
 
 
+@pytest.mark.long
 @pytest.mark.spec("F34")
 def test_so_does_mcp_over_standard_streams(shop: Command) -> None:
     async def called(*more: str) -> bool | None:

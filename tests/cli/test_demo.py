@@ -38,6 +38,7 @@ def is_of_the_turn(record: dict[str, object]) -> bool:
     return str(record["causation"]).startswith("call-")
 
 
+@pytest.mark.long
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
     done = demo(capset)
     for said in ("consistent: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):

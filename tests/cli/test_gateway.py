@@ -82,6 +82,7 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
     }
 
 
+@pytest.mark.long
 @pytest.mark.spec("M5", "M7", "M24")
 async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -101,6 +102,7 @@ async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(c
             assert (await call(client, "shelf_count", text="x"))[0] is True
 
 
+@pytest.mark.long
 @pytest.mark.spec("M6")
 async def test_stored_agents_have_the_servers_that_the_operator_declares(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more=RULES)

@@ -146,6 +146,7 @@ async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) ->
         assert database.execute("SELECT DISTINCT principal FROM records").fetchall() == [("ada",)]
 
 
+@pytest.mark.long
 @pytest.mark.spec("M11", "M12")
 async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
@@ -171,6 +172,7 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
     ]
 
 
+@pytest.mark.long
 @pytest.mark.spec("M24")
 async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")

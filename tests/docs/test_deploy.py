@@ -46,6 +46,7 @@ def test_every_command_in_a_file_is_one_with_these_options(name: str) -> None:
         assert {word for word in words if word.startswith("--")} <= options, told
 
 
+@pytest.mark.long
 def test_every_command_of_the_guide_is_one_with_these_options() -> None:
     found = commands_in(GUIDE)
     assert len(found) > 8

@@ -152,6 +152,7 @@ async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(u
     assert any(path.startswith(f"{SHARED}/") for path in files)
 
 
+@pytest.mark.long
 @pytest.mark.spec("P25", "T26")
 async def test_processes_that_fill_a_session_together_stop_at_each_limit(url: str, tmp_path: Path) -> None:
     sessions = {kind: await session_in(url) for kind in KINDS}

@@ -383,6 +383,7 @@ async def test_a_symbol_may_have_its_colour(tmp_path: Path) -> None:
     assert (await offers_of(server("emoji", tmp_path)))["shout"].problems == ()
 
 
+@pytest.mark.long
 @pytest.mark.spec("M3")
 async def test_calls_that_notice_late_that_a_connection_broke_leave_the_next_one_alone(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True)) as site:
