@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,17 +31,11 @@ class Asked:
 Answer = bytes | Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 
-@dataclass
-class Server:
-    """Answers by path; what it was asked is in ``asked``."""
+class Listener(ABC):
+    """A server of a test: its port once it listens, and the connections that it serves."""
 
     port: int
-    pages: dict[str, Answer]
-    asked: list[Asked] = field(default_factory=list)
-    serving: set[asyncio.Task[object]] = field(default_factory=set)
-
-    def url(self, target: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
-        return f"{scheme}://{host}:{self.port}{target}"
+    serving: set[asyncio.Task[object]]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.serving.add(task := cast("asyncio.Task[object]", asyncio.current_task()))
@@ -58,6 +53,22 @@ class Server:
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
+    @abstractmethod
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
+
+
+@dataclass
+class Server(Listener):
+    """Answers by path; what it was asked is in ``asked``."""
+
+    port: int
+    pages: dict[str, Answer]
+    asked: list[Asked] = field(default_factory=list)
+    serving: set[asyncio.Task[object]] = field(default_factory=set)
+
+    def url(self, target: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{target}"
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, target, _ = head[0].split(" ")
@@ -74,21 +85,28 @@ class Server:
 
 
 @asynccontextmanager
+async def listening(made: Listener, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
+    """Have a server listen on a free port of 127.0.0.1, and end its connections with it."""
+    found = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
+    made.port = found.sockets[0].getsockname()[1]
+    try:
+        yield
+    finally:
+        found.close()
+        while made.serving:
+            for task in list(made.serving):
+                task.cancel()
+            await asyncio.wait(made.serving)
+
+
+@asynccontextmanager
 async def server(
     pages: Mapping[str, Answer] | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[Server]:
     """Start a server on a free port of 127.0.0.1."""
     made = Server(0, dict(pages or {}))
-    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
-    made.port = listening.sockets[0].getsockname()[1]
-    try:
+    async with listening(made, tls):
         yield made
-    finally:
-        listening.close()
-        while made.serving:
-            for task in list(made.serving):
-                task.cancel()
-            await asyncio.wait(made.serving)
 
 
 def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:

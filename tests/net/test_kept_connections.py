@@ -8,14 +8,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from capset.errors import ToolError, TransientError
 from capset.net.addresses import Allowed
 from capset.net.kept_connections import MAX_CONNECTIONS, HttpOrigin, KeptConnections, request_head
-from tests.net.support import Names
+from tests.net.support import Listener, Names, listening
 from tests.net.test_tls import Tls
 
 pytestmark = pytest.mark.spec("M17")
@@ -28,7 +27,7 @@ Part = bytes | float | None
 
 
 @dataclass
-class Scripted:
+class Scripted(Listener):
     """A server that answers each request with the next of its answers, the last one for ever."""
 
     answers: list[Sequence[Part]]
@@ -39,20 +38,8 @@ class Scripted:
     left: int = 0
     """How many clients left before their answer was there."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.serving.add(task := cast("asyncio.Task[object]", asyncio.current_task()))
-        try:
-            await self._serve(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client has gone, or the test is over
-        finally:
-            self.serving.discard(task)
-            writer.close()
-            with suppress(OSError, asyncio.CancelledError):
-                await writer.wait_closed()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.partition(b"content-length: ")[2].partition(b"\r")[0])
@@ -71,16 +58,8 @@ class Scripted:
 @asynccontextmanager
 async def scripted(*answers: Sequence[Part], tls: ssl.SSLContext | None = None) -> AsyncGenerator[Scripted]:
     there = Scripted(list(answers))
-    listening = await asyncio.start_server(there.serve, "127.0.0.1", 0, ssl=tls)
-    there.port = listening.sockets[0].getsockname()[1]
-    try:
+    async with listening(there, tls):
         yield there
-    finally:
-        listening.close()
-        while there.serving:
-            for task in list(there.serving):
-                task.cancel()
-            await asyncio.wait(there.serving)
 
 
 def connections_to(there: Scripted) -> KeptConnections:
