@@ -9,9 +9,8 @@ from mcp_types import PromptMessage
 
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.contents import content_of
-from capset.adapters.mcp.server import PROMPTS
+from capset.adapters.mcp.server import PROMPTS, tool_options
 from capset.adapters.pins import Guard
-from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
 from capset.definitions.contents import Content, Text
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.errors import PermissionDenied
@@ -30,18 +29,10 @@ def prompt_tool(connection: McpConnection, guard: Guard, name: str, shape: Mappi
             raise PermissionDenied(reason)
         return [piece for one in (await connection.prompt(there, arguments)).messages for piece in _pieces(one)]
 
-    options = options_of(
-        f"mcp:{name}",
-        {**rules_of(server.rules, key), "effect": "read"},
-        permissions=server.permissions,
-        policies=[guard.policy],
-        timeout=server.timeout,
-        unknown=unknown_arguments(server.rules, key, schema.names),
-    )
     return make_tool(
         name,
         shape.get("description") or f"The prompt {there} of the MCP server {server.name}.",
-        options,
+        tool_options(server, key, "read", guard.policy, schema.names),
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Content], "serialization"),
         parameters=tuple(schema.names),

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.contents import embedded_of
 from capset.adapters.mcp.resources import AllowedUris, context_uris
-from capset.adapters.mcp.server import READ, McpServer
-from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
+from capset.adapters.mcp.server import READ, McpServer, tool_options
 from capset.definitions.contents import Embedded
 from capset.definitions.contexts import Context
 from capset.definitions.mcp_offers import MAX_URI, McpResource
@@ -49,18 +48,11 @@ def resource_tool(connection: McpConnection) -> AnyTool:
     async def read(uri: str) -> Sequence[Embedded]:
         return [embedded_of(one) for one in (await connection.read(uri)).contents]
 
-    options = options_of(
-        f"mcp:{name}",
-        {**rules_of(server.rules, READ), "effect": "read"},
-        permissions=server.permissions,
-        policies=[Policy(f"{server.capability}:resources", decide, phase="call")],
-        timeout=server.timeout,
-        unknown=unknown_arguments(server.rules, READ, schema.names),
-    )
+    chosen = Policy(f"{server.capability}:resources", decide, phase="call")
     return make_tool(
         name,
         f"Read a resource of the MCP server {server.name}. What it says was written by others.",
-        options,
+        tool_options(server, READ, "read", chosen, schema.names),
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Embedded], "serialization"),
         parameters=("uri",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,13 +21,14 @@ from capset.adapters.declarations import (
     words,
 )
 from capset.adapters.mcp.resources import Resources, checked_resources, context_uris
-from capset.adapters.tool_rules import Rules, checked_rules, rules_of
+from capset.adapters.tool_rules import Rules, checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
+from capset.definitions.policies import Policy
 from capset.definitions.secrets import Secrets
-from capset.definitions.tools.options import Limits
+from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError
 from capset.wire.tool_sources import McpServerShape
 
@@ -115,7 +116,7 @@ class McpServer(McpSource):
     prompts: Iterable[str] = checked_field(lambda field, given: frozenset(words(field, given)), ())
     """The prompts that are used, by their names there; none if left out."""
     rules: Rules = checked_field(checked_rules, ())
-    """What holds for each tool, by its name there, or ``*`` for every tool: effect, limits, approval and so on.
+    """The rules of each tool, by its name on the server, or ``*`` for every tool: effect, limits, approval and so on.
 
     ``resources/read`` is the tool that reads resources, ``prompts/NAME`` the one that gets a prompt.
     """
@@ -163,6 +164,20 @@ class McpServer(McpSource):
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         return secrets_in((*self.headers.values(), *self.env.values()))
+
+
+def tool_options(
+    server: McpServer, there: str, effect: Effect, policy: Policy, arguments: Collection[str]
+) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
+    """Return the options of a tool, by its name on the server, under its rules there; ``arguments`` are its own."""
+    return options_of(
+        f"mcp:{server.tool_name(there)}",
+        {**rules_of(server.rules, there), "effect": effect},
+        permissions=server.permissions,
+        policies=[policy],
+        timeout=server.timeout,
+        unknown=unknown_arguments(server.rules, there, arguments),
+    )
 
 
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:

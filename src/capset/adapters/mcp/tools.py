@@ -13,9 +13,9 @@ from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.offers import PROMPT
 from capset.adapters.mcp.prompts import prompt_tool
 from capset.adapters.mcp.resource_tool import resource_context, resource_offers, resource_tool
-from capset.adapters.mcp.server import PROMPTS, McpServer
+from capset.adapters.mcp.server import PROMPTS, McpServer, tool_options
 from capset.adapters.pins import Guard, capability_with, shape_of
-from capset.adapters.tool_rules import options_of, rules_of, unknown_arguments
+from capset.adapters.tool_rules import rules_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.mcp_offers import McpOffer, McpPrompt
 from capset.definitions.messages import Progress, Reply
@@ -68,21 +68,11 @@ def _is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
 def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
     server, there = connection.server, shape["name"]
     owner = f"tool {name!r}"
-    rules = rules_of(server.rules, there)
-    rules["effect"] = effect_in(server, shape)
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
-    options = options_of(
-        f"mcp:{name}",
-        rules,
-        permissions=server.permissions,
-        policies=[guard.policy],
-        timeout=server.timeout,
-        unknown=unknown_arguments(server.rules, there, schema.names),
-    )
     return make_tool(
         name,
         shape.get("description") or f"The tool {there} of the MCP server {server.name}.",
-        options,
+        tool_options(server, there, effect_in(server, shape), guard.policy, schema.names),
         arguments=schema,
         output=returns_schema(owner, shape.get("outputSchema")),
         parameters=tuple(schema.names),

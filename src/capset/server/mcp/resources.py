@@ -129,23 +129,21 @@ async def files_of(session: Session) -> list[FileStat]:
 
 
 def _resource(offer: McpResource, installed: Installed) -> Resource:
-    return Resource(
-        uri=offer.uri,
-        name=installed.name,
-        title=offer.title or installed.tool.title,
-        description=installed.tool.description,
-        mime_type=offer.media_type,
-    )
+    return Resource(uri=offer.uri, **_shown(offer, installed))
 
 
 def _template(offer: McpResource, installed: Installed) -> ResourceTemplate:
-    return ResourceTemplate(
-        uri_template=offer.uri,
-        name=installed.name,
-        title=offer.title or installed.tool.title,
-        description=installed.tool.description,
-        mime_type=offer.media_type,
-    )
+    return ResourceTemplate(uri_template=offer.uri, **_shown(offer, installed))
+
+
+def _shown(offer: McpResource, installed: Installed) -> dict[str, Any]:  # members of both models
+    tool = installed.tool
+    return {
+        "name": installed.name,
+        "title": offer.title or tool.title,
+        "description": tool.description,
+        "mime_type": offer.media_type,
+    }
 
 
 def _file(stat: FileStat) -> Resource:
