@@ -18,7 +18,7 @@ from capset.errors import ToolError, unknown
 
 _MAX_PAGES: Final = 100
 PROMPT: Final = "prompt"
-"""What the member ``kind`` of a prompt's shape says, which that of a tool has not."""
+"""The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
 Listed = TypeVar("Listed", McpTool, McpPrompt)
 Fetch = Callable[[str | None], Awaitable[tuple[Sequence[Listed], str | None]]]
 """Returns a page of a list, and the cursor of the next one."""

@@ -26,13 +26,13 @@ class ResourceOptions(TypedDict, total=False):
     """Options of a resource, as its host chose it."""
 
     description: str
-    """What it is, for models and clients, who read nothing that its server says of it."""
+    """The description that models and clients read; the server's own is not shown to them."""
     context: bool
     """Whether its text is context of the agents that have the server."""
 
 
 Resources = Mapping[str, ResourceOptions]
-"""What is said of resources, by their URIs, or by templates of these (RFC 6570, ``{name}`` and ``{+name}``)."""
+"""Options of resources, by URI or by URI template (RFC 6570, with ``{name}`` and ``{+name}`` only)."""
 
 
 def checked_resources(field: str, given: Mapping[str, Mapping[str, Any]]) -> Resources:  # as they may come from a file

@@ -44,7 +44,7 @@ _WHAT_TO_DO: Final[Mapping[int, str]] = {
     401: "declare a credential that it takes in `headers`",
     403: "the credential in `headers` does not allow this",
 }
-"""What a host does about a status of HTTP."""
+"""Advice to the host for some HTTP statuses."""
 
 
 class Meter:

@@ -105,7 +105,7 @@ class _SeenLists(NamedTuple):
     prompts: Sequence[object] = ()
     resources: Sequence[object] = ()
     files: Mapping[str, object] = {}
-    """What each file's content follows from, by path."""
+    """The version, size and time of each file, by path: they differ when its content does."""
 
     def changes(self, now: _SeenLists, uris: Sequence[str]) -> list[ServerEvent]:
         """Return what differs now."""

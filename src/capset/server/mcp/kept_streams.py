@@ -29,7 +29,7 @@ KEEP_SECONDS: Final = 300.0
 SENT_SECONDS: Final = 30.0
 """How long one is kept that was sent, and may have been lost on its way."""
 MAX_BYTES: Final = 512 * 1024
-"""What is kept of one answer: progress that was not fetched is dropped beyond it, and an answer that is longer."""
+"""The maximum size of a kept answer. Beyond it, progress that was not fetched is dropped, and so is a longer answer."""
 MAX_OWN: Final = 16
 """Answers of one principal that are kept at once; while these run, the next ones are not kept."""
 MAX_ALL: Final = 128
@@ -53,7 +53,7 @@ _START: Final[Message] = {
 
 
 class AnswerOwner(NamedTuple):
-    """Who may fetch an answer: the caller at the same path, by the same transport session."""
+    """The owner of an answer, who alone may fetch it: a caller at one path, in one transport session."""
 
     identity: str
     connection: str | None

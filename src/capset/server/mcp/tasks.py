@@ -77,7 +77,7 @@ class _TaskRun:
         self.digest = digest
         self.task: asyncio.Task[None] | None = None
         self.outcome: dict[str, Any] = {}
-        """What came of it, once the task is done."""
+        """The outcome, once the task is done."""
         self.is_cancelled = False
         self._has_begun, self._has_ended = False, False
 
