@@ -16,26 +16,37 @@ from scripts.pages import write_pages
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "commands"
 PAGES: Final = {
-    "define": ("Definitions and hashes", "check compose describe diff fingerprint list schema"),
-    "run": ("Calls, agents, servers", "call chat demo kernel replay run serve"),
-    "mcp": ("MCP", "gateway mcp"),
-    "agents": ("Stored agents", "agents"),
-    "sessions": ("Sessions", "sessions"),
-    "approvals": ("Approvals", "approvals"),
-    "audit": ("The record", "audit"),
-    "db": ("Databases and keys", "db key"),
+    "define": (
+        "Definitions and hashes",
+        "check compose describe diff fingerprint list schema",
+        "Look at agents, capabilities and files, and compare them. Nothing is called.",
+    ),
+    "run": (
+        "Calls, agents, servers",
+        "call chat demo kernel replay run serve",
+        "Call tools, run agents, and serve them.",
+    ),
+    "mcp": (
+        "MCP servers and gateway",
+        "gateway mcp",
+        "Approve the tools of MCP servers and APIs, serve them as one endpoint, and serve an agent over MCP.",
+    ),
+    "agents": ("Stored agents", "agents", "Write agents to a database or a server, and change them."),
+    "sessions": ("Sessions", "sessions", "Look after sessions and their files."),
+    "approvals": ("Approvals", "approvals", "See what waits for an approval, and decide it."),
+    "audit": ("The record", "audit", "Read the record, verify it, sign it, and cut it off."),
+    "db": ("Databases and keys", "db key", "Look after a database, and make keys for its servers."),
 }
-"""The pages: their titles, and the commands and groups on each."""
+"""The pages: their titles, the commands and groups on each, and what these are for."""
 _HEAD: Final = """\
 # Commands
 
 Every command with its arguments and options, made from the commands themselves; `capset COMMAND --help` says the same.
 The guide is [The command line](../../guide/command-line.md): how agents are named, where settings come from, what the
 exit codes mean.
-
-| | |
-|---|---|
 """
+_OPTION: Final = re.compile(r"(?<![\w`-])(--?[a-z][\w-]*|\$\{[A-Z_]+\}|CAPSET_[A-Z_]+)")
+"""Names of options and variables in a help text."""
 
 
 def render() -> dict[str, str]:
@@ -44,11 +55,12 @@ def render() -> dict[str, str]:
     commands = dict(group.commands)
     pages: dict[str, str] = {}
     index = [_HEAD.rstrip()]
-    for page, (title, names) in PAGES.items():
+    for page, (title, names, said) in PAGES.items():
         found = [(name, one) for top in names.split() for name, one in _found(f"capset {top}", commands.pop(top))]
         pages[f"{page}.md"] = (
-            "\n".join([f"# {title}\n", *(part for one in found for part in _command(*one))]).rstrip() + "\n"
+            "\n".join([f"# {title}\n\n{said}\n", *(part for one in found for part in _command(*one))]).rstrip() + "\n"
         )
+        index += ["", f"## {title}", "", "| | |", "|---|---|"]
         index += [f"| [`{name}`]({page}.md#{name.replace(' ', '-')}) | {_sentence(one)} |" for name, one in found]
     if commands:
         raise ValueError(
@@ -94,12 +106,14 @@ def _default(one: Any) -> str:
     """Return the default of an option, if it has one that says something."""
     if one.is_flag or one.default in (None, "", [], ()) or callable(one.default) or not one.show_default:
         return ""
-    return f" Default: `{one.default}`."
+    return " Default: this folder." if str(one.default) == "." else f" Default: `{one.default}`."
 
 
 def _plain(text: str) -> str:
-    """Return a help text as one line of a table or a paragraph of Markdown."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Return a help text as one line of a table or a paragraph of Markdown, with names of options as code."""
+    plain = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    parts = plain.split("`")  # each second one is code already
+    return "`".join(_OPTION.sub(r"`\1`", one) if place % 2 == 0 else one for place, one in enumerate(parts))
 
 
 def _sentence(command: Any) -> str:  # of typer's own classes

@@ -50,11 +50,11 @@ def render(name: str, page: str) -> str:
 def _section(page: str, title: str, schema: Node) -> Iterator[str]:
     yield f"### {title}\n"
     yield f"{' '.join(schema['description'].split())}\n"
-    yield from ("| member | type | |", "|---|---|---|")
+    yield from ("| member | type | meaning |", "|---|---|---|")
     for name, inner in schema["properties"].items():
         said = " ".join(inner.get("description", "").replace("|", "\\|").split())
-        needed = "required; " if name in schema.get("required", ()) else ""
-        yield f"| `{name}` | {_type(page, inner)} | {needed}{said} |"
+        needed = ["Required."] if name in schema.get("required", ()) else []
+        yield f"| `{name}` | {_type(page, inner)} | {' '.join([*needed, said])} |"
     yield ""
 
 
@@ -62,7 +62,10 @@ def _type(page: str, schema: Node) -> str:
     if "$ref" in schema:
         return _link(page, schema["$ref"].rpartition("/")[2])
     if options := [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]:
-        return " or ".join(dict.fromkeys(_type(page, one) for one in options))
+        single = " or ".join(dict.fromkeys(_type(page, one) for one in options if one.get("type") != "array"))
+        lists = [_type(page, one) for one in options if one.get("type") == "array"]
+        many = ["a list of them" if one == f"list of {single}" else one for one in lists]
+        return " or ".join(filter(None, [single, *many]))
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(one)}`" for one in schema["enum"])
     kind = schema.get("type", "any JSON")

@@ -17,6 +17,7 @@ from scripts.guardbench import Failed, environment, report
 
 PAGE: Final = environment.ROOT / "docs" / "guide" / "guardbench.md"
 BEGIN: Final = "<!-- Made by make guardbench ARGS=--write; what is below is not written by hand. -->"
+_REASONS: Final = "What of capset stopped or found each attack under pins and rules, and what happened before it did:"
 
 
 def main(arguments: list[str]) -> int:
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> int:
 def render(page: str, found: report.Report) -> str:
     """Return the page with the tables of a report."""
     by_hand, _, _ = page.partition(BEGIN)
-    return f"{by_hand}{BEGIN}\n\n{report.markdown(found.marks())}\n{report.markdown(found.reasons())}"
+    return f"{by_hand}{BEGIN}\n\n{report.markdown(found.marks())}\n{_REASONS}\n\n{report.markdown(found.reasons())}"
 
 
 def _play(python: Path) -> report.Report:

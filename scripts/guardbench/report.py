@@ -79,7 +79,7 @@ class Report:
             [one.case, "; ".join(one.by) or "–", ", ".join(name.replace("_", " ") for name in one.unsafe) or "–"]
             for one in ours
         ]
-        return [["case", "by", "happens all the same"], *rows]
+        return [["case", "stopped or found by", "happens all the same"], *rows]
 
     def _sum(self, control: str) -> str:
         attacks = [one for one in self.outcomes if one.control == control and one.case in self.attacks]

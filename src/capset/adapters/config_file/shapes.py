@@ -180,14 +180,14 @@ class AuditShape(StrictShape):
 class CapabilitiesLayerShape(StrictShape):
     """The origin's third layer."""
 
-    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape])
-    security: SecurityShape | None = None
+    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape], description="What can be called.")
+    security: SecurityShape | None = Field(None, description="What holds for every call.")
 
 
 class LayersShape(StrictShape):
-    """The origin's form; of its layers, that of capabilities."""
+    """The origin's form of a file. Of its layers, that of capabilities is read."""
 
-    capabilities: CapabilitiesLayerShape
+    capabilities: CapabilitiesLayerShape = Field(description="The layer that has the actions.")
 
 
 class ConfigurationShape(StrictShape):
@@ -198,8 +198,8 @@ class ConfigurationShape(StrictShape):
         None, description="The name of the agent that has the actions; the file's own name, if left out."
     )
     actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="What can be called.")
-    governance: GovernanceShape | None = None
-    audit: AuditShape | None = None
+    governance: GovernanceShape | None = Field(None, description="What holds for every call.")
+    audit: AuditShape | None = Field(None, description="Signed checkpoints of the record, and how long it is kept.")
     roles: dict[str, list[str]] = Field(
         default_factory=dict[str, list[str]],
         description="Names for permissions, by role; what has no colon is another role.",
