@@ -7,12 +7,16 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from capset.builtin.sandbox.child.frames import RunLimits, Stopped
+from capset.builtin.sandbox.child.frames import Backend, RunLimits, Stopped
 
 _MIB: Final = 1 << 20
 MAX_SECONDS: Final = 300
 
 Language = Literal["python", "bash"]
+PythonBackend = Literal["auto", "isolated-cpython", "monty"]
+Packages = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)], ...], Field(max_length=50)
+]
 
 
 class SandboxConfig(BaseModel):
@@ -41,6 +45,17 @@ class SandboxConfig(BaseModel):
     )
     max_bytes: int = Field(
         default=16 * _MIB, ge=1_000, le=256 * _MIB, description="How many bytes all files of a run may have together."
+    )
+
+    python: PythonBackend = Field(
+        default="auto",
+        description="What runs Python: isolated-cpython is CPython itself, in namespaces of its own (Linux); monty an "
+        "interpreter of a subset; auto the first where it works, else the second.",
+    )
+    packages: Packages = Field(
+        default=(),
+        description="Installed packages that Python may import, by the names of their distributions, with all that "
+        "they need; for CPython only.",
     )
 
     @property
@@ -76,6 +91,7 @@ class FileChanges(TypedDict):
 
 class ExecutionResult(TypedDict):
     language: Annotated[Language, Field(description="The language of the code.")]
+    backend: Annotated[Backend, Field(description="What ran it.")]
     code_sha256: Annotated[str, Field(description="The SHA-256 of the code's UTF-8, as the record has it too.")]
     stdout: Annotated[str, Field(description="What was printed.")]
     stderr: Annotated[str, Field(description="What was printed as errors.")]

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
@@ -52,10 +52,14 @@ class Outcome:
 
 
 class ChildRun:
-    """A run, for one thread; ``stop`` may be called from another at any time."""
+    """A run, for one thread; ``stop`` may be called from another at any time.
 
-    def __init__(self, order: Order, contents: Mapping[str, bytes]) -> None:
+    ``command`` starts the child: that of a jail, or this interpreter if it is left out.
+    """
+
+    def __init__(self, order: Order, contents: Mapping[str, bytes], command: Sequence[str] = ()) -> None:
         self._order = order
+        self._command = [*command] or [sys.executable, "-I", _CHILD]
         self._unsent = b"".join(frames.request(order, contents))
         self._sent = 0
         self._read = bytearray()
@@ -82,7 +86,7 @@ class ChildRun:
                 outcome.stopped = "time"
                 return outcome
             self._process = subprocess.Popen(  # noqa: S603  # the current interpreter
-                [sys.executable, "-I", _CHILD],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

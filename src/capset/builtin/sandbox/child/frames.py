@@ -22,6 +22,8 @@ HEAD: Final = struct.Struct(">cI")
 """The header of a frame: its kind, and the number of bytes that follow."""
 _LENGTH: Final = struct.Struct(">I")
 
+Backend = Literal["isolated-cpython", "monty", "bashkit"]
+"""What runs code: CPython in a jail, or one of two interpreters that have no access to the system."""
 Stopped = Literal["time", "memory", "output", "files", "crash"]
 
 
@@ -36,7 +38,7 @@ class RunLimits(TypedDict):
 class Order(TypedDict):
     """The part of a request before the contents of the files."""
 
-    language: Literal["python", "bash"]
+    backend: Backend
     code: str
     limits: RunLimits
     files: list[tuple[str, int]]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from bashkit import Bash, ExecutionProfile, FileSystem
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
-from capset.builtin.sandbox.child.output import Printer, RunEnded
+from capset.builtin.sandbox.child.output import LeftFiles, Printer, RunEnded
 
 _COUNT: Final = 1_000_000_000
 """Maximum commands and loop iterations of a run; the real limit is its time."""
 _MEMORY: Final = ("memory limit", "budget exhausted", "value size limit", "string size limit")
 _FILES: Final = ("file too large", "filesystem full", "too many files", "file count")
-
-
-class LeftFiles(NamedTuple):
-    """The files after the run: ``files`` are all that exist, except for the interpreter's own."""
-
-    files: dict[str, bytes]
-    not_kept: dict[str, str]
-    folders: set[str]
 
 
 class _TooMuchOutput(Exception):
