@@ -19,9 +19,9 @@ CPython {version} with its whole standard library. No other process can be start
 `threading`: so no `subprocess`, no `multiprocessing`. The interpreter itself is below `/.runtime`, which is read-only.\
 {packages}"""
 _MONTY: Final = """\
-A subset of Python: functions, comprehensions, dataclasses, plain classes, `async`, `with`, `match` and exceptions work; \
-generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and files opened \
-with `+` do not. Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, `copy`, `csv`, \
+A subset of Python: functions, comprehensions, dataclasses, plain classes, `async`, `with`, `match` and exceptions \
+work; generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and files \
+opened with `+` do not. Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, `copy`, `csv`, \
 `dataclasses`, `datetime`, `decimal`, `functools`, `hashlib`, `itertools`, `json`, `math`, `os`, `pathlib`, `random`, \
 `re`, `sys`, `time`, `tomllib`, `typing` and `unicodedata`."""
 

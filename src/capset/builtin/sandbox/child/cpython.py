@@ -11,7 +11,7 @@ import stat
 import sys
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
 from capset.builtin.sandbox.child.guest import run_guest
@@ -122,7 +122,8 @@ class _Run:
 
     def ended(self) -> RunEnded:
         """Run the code to its end, or to that of a limit."""
-        readers, writers = zip(*(os.pipe() for _ in range(3)), strict=True)
+        (stdout, told), (stderr, complained), (report, reported) = (os.pipe() for _ in range(3))
+        writers = told, complained, reported
         pid = os.fork()
         if pid == 0:
             run_guest(self._code, self._limits, *writers)
@@ -130,17 +131,17 @@ class _Run:
             os.close(writer)
         self._printer.start()
         deadline = monotonic() + self._limits["seconds"]
-        stopped = self._listen(*readers, deadline)
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        stopped = self._listen(stdout, stderr, report, deadline)
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
         while not ended and stopped is None:  # it has closed all that it could tell by
             sleep(_STEP / 10)
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
             stopped = "time" if monotonic() > deadline else None
         if not ended:
             os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            _, status, usage = os.wait4(pid, 0)
         self._printer.end()
-        return self._told(stopped, os.waitstatus_to_exitcode(status))
+        return self._told(stopped, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
 
     def _listen(self, stdout: int, stderr: int, report: int, deadline: float) -> Stopped | None:
         """Take what the process says until it has closed all, and return the limit that ended it before."""
@@ -177,23 +178,30 @@ class _Run:
             return len(self._report) <= _REPORT
         return self._printer.write(name, self._decoders[name].decode(data))
 
-    def _told(self, stopped: Stopped | None, status: int) -> RunEnded:
-        """Return how the code ended: by what it reported, which the code could have written, and by its status."""
+    def _told(self, stopped: Stopped | None, status: int, size: int) -> RunEnded:
+        """Return how the code ended: by what it reported, which the code could have written, and by its status.
+
+        An interpreter that can allocate no more may die of that; ``size`` is what it took at most.
+        """
         if stopped is not None:
             return RunEnded(None, stopped=stopped)
-        found: object = None
-        with suppress(ValueError):
-            found = json.loads(self._report)
-        value, error, limit = found if isinstance(found, list) and len(found) == 3 else (None, None, None)
+        value, error, limit = _read_report(self._report)
         if limit in ("memory", "files"):
-            return RunEnded(None, error=_text(error), stopped=limit)
+            return RunEnded(None, error=error, stopped=limit)
         if status < 0:
-            return RunEnded(None, stopped="time" if -status == signal.SIGXCPU else "crash")
-        return RunEnded(status, value=_text(value), error=_text(error))
+            is_full = size > self._limits["memory_bytes"] * 3 // 4
+            return RunEnded(None, stopped="time" if -status == signal.SIGXCPU else "memory" if is_full else "crash")
+        return RunEnded(status, value=value, error=error)
 
 
-def _text(found: object) -> str | None:
-    return found if isinstance(found, str) else None
+def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str | None]:
+    """Return the value, the error and the limit in a report; nothing of one that is none."""
+    found: object = None
+    with suppress(ValueError):
+        found = json.loads(report)
+    told = cast("list[object]", found) if isinstance(found, list) else []
+    value, error, limit = (one if isinstance(one, str) else None for one in (*told[:3], None, None, None)[:3])
+    return value, error, limit
 
 
 def _inodes() -> int:

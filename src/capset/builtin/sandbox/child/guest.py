@@ -14,6 +14,7 @@ import resource
 import sys
 import traceback
 from contextlib import suppress
+from functools import partial
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
@@ -22,7 +23,7 @@ from capset.builtin.sandbox.child.system_calls import restrict
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
@@ -41,9 +42,8 @@ def run_guest(code: str, limits: RunLimits, stdout: int, stderr: int, report: in
     """Become the process of the code: run it, tell ``report`` its value, its error and its limit, and end."""
     status = 1
     try:
-        _prepare(limits, stdout, stderr, report)
-        status = _run(code, report)
-    except BaseException:  # noqa: BLE001  # of the preparation: the code was not run
+        status = _run(code, report, _prepare(limits, stdout, stderr, report))
+    except BaseException:  # of the preparation: the code was not run
         os.write(2, traceback.format_exc().encode(errors="replace"))
         os._exit(70)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
@@ -52,7 +52,8 @@ def run_guest(code: str, limits: RunLimits, stdout: int, stderr: int, report: in
     os._exit(status)
 
 
-def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> None:
+def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> Callable[[], None]:
+    """Take over the streams and bound this process; return a function that makes room to tell of an error."""
     nothing = os.open("/dev/null", os.O_RDONLY)
     for descriptor, place in ((nothing, 0), (stdout, 1), (stderr, 2)):
         os.dup2(descriptor, place)
@@ -78,12 +79,16 @@ def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    _bound_memory(limits["memory_bytes"])
+    make_room = _bound_memory(limits["memory_bytes"])
     restrict()
+    return make_room
 
 
-def _bound_memory(size: int) -> None:
-    """Let this process take ``size`` bytes of address space more than it has; a thread's stack is small."""
+def _bound_memory(size: int) -> Callable[[], None]:
+    """Let this process take ``size`` bytes of address space more than it has; a thread's stack is small.
+
+    The function that it returns gives room beside, and needs none itself.
+    """
     import threading
 
     threading.stack_size(_STACK)
@@ -97,10 +102,12 @@ def _bound_memory(size: int) -> None:
             least = middle
         else:
             most = middle
-    resource.setrlimit(resource.RLIMIT_AS, (most + size, most + size + _REPORTING))
+    whole = most + size + _REPORTING
+    resource.setrlimit(resource.RLIMIT_AS, (most + size, whole))
+    return partial(resource.setrlimit, resource.RLIMIT_AS, (whole, whole))
 
 
-def _run(code: str, report: int) -> int:
+def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
     """Run the code as the module ``__main__``, report what came of it, and return its exit code."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __file__=NAME)
@@ -116,13 +123,12 @@ def _run(code: str, report: int) -> int:
         else:
             sys.stderr.write(f"{ended.code}\n")
             status = 1
-    except BaseException as error:  # noqa: BLE001  # whatever it is, it is the code's
-        limits = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (limits[1], limits[1]))
+    except BaseException as error:  # whatever it is, it is the code's
+        make_room()
         told[1:], status = [_traceback(error), _limit_of(error)], 1
     try:
         _finish(main)
-    except BaseException:  # noqa: BLE001  # as CPython, which prints what ends fail with, and goes on
+    except BaseException:  # as CPython, which prints what ends fail with, and goes on
         traceback.print_exc()
     _report(report, told)
     return status
@@ -170,8 +176,8 @@ def _finish(main: ModuleType) -> None:
     import gc
     import threading
 
-    threading._shutdown()  # pyright: ignore  # noqa: SLF001  # what Py_FinalizeEx calls
-    atexit._run_exitfuncs()  # pyright: ignore  # noqa: SLF001  # what Py_FinalizeEx calls
+    for module, name in ((threading, "_shutdown"), (atexit, "_run_exitfuncs")):
+        getattr(module, name)()  # what Py_FinalizeEx calls
     sys.last_value = None
     main.__dict__.clear()
     gc.collect()

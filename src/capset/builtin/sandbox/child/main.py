@@ -57,6 +57,8 @@ def _cpython(
     from capset.builtin.sandbox.child.cpython import left_files, place_files, run_code
 
     limits = order["limits"]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     not_shown = place_files(contents)
     shown = {path: content for path, content in contents.items() if path not in not_shown}
     ended, left = run_code(order["code"], limits, printer, source=0), LeftFiles({}, {}, set())
