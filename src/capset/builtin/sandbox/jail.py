@@ -122,7 +122,7 @@ def _made(packages: tuple[str, ...]) -> Jail:
         *((path, f"{PACKAGES}/{name}") for path, name in chosen.items()),
     ]
     if os.path.isdir(_ZONES):  # noqa: PTH112
-        binds.append((_ZONES, _ZONES))
+        binds.append((_ZONES, f"{ROOT}/zoneinfo"))
     masked = [one for one in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{one}")]  # noqa: PTH112
     return Jail(_bubblewrap(), tuple(binds), tuple(f"{there}/{one}" for one in masked))
 

@@ -23,8 +23,8 @@ _CHUNK: Final = 1 << 16
 _SPARE: Final = 10_000
 """How many files and directories there may be, beside those that a run may have, before it is stopped."""
 _REPORT: Final = 1 << 24
-_OWN: Final = frozenset({"/.runtime", "/dev", "/usr"})
-"""What the jail has of its own: the interpreter, devices, time zones."""
+_OWN: Final = frozenset({"/.runtime", "/dev"})
+"""What the jail has of its own: the interpreter, and devices."""
 _RESERVED: Final = "this path is one of the interpreter's own"
 
 

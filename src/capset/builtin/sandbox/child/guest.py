@@ -34,7 +34,14 @@ _STACK: Final = 1 << 20
 _MOST: Final = 1 << 46
 _REPORTING: Final = 1 << 25
 """Bytes that there are beside, to tell of an error when memory has run out."""
-_ENVIRONMENT: Final = {"HOME": "/", "USER": "user", "LANG": "C.UTF-8", "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"}
+_ENVIRONMENT: Final = {
+    "HOME": "/",
+    "USER": "user",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONTZPATH": "/.runtime/zoneinfo",
+}
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
