@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.builtin.sandbox.support import PYTHONS, box, open_files, run, running, texts
+from tests.builtin.sandbox.support import PYTHONS, SHELLS, box, open_files, run, running, texts
 from tests.security.attacks import attacks, classes_of
 
 FILE = "sandbox.yaml"
@@ -26,16 +26,19 @@ LATE = 20.0
 
 
 def cases(*classes: str) -> list[Any]:
-    """Return the cases of some classes, those in Python for each of what runs it.
+    """Return the cases of some classes, each for a jail and for the interpreter of a subset.
 
-    A case says what else stops CPython than its class, by ``cpython``.
+    ``jailed`` of a case says what else stops it in a jail than its class. ``make long`` tries the interpreters' limits.
     """
     found: list[Any] = []
     for given in attacks(FILE, *classes):
         case = given.values[0]
-        for language in PYTHONS if case["language"] == "python" else (case["language"],):
-            stopped = case.get(language, case["class"])
-            found.append(pytest.param({**case, "language": language, "stopped": stopped}, id=f"{given.id}, {language}"))
+        for language in PYTHONS if case["language"] == "python" else SHELLS:
+            is_jailed = language in ("cpython", "bash")
+            stopped = case.get("jailed", case["class"]) if is_jailed else case["class"]
+            marks = [] if is_jailed or case["class"] in ("host", "network") else [pytest.mark.long]
+            values = {**case, "language": language, "stopped": stopped}
+            found.append(pytest.param(values, id=f"{given.id}, {language}", marks=marks))
     return found
 
 

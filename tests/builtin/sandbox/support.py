@@ -18,8 +18,9 @@ from capset.testing import Desk, session_for
 
 (execute_code,) = sandbox.every_tool
 PYTHONS = ("cpython", "monty")
-"""What runs Python: the names of languages here, beside bash."""
-LANGUAGES = (*PYTHONS, "bash")
+SHELLS = ("bash", "bashkit")
+LANGUAGES = (*PYTHONS, *SHELLS)
+"""What runs code: the names of languages here."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 
@@ -42,7 +43,7 @@ async def box(
 
 def settings(language: str, **config: Any) -> SandboxConfig:
     """Return the settings of a sandbox for a language of a test."""
-    return SandboxConfig(python="isolated-cpython" if language == "cpython" else "monty", **config)
+    return SandboxConfig(backend="isolated-cpython" if language in ("cpython", "bash") else "monty", **config)
 
 
 def configured(language: str) -> AnyRef:
@@ -52,7 +53,7 @@ def configured(language: str) -> AnyRef:
 
 def named(language: str) -> str:
     """Return the name that a model has for a language of a test."""
-    return "python" if language in PYTHONS else language
+    return "python" if language in PYTHONS else "bash"
 
 
 async def run(session: Session, language: str, code: str) -> ExecutionResult:

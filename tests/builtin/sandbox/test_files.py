@@ -291,7 +291,8 @@ async def test_files_where_a_system_has_directories_are_no_obstacle(language: st
         result = await run(desk.session, language, code)
         assert await texts(desk.session) == {**there, "/new": "1"}
     assert result["files"]["created"] == ["/new"]
-    hidden = {"cpython": ["/dev/fd/3", "/tmp"], "monty": [], "bash": ["/home", "/tmp"]}
+    jailed = ["/dev/fd/3", "/proc/x", "/tmp"]
+    hidden = {"cpython": jailed, "bash": jailed, "monty": [], "bashkit": ["/home", "/tmp"]}
     assert [one["path"] for one in result["files"]["not_shown"]] == hidden[language]
 
 

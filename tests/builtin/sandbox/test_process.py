@@ -21,6 +21,7 @@ from capset.errors import DeadlineExceeded
 from tests.builtin.sandbox.support import (
     LANGUAGES,
     PYTHONS,
+    SHELLS,
     alive,
     box,
     execute_code,
@@ -33,8 +34,8 @@ from tests.builtin.sandbox.support import (
     until,
 )
 
-PROCESSES = {"cpython": 4, "monty": 2, "bash": 1}
-"""The processes of a run: of a jail there are bubblewrap, the first process in it, the child, and the code's."""
+PROCESSES = {"cpython": 3, "monty": 2, "bash": 4, "bashkit": 1}
+"""The processes of a run: of a jail there are bubblewrap, the child, and the code's; bash has its sleep beside."""
 SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "bash": "echo x > /f; sleep 100"}
 
 
@@ -67,7 +68,7 @@ async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> 
             )
         assert not running(os.getpid())
         assert await texts(desk.session) == {}
-        assert (await run(desk.session, language, ":" if language == "bash" else "1"))["exit_code"] == 0
+        assert (await run(desk.session, language, ":" if language in SHELLS else "1"))["exit_code"] == 0
 
 
 @pytest.mark.spec("P18", "T29")
@@ -249,7 +250,7 @@ def limits_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.spec("P18", "T28", "T29")
-@pytest.mark.parametrize("language", ["monty", "bash"])
+@pytest.mark.parametrize("language", ["monty", "bashkit"])
 async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

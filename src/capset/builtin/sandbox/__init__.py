@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from capset import Capability, Context, Tool, tool
-from capset.builtin.sandbox.backends import backend_for, python_said
+from capset.builtin.sandbox.backends import backend_for, languages_said
 from capset.builtin.sandbox.child.frames import Backend, Order
 from capset.builtin.sandbox.config import MAX_SECONDS, ExecutionResult, FileChanges, Language, Left, SandboxConfig
 from capset.builtin.sandbox.contents import committed, gathered
@@ -43,10 +43,7 @@ gone after the run.
 - Print what you want to see. In Python the value of the last line is given too.
 - `stopped` says which limit ended a run: then nothing that it did to files is kept. Do less in one run, or print less.
 - `files` says what was kept. A file that somebody else changed meanwhile stays as they left it.
-- What Python has stands in the context, under `sandbox-python`.
-- Bash has pipes, functions, arrays, loops and the usual commands: `grep`, `sed`, `awk`, `jq`, `sort`, `find`, `tar`, \
-`diff` and the like. Functions call each other 16 deep at most, and a file has 10 MB at most. Background jobs are \
-waited for."""
+- What Python and bash have here stands in the context, under `sandbox`."""
 
 
 def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
@@ -65,7 +62,7 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
         which `stopped` names, and then no file is changed.
 
         Args:
-            language: python for what the context says under sandbox-python; bash for a bash with the usual commands.
+            language: python or bash, with what the context says of them under sandbox.
             code: All of the code. Paths are those of the session's files, and relative ones begin at /.
         """
         known, began = config(ctx), monotonic()
@@ -134,8 +131,8 @@ def _result(
 
 def _sandbox() -> Capability[None, SandboxConfig]:
 
-    async def python_here(ctx: Context) -> Mapping[str, str]:
-        return {"sandbox-python": await asyncio.to_thread(python_said, ctx.config(capability))}
+    async def languages(ctx: Context) -> Mapping[str, Mapping[Language, str]]:
+        return {"sandbox": await asyncio.to_thread(languages_said, ctx.config(capability))}
 
     capability: Capability[None, SandboxConfig] = Capability(
         "sandbox",
@@ -145,7 +142,7 @@ def _sandbox() -> Capability[None, SandboxConfig]:
         category="Execution",
         risk="high",
         instructions=[_INSTRUCTIONS],
-        context=[python_here],
+        context=[languages],
         tools=[execute_tool(lambda ctx: ctx.config(capability))],
         config=SandboxConfig,
     )

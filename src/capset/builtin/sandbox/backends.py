@@ -10,20 +10,29 @@ from typing import Final
 from capset import ToolError
 from capset.builtin.sandbox.child.frames import Backend
 from capset.builtin.sandbox.config import Language, SandboxConfig
-from capset.builtin.sandbox.jail import Jail, JailUnavailable, jail_for
+from capset.builtin.sandbox.jail import Jail, JailUnavailable, jail_for, shell_jail
 from capset.ext import install_command
 
 _MODULES: Final = {"monty": "pydantic_monty", "bashkit": "bashkit"}
 _CPYTHON: Final = """\
-CPython {version} with its whole standard library. No other process can be started, and no thread of the system beside \
-`threading`: so no `subprocess`, no `multiprocessing`. The interpreter itself is below `/.runtime`, which is read-only.\
-{packages}"""
+CPython {version} with its whole standard library. Threads can be started, other processes cannot: no `subprocess`, \
+no `multiprocessing`. The interpreter itself is below `/.runtime`, which is read-only.{packages}"""
 _MONTY: Final = """\
 A subset of Python: functions, comprehensions, dataclasses, plain classes, `async`, `with`, `match` and exceptions \
-work; generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and files \
-opened with `+` do not. Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, `copy`, `csv`, \
-`dataclasses`, `datetime`, `decimal`, `functools`, `hashlib`, `itertools`, `json`, `math`, `os`, `pathlib`, `random`, \
-`re`, `sys`, `time`, `tomllib`, `typing` and `unicodedata`."""
+work; generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and \
+files opened with `+` do not. Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, \
+`copy`, `csv`, `dataclasses`, `datetime`, `decimal`, `functools`, `hashlib`, `itertools`, `json`, `math`, `os`, \
+`pathlib`, `random`, `re`, `sys`, `time`, `tomllib`, `typing` and `unicodedata`."""
+
+_BASH: Final = """\
+Bash itself, with the usual commands: `grep`, `sed`, `awk`, `sort`, `find`, `tar`, `diff` and the like, and \
+`python3` with its standard library. At most 64 processes run at once. Background jobs that still print are waited \
+for; others end with the script."""
+_BASHKIT: Final = """\
+An interpreter of a subset of bash: pipes, functions, arrays, loops and the usual commands, `grep`, `sed`, `awk`, \
+`jq`, `sort`, `find`, `tar`, `diff` and the like, each with a part of its options. Functions call each other 16 deep \
+at most, and a file has 10 MB at most. Background jobs are waited for. `bc` is not there: compute with `awk` or \
+Python, and check what matters there, too, since some commands answer otherwise than their models."""
 
 
 def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, list[str]]:
@@ -32,36 +41,44 @@ def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, lis
     Raises ``ToolError`` for what cannot be run here, or not with the packages of the config.
     """
     _check_system()
-    if language == "bash":
-        return _interpreter("bashkit")
-    jail = _jail(config)
-    return _interpreter("monty") if jail is None else ("isolated-cpython", jail.child(config.limits))
+    jail = _jail(language, config)
+    if jail is None:
+        return _interpreter("bashkit" if language == "bash" else "monty")
+    return "isolated-bash" if language == "bash" else "isolated-cpython", jail.child(config.limits)
 
 
-def python_said(config: SandboxConfig) -> str:
-    """Return what a model is told of the Python that there is here."""
+def languages_said(config: SandboxConfig) -> dict[Language, str]:
+    """Return what a model is told of the Python and the bash that there are here."""
+    return {"python": _said("python", config), "bash": _said("bash", config)}
+
+
+def _said(language: Language, config: SandboxConfig) -> str:
     try:
-        jail = _jail(config)
+        jail = _jail(language, config)
     except ToolError as error:
         return error.message
     if jail is None:
-        return _MONTY
+        return _BASHKIT if language == "bash" else _MONTY
+    if language == "bash":
+        return _BASH
     packages = f" Of others there are: {', '.join(config.packages)}." if config.packages else ""
     return _CPYTHON.format(version=".".join(map(str, sys.version_info[:3])), packages=packages)
 
 
-def _jail(config: SandboxConfig) -> Jail | None:
-    """Return the jail that Python runs in, or ``None`` for Monty."""
-    if config.python == "monty":
-        if config.packages:
-            raise _unavailable("Monty, which this sandbox is set to, imports no packages")
+def _jail(language: Language, config: SandboxConfig) -> Jail | None:
+    """Return the jail that a language runs in, or ``None`` for an interpreter of a subset."""
+    packages = config.packages if language == "python" else ()
+    if config.backend == "monty":
+        if packages:
+            raise _unavailable("Monty, which this sandbox is set to, imports no packages.")
         return None
     try:
-        return jail_for(config.packages)
+        return shell_jail() if language == "bash" else jail_for(packages)
     except JailUnavailable as error:
-        if config.python == "auto" and not config.packages:
+        if config.backend == "auto" and not packages:
             return None
-        raise _unavailable(f"The sandbox cannot run CPython here: {error}.") from None
+        name = "bash" if language == "bash" else "CPython"
+        raise _unavailable(f"The sandbox cannot run {name} here: {error}.") from None
 
 
 def _interpreter(backend: Backend) -> tuple[Backend, list[str]]:

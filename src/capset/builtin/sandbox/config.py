@@ -13,7 +13,7 @@ _MIB: Final = 1 << 20
 MAX_SECONDS: Final = 300
 
 Language = Literal["python", "bash"]
-PythonBackend = Literal["auto", "isolated-cpython", "monty"]
+Isolation = Literal["auto", "isolated-cpython", "monty"]
 Packages = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)], ...], Field(max_length=50)
 ]
@@ -47,10 +47,10 @@ class SandboxConfig(BaseModel):
         default=16 * _MIB, ge=1_000, le=256 * _MIB, description="How many bytes all files of a run may have together."
     )
 
-    python: PythonBackend = Field(
+    backend: Isolation = Field(
         default="auto",
-        description="What runs Python: isolated-cpython is CPython itself, in namespaces of its own (Linux); monty an "
-        "interpreter of a subset; auto the first where it works, else the second.",
+        description="What runs code: isolated-cpython is CPython itself, and bash itself, in namespaces of their own "
+        "(Linux); monty is Monty and bashkit, interpreters of subsets; auto the first where it works, else the second.",
     )
     packages: Packages = Field(
         default=(),

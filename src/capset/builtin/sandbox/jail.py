@@ -1,8 +1,9 @@
-"""The jail of real CPython: bubblewrap's namespaces around an interpreter, and nothing else of the host (spec 5, P18).
+"""Jails of CPython and of bash: bubblewrap's namespaces around them, and nothing else of the host (spec 5, P18).
 
-In it there are the interpreter with its standard library, named packages, the shared libraries that these load, time
-zones, and the files of the run on a file system in memory of bounded size. There is no other program, no network, no
-``/proc``, no environment, and no user namespace in which code could become somebody else.
+In that of CPython there are the interpreter with its standard library, named packages, the shared libraries that these
+load, and time zones; in that of bash also the usual commands, as the host has them, and a ``/proc`` of its own. In both
+there are the files of the run, on a file system in memory of bounded size, and neither network nor environment, nor a
+user namespace in which code could become somebody else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ from typing import Final
 
 from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.system_calls import filter_for
+from capset.builtin.sandbox.shell_commands import COMMANDS
 
 ROOT: Final = "/.runtime"
 """Where the interpreter is in the jail; all else there is the run's own."""
@@ -30,7 +32,14 @@ PACKAGES: Final = f"{ROOT}/packages"
 _CHILD: Final = f"{ROOT}/capset/builtin/sandbox/child"
 _LIBRARIES: Final = f"{ROOT}/libraries"
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_STREAMS: Final = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+)
 _ZONES: Final = "/usr/share/zoneinfo"
+_BASH: Final = f"os.execve('/bin/bash', ['bash', '-c', '{{}}'], dict(PATH='{ROOT}/bin'))"
 _PROBE_SECONDS: Final = 20.0
 _PAGE: Final = 4096
 _ROOM: Final = 1 << 20
@@ -51,6 +60,9 @@ class Jail:
     binds: tuple[tuple[str, str], ...]
     masked: tuple[str, ...]
     """Directories there that are shown empty."""
+    has_processes: bool = False
+    """Whether code may start processes, which are counted from outside."""
+    has_proc: bool = False
 
     def command(self, limits: RunLimits, *arguments: str) -> list[str]:
         """Return the command that runs the interpreter with these arguments, in a jail of its own."""
@@ -58,14 +70,17 @@ class Jail:
         return [
             self.bwrap,
             *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
-            *("--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"),
+            *("--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"),
             *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--cap-drop", "ALL"),
             *("--hostname", "sandbox", "--uid", "1000", "--gid", "1000"),
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
             *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
+            *(("--proc", "/proc") if self.has_proc else ()),
+            *(part for name, there in _STREAMS for part in ("--symlink", there, f"/dev/{name}") if self.has_proc),
             *("--size", str(_ROOM), "--tmpfs", ROOT),
             *(part for here, there in self.binds for part in ("--ro-bind", here, there)),
             *(part for one in self.masked for part in ("--size", str(_PAGE), "--tmpfs", one, "--remount-ro", one)),
+            *(("--size", str(_ROOM), "--tmpfs", f"{ROOT}/script") if self.has_processes else ()),
             *("--remount-ro", ROOT, "--chdir", "/", "--"),
             *(f"{ROOT}/ld.so", "--library-path", _LIBRARIES, f"{ROOT}/bin/{_VERSION}", "-I", "-S", "-B", "-X", "utf8"),
             *arguments,
@@ -74,6 +89,59 @@ class Jail:
     def child(self, limits: RunLimits) -> list[str]:
         """Return the command of the child of a run."""
         return self.command(limits, f"{_CHILD}/__main__.py")
+
+
+def shell_jail() -> Jail:
+    """Return a jail with bash and the usual commands, that was tried out.
+
+    Raises ``JailUnavailable``. What was found holds for the life of the process.
+    """
+    found = _tried_shell()
+    if isinstance(found, str):
+        raise JailUnavailable(found)
+    return found
+
+
+@cache
+def _tried_shell() -> Jail | str:
+    """Return a jail of bash, or why there is none; without ``/proc`` where the system allows none."""
+    try:
+        jail = _with_commands(jail_for())
+        try:
+            _try_out(jail, ["import os", _BASH.format("cat <(true)")], "bash")
+        except JailUnavailable:
+            jail = replace(jail, has_proc=False)
+            _try_out(jail, ["import os", _BASH.format("true | cat")], "bash")
+    except JailUnavailable as error:
+        return str(error)
+    return jail
+
+
+def _with_commands(jail: Jail) -> Jail:
+    if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        raise JailUnavailable("the system does not list the children of processes, which have to be counted")
+    found = {name: os.path.realpath(path) for name in COMMANDS.split() if (path := which(name)) is not None}
+    if "bash" not in found:
+        raise JailUnavailable("bash is not installed here")
+    loader = _loader_of(found["bash"])
+    libraries = {there for path in dict.fromkeys(found.values()) for there in _listed(loader, path)}
+    binds = [
+        *jail.binds,
+        (os.path.realpath(loader), loader),
+        *((os.path.realpath(one), one) for one in sorted(libraries)),
+        *((path, f"{ROOT}/bin/{name}") for name, path in sorted(found.items())),
+        *((found[name], f"/bin/{name}") for name in ("bash", "sh") if name in found),
+        *((found[name], f"/usr/bin/{name}") for name in ("env",) if name in found),
+    ]
+    return replace(jail, binds=tuple(binds), has_processes=True, has_proc=True)
+
+
+def _listed(loader: str, program: str) -> list[str]:
+    """Return the paths of the shared libraries that a program loads; none for a script."""
+    listed = subprocess.run(  # noqa: S603  # the loader of this system
+        [loader, "--list", program], env={}, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+    )
+    return [one[2] for one in map(_LIBRARY.match, listed.stdout.splitlines()) if one is not None]
 
 
 def jail_for(packages: tuple[str, ...] = ()) -> Jail:

@@ -22,9 +22,9 @@ HEAD: Final = struct.Struct(">cI")
 """The header of a frame: its kind, and the number of bytes that follow."""
 _LENGTH: Final = struct.Struct(">I")
 
-Backend = Literal["isolated-cpython", "monty", "bashkit"]
-"""What runs code: CPython in a jail, or one of two interpreters that have no access to the system."""
-Stopped = Literal["time", "memory", "output", "files", "crash"]
+Backend = Literal["isolated-cpython", "isolated-bash", "monty", "bashkit"]
+"""What runs code: CPython or bash in a jail, or one of two interpreters that have no access to the system."""
+Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 
 class RunLimits(TypedDict):

@@ -27,7 +27,7 @@ def main() -> None:
     os.dup2(2, 1)  # keep prints of libraries out of the frames
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
-    if order["backend"] != "isolated-cpython":  # which watches it itself: it forks, and has no threads
+    if order["backend"] in ("monty", "bashkit"):  # a jail watches it itself: it forks, and has no threads
         Thread(target=_end_with_parent, args=(source,), daemon=True).start()
 
     def send(kind: bytes, payload: bytes) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
     limits = order["limits"]
     printer = Printer(send, limits["output_bytes"])
-    run = {"isolated-cpython": _cpython, "monty": _monty, "bashkit": _bash}[order["backend"]]
+    run = {"isolated-cpython": _jailed, "isolated-bash": _jailed, "monty": _monty, "bashkit": _bash}[order["backend"]]
     try:
         ending = run(order, contents, printer, send)
     except MemoryError:
@@ -51,20 +51,22 @@ def main() -> None:
     os._exit(0)  # without waiting for an interpreter's threads
 
 
-def _cpython(
-    order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]
-) -> Ending:
-    from capset.builtin.sandbox.child.cpython import left_files, place_files, run_code
+def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+    from capset.builtin.sandbox.child.jail_files import JailFiles, furnish_shell
+    from capset.builtin.sandbox.child.jailed import run_jailed
 
     limits = order["limits"]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    not_shown = place_files(contents)
+    if order["backend"] == "isolated-bash":
+        furnish_shell()
+    files = JailFiles()
+    not_shown = files.place(contents)
     shown = {path: content for path, content in contents.items() if path not in not_shown}
-    ended, left = run_code(order["code"], limits, printer, source=0), LeftFiles({}, {}, set())
+    ended, left = run_jailed(order, printer, source=0), LeftFiles({}, {}, set())
     if ended.stopped is None:
         try:
-            left = left_files(limits)
+            left = files.left(limits)
         except OverflowError:
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
     return _send_left(ended, shown, not_shown, left, printer, send)

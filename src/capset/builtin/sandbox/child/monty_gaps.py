@@ -30,27 +30,29 @@ def hasattr(object, name):
 """Run before the code, in the same namespace. Monty's ``round`` goes by the digits that a float is written with, and
 its ``hasattr`` says of no built-in type that it has anything."""
 
-_KNOWN: Final = frozenset(
-    f"__{name}__"
-    for name in (
-        "init post_init str repr eq lt le gt ge hash contains iter next getitem setitem call enter exit aenter "
-        "aexit add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs invert and "
-        "or xor lshift rshift int float index doc annotations match_args"
-    ).split()
-)
-"""The special names of classes that Monty either honours, or fails at by a word when they are needed."""
+_KNOWN: Final = """
+    init post_init str repr eq lt le gt ge hash contains iter next getitem setitem call enter exit aenter aexit add radd
+    sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs invert and or xor lshift rshift
+    int float index doc annotations match_args
+"""
+"""The special names of classes, without their underscores, that Monty either honours, or fails at by a word."""
+_MISSING: Final = {"lastindex": "re.Match.lastindex"}
+"""Attributes that are missing, whose absence code would take for an error of its own."""
 
 
 def refusal_of(code: str) -> str | None:
-    """Return why code is refused, or ``None``: it gives a class a special name that Monty passes over in silence."""
+    """Return why code is refused, or ``None``: it would be computed wrongly in silence."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # Monty says what it cannot read
+    known = {f"__{name}__" for name in _KNOWN.split()}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _MISSING:
+            return f"NotImplementedError: line {node.lineno}: {_MISSING[node.attr]} is not in this Python, a subset"
         if isinstance(node, ast.ClassDef):
             for name, line in _special_names(node):
-                if name not in _KNOWN:
+                if name not in known:
                     return (
                         f"NotImplementedError: line {line}: {name} of the class {node.name} has no effect in this "
                         "Python, a subset; write an ordinary method, and call it"

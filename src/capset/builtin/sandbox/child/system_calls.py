@@ -1,7 +1,8 @@
 """The filter of the system calls that jailed code may make (seccomp; Linux's ``seccomp_filter.rst``).
 
-It forbids new processes and programs, memory that no limit counts, sockets that could leave the machine, and whatever
-changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as always.
+It forbids new processes and programs (but for those of bash), memory that no limit counts, sockets that could leave the
+machine, and whatever changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as
+always.
 """
 
 from __future__ import annotations
@@ -155,11 +156,15 @@ _FORBIDDEN: Final[Mapping[str, Mapping[str, int]]] = {
 }
 
 
-def filter_for(machine: str) -> bytes | None:
+_PROCESSES: Final = frozenset({"fork", "vfork", "execve", "execveat"})
+
+
+def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | None:
     """Return the filter for a machine, by the name that ``os.uname`` has for it; ``None`` if there is none."""
     if machine not in _ARCHITECTURES:
         return None
-    numbers = sorted(_FORBIDDEN[machine].values())
+    allowed = _PROCESSES if may_start_processes else frozenset[str]()
+    numbers = sorted(number for name, number in _FORBIDDEN[machine].items() if name not in allowed)
     conditional = _CONDITIONAL[machine]
     # Jumps are relative, and forwards: the returns and the two checks of arguments stand behind the comparisons.
     allow = 8 + len(numbers)
@@ -185,6 +190,9 @@ def filter_for(machine: str) -> bytes | None:
         (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT),
         (_RETURN, 0, 0, _ALLOW),
     ]
+    if may_start_processes:
+        program[of_clone + 1] = (_RETURN, 0, 0, _ALLOW)
+        return b"".join(struct.pack("<HBBI", *one) for one in program)
     # A thread is allowed by the last instruction, which the check of sockets stands before.
     program[of_clone + 1] = (_HAS_BITS, len(program) - 1 - (of_clone + 2), 0, _CLONE_THREAD)
     return b"".join(struct.pack("<HBBI", *one) for one in program)
@@ -194,9 +202,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
 
-def restrict() -> None:
+def restrict(*, may_start_processes: bool) -> None:
     """Hold this process, for good, to the filter of its machine. Raises ``OSError`` if it cannot be."""
-    program = filter_for(os.uname().machine)
+    program = filter_for(os.uname().machine, may_start_processes=may_start_processes)
     if program is None:
         raise OSError("there is no filter of system calls for this machine")
     kept = ctypes.create_string_buffer(program, len(program))

@@ -1,4 +1,4 @@
-"""The process of the code itself: limits, the filter of system calls, and then the code, as the program of CPython."""
+"""The process of the code itself: limits, the filter of system calls, and then the code, run by CPython or bash."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import linecache
 import mmap
 import os
 import resource
+import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -18,7 +19,7 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from capset.builtin.sandbox.child.frames import RunLimits
+from capset.builtin.sandbox.child.frames import Order, RunLimits
 from capset.builtin.sandbox.child.system_calls import restrict
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
 _PACKAGES: Final = "/.runtime/packages"
 _OPEN_FILES: Final = 64
+_SCRIPT: Final = "/.runtime/script/script.sh"
+"""A file, since bash ends in another way where its script is an argument."""
 _STACK: Final = 1 << 20
 """Bytes of address space for the stack of a thread."""
 _MOST: Final = 1 << 46
@@ -45,11 +48,21 @@ _ENVIRONMENT: Final = {
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def run_guest(code: str, limits: RunLimits, stdout: int, stderr: int, report: int) -> NoReturn:
-    """Become the process of the code: run it, tell ``report`` its value, its error and its limit, and end."""
+def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
+    """Become the process of the code, and end with it.
+
+    That of CPython tells ``report`` its value, its error and its limit.
+    """
     status = 1
     try:
-        status = _run(code, report, _prepare(limits, stdout, stderr, report))
+        _take_over_streams(stdout, stderr, report)
+        if order["backend"] == "isolated-bash":
+            os.close(report)
+            _become_bash(order["code"], order["limits"])
+        _prepare_interpreter()
+        make_room = _bound(order["limits"])
+        restrict(may_start_processes=False)
+        status = _run(order["code"], report, make_room)
     except BaseException:  # of the preparation: the code was not run
         os.write(2, traceback.format_exc().encode(errors="replace"))
         os._exit(70)
@@ -59,8 +72,19 @@ def run_guest(code: str, limits: RunLimits, stdout: int, stderr: int, report: in
     os._exit(status)
 
 
-def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> Callable[[], None]:
-    """Take over the streams and bound this process; return a function that makes room to tell of an error."""
+def _become_bash(code: str, limits: RunLimits) -> NoReturn:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
+    _bound(limits)
+    restrict(may_start_processes=True)
+    with open(_SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        file.write(code)
+    environment = _ENVIRONMENT | {"PATH": "/.runtime/bin:/bin:/usr/bin", "PWD": "/"}
+    os.execve("/bin/bash", ["bash", _SCRIPT], environment)  # noqa: S606  # what this process is for
+
+
+def _take_over_streams(stdout: int, stderr: int, report: int) -> None:
+    """Make the pipes the standard streams, and close all other descriptors."""
     nothing = os.open("/dev/null", os.O_RDONLY)
     for descriptor, place in ((nothing, 0), (stdout, 1), (stderr, 2)):
         os.dup2(descriptor, place)
@@ -68,6 +92,10 @@ def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> Callab
         if descriptor != report:
             with suppress(OSError):
                 os.close(descriptor)
+
+
+def _prepare_interpreter() -> None:
+    """Make this process look as one of an interpreter that has just begun."""
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True
@@ -82,13 +110,15 @@ def _prepare(limits: RunLimits, stdout: int, stderr: int, report: int) -> Callab
     for name in [one for one in sys.modules if one.partition(".")[0] == "capset"]:
         del sys.modules[name]
     sys.dont_write_bytecode = True
+
+
+def _bound(limits: RunLimits) -> Callable[[], None]:
+    """Bound this process, and what it starts; return a function that makes room to tell of an error."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    make_room = _bound_memory(limits["memory_bytes"])
-    restrict()
-    return make_room
+    return _bound_memory(limits["memory_bytes"])
 
 
 def _bound_memory(size: int) -> Callable[[], None]:
