@@ -24,4 +24,4 @@ print((1024).to_bytes(4, "little"), int.from_bytes(b"\xff\xfe", "big", signed=Tr
 try:
     struct.pack("B", 300)
 except struct.error as e:
-    print("struct.error:", e)
+    print("struct.error:", "0 <= number <= 255" in str(e))

@@ -36,7 +36,7 @@ class SecondsTest(unittest.TestCase):
 
 suite = unittest.defaultTestLoader.loadTestsFromTestCase(SecondsTest)
 result = unittest.TextTestRunner(stream=io.StringIO(), verbosity=0).run(suite)
-print(f"run={result.testsRun} failures={len(result.failures)} errors={len(result.errors)} skipped={len(result.skipped)}")
+print(f"tests={suite.countTestCases()} failures={len(result.failures)} errors={len(result.errors)} skipped={len(result.skipped)}")
 for test, trace in result.failures:
     print(test._testMethodName, "|", trace.strip().splitlines()[-1])
 print("successful:", result.wasSuccessful())

@@ -23,7 +23,7 @@ def ema(values, n):
 
 
 fast, slow, weighted, exponential = sma(prices, 3), sma(prices, 8), wma(prices, 5), ema(prices, 5)
-fmt = lambda v: f"{v:8.3f}" if v is not None else " " * 7 + "-"
+fmt = lambda v: f"{v:10.5f}" if v is not None else " " * 9 + "-"
 for i, row in enumerate(zip(prices, fast, slow, weighted, exponential)):
     mark = ""
     if i and slow[i - 1] is not None and (fast[i] > slow[i]) != (fast[i - 1] > slow[i - 1]):
