@@ -53,7 +53,7 @@ def configured(language: str) -> AnyRef:
 
 def named(language: str) -> str:
     """Return the name that a model has for a language of a test."""
-    return "python" if language in PYTHONS else "bash"
+    return "bash" if language in SHELLS else "python"
 
 
 async def run(session: Session, language: str, code: str) -> ExecutionResult:

@@ -127,8 +127,8 @@ async def test_a_run_does_not_outlive_capset(language: str) -> None:
 async def test_no_more_of_them_run_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     most = 0
-    async with box() as desk:
-        work = asyncio.gather(*(run(desk.session, "bash", "sleep 0.2; echo done") for _ in range(4)))
+    async with box("bashkit") as desk:
+        work = asyncio.gather(*(run(desk.session, "bashkit", "sleep 0.2; echo done") for _ in range(4)))
         while not work.done():
             most = max(most, len(running(os.getpid())))
             await asyncio.sleep(0.01)
@@ -169,9 +169,11 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
 ) -> None:
     (tmp_path / "liar.py").write_text(LIAR + LIES[lie])
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "liar.py"))
-    async with box(output_bytes=1_000, max_files=10, max_bytes=200_000) as desk:  # so that too much is soon said
+    async with box(
+        "bashkit", output_bytes=1_000, max_files=10, max_bytes=200_000
+    ) as desk:  # so that too much is soon said
         await desk.session.files.write("/kept", b"x" * 100_000)
-        result = await run(desk.session, "bash", "rm /kept")
+        result = await run(desk.session, "bashkit", "rm /kept")
         assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
         assert list(await texts(desk.session)) == ["/kept"]
     assert not running(os.getpid())
@@ -185,10 +187,10 @@ async def test_what_a_child_was_not_shown_is_not_deleted_either(
     told += """.replace(b'"not_shown": {}', b'"not_shown": {"/a": "no"}')"""
     (tmp_path / "other.py").write_text(f"{LIAR}say(b'S', b''); say(b'X', b''); say(b'D', {told})")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
-    async with box() as desk:
+    async with box("bashkit") as desk:
         for path in ("/a", "/b"):
             await desk.session.files.write(path, b"1")
-        result = await run(desk.session, "bash", ":")
+        result = await run(desk.session, "bashkit", ":")
         assert list(await texts(desk.session)) == ["/a"]
     assert result["files"]["deleted"] == ["/b"]
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/a"]
@@ -199,8 +201,8 @@ async def test_another_child_that_says_what_a_child_says_is_understood(
 ) -> None:
     (tmp_path / "other.py").write_text(LIAR + "say(b'S', b''); say(b'O', b'hi'); say(b'X', b''); say(b'D', ENDING)")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
-    async with box() as desk:
-        result = await run(desk.session, "bash", ":")
+    async with box("bashkit") as desk:
+        result = await run(desk.session, "bashkit", ":")
     assert (result["stopped"], result["exit_code"], result["stdout"]) == (None, 0, "hi")
 
 
