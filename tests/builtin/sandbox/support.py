@@ -43,7 +43,8 @@ async def box(
 
 def settings(language: str, **config: Any) -> SandboxConfig:
     """Return the settings of a sandbox for a language of a test."""
-    return SandboxConfig(backend="isolated-cpython" if language in ("cpython", "bash") else "monty", **config)
+    backend = "isolated-cpython" if language in ("cpython", "bash") else "monty"
+    return SandboxConfig(**{"backend": backend, **config})
 
 
 def configured(language: str) -> AnyRef:

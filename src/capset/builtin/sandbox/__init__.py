@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from capset import Capability, Context, Tool, tool
-from capset.builtin.sandbox.backends import backend_for, languages_said
+from capset.builtin.sandbox.backends import backend_for, backends_here, languages_said
 from capset.builtin.sandbox.child.frames import Backend, Order
 from capset.builtin.sandbox.config import MAX_SECONDS, ExecutionResult, FileChanges, Language, Left, SandboxConfig
 from capset.builtin.sandbox.contents import committed, gathered
@@ -145,6 +145,7 @@ def _sandbox() -> Capability[None, SandboxConfig]:
         context=[languages],
         tools=[execute_tool(lambda ctx: ctx.config(capability))],
         config=SandboxConfig,
+        readiness=backends_here,
     )
     return capability
 

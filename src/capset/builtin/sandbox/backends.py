@@ -47,6 +47,18 @@ def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, lis
     return "isolated-bash" if language == "bash" else "isolated-cpython", jail.child(config.limits)
 
 
+def backends_here() -> dict[str, str]:
+    """Return what runs each language on this machine by default, or why nothing does."""
+    found: dict[str, str] = {}
+    languages: tuple[Language, ...] = ("python", "bash")
+    for language in languages:
+        try:
+            found[language], _ = backend_for(language, SandboxConfig())
+        except ToolError as error:
+            found[language] = error.message
+    return found
+
+
 def languages_said(config: SandboxConfig) -> dict[Language, str]:
     """Return what a model is told of the Python and the bash that there are here."""
     return {"python": _said("python", config), "bash": _said("bash", config)}
@@ -75,10 +87,14 @@ def _jail(language: Language, config: SandboxConfig) -> Jail | None:
     try:
         return shell_jail() if language == "bash" else jail_for(packages)
     except JailUnavailable as error:
+        if language == "bash":
+            raise _unavailable(
+                f"The sandbox cannot run bash here: {error}. Its host may set backend to monty, for an interpreter of "
+                "a subset that answers some commands otherwise."
+            ) from None
         if config.backend == "auto" and not packages:
             return None
-        name = "bash" if language == "bash" else "CPython"
-        raise _unavailable(f"The sandbox cannot run {name} here: {error}.") from None
+        raise _unavailable(f"The sandbox cannot run CPython here: {error}.") from None
 
 
 def _interpreter(backend: Backend) -> tuple[Backend, list[str]]:

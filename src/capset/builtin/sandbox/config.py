@@ -50,7 +50,8 @@ class SandboxConfig(BaseModel):
     backend: Isolation = Field(
         default="auto",
         description="What runs code: isolated-cpython is CPython itself, and bash itself, in namespaces of their own "
-        "(Linux); monty is Monty and bashkit, interpreters of subsets; auto the first where it works, else the second.",
+        "(Linux); monty is Monty and bashkit, interpreters of subsets, the second of which answers some commands "
+        "otherwise; auto is the first where it works, else Monty alone.",
     )
     packages: Packages = Field(
         default=(),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
@@ -215,6 +215,10 @@ class ChildRun:
             with self._lock:
                 self._kill(signal.SIGTERM)
             self._wait(process, _TERM_SECONDS)
+        elif self._command[0] != sys.executable:
+            end = monotonic() + _TERM_SECONDS  # a jail ends by itself; not reaped here, its id stays valid
+            while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) and monotonic() < end:
+                sleep(_STEP / 50)
         with self._lock:
             self._kill(signal.SIGKILL)
             process.wait()
