@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -93,7 +94,7 @@ def scripts_of(language: Language) -> list[Path]:
 def compare(row: Row, scripts: Sequence[Path]) -> list[Compared]:
     """Run scripts by a back end and by the real interpreter."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda script: _compared(row, script), scripts))
+        return list(pool.map(partial(_compared, row), scripts))
 
 
 def is_met(row: Row, found: Sequence[Compared]) -> bool:

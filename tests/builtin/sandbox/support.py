@@ -44,7 +44,7 @@ async def box(
 def settings(language: str, **config: Any) -> SandboxConfig:
     """Return the settings of a sandbox for a language of a test."""
     backend = "isolated-cpython" if language in ("cpython", "bash") else "monty"
-    return SandboxConfig(**{"backend": backend, **config})
+    return SandboxConfig.model_validate({"backend": backend, **config})
 
 
 def configured(language: str) -> AnyRef:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,7 @@ async def test_numpy_and_pandas_compute_in_the_jail() -> None:
         ({"packages": ["pytest-timeout"], "backend": "monty"}, "imports no packages"),
     ],
 )
-async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, object], said: str) -> None:
+async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, Any], said: str) -> None:
     async with box("cpython", **{"backend": "auto", **config}) as desk:
         result = await desk.session.try_call(execute_code, language="python", code="open('/f', 'w')")
         assert await texts(desk.session) == {}

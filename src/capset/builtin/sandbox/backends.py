@@ -1,4 +1,4 @@
-"""What runs code here: CPython in a jail where the system allows one, else an interpreter of a subset (spec 5, P18)."""
+"""The back ends that run code here: real interpreters in jails, or interpreters of subsets (spec 5, P18)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processes_below(pid: int) -> list[int]:
-    """Return the ids of all processes that descend from one. Those that end meanwhile may be missing."""
+    """Return the ids of all processes that descend from one. Those that end while it looks may be missing."""
     found: list[int] = []
     pending = [pid]
     while pending:

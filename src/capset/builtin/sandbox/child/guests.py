@@ -160,7 +160,7 @@ def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
         else:
             sys.stderr.write(f"{ended.code}\n")
             status = 1
-    except BaseException as error:  # whatever it is, it is the code's
+    except BaseException as error:  # of the code's own, of any kind
         make_room()
         told[1:], status = [_traceback(error), _limit_of(error)], 1
     try:

@@ -53,7 +53,7 @@ def main() -> None:
 
 def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
     from capset.builtin.sandbox.child.jail_files import JailFiles, furnish_shell
-    from capset.builtin.sandbox.child.jailed import run_jailed
+    from capset.builtin.sandbox.child.jail_runs import run_jailed
 
     limits = order["limits"]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

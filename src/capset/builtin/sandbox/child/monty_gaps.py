@@ -1,4 +1,4 @@
-"""What Monty would compute wrongly without a word: replaced by what is right, or refused before the code runs.
+"""Replacements for functions that Monty computes wrongly in silence, and refusals of code that it would misread.
 
 Found by comparing it with CPython, function by function, at version 1.4; the tests do so again.
 """

@@ -1,7 +1,7 @@
 """The filter of the system calls that jailed code may make (seccomp; Linux's ``seccomp_filter.rst``).
 
 It forbids new processes and programs (but for those of bash), memory that no limit counts, sockets that could leave the
-machine, and whatever changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as
+machine, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as
 always.
 """
 

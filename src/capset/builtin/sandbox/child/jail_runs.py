@@ -28,10 +28,10 @@ _NO_MEMORY: Final = ("alloc: cannot allocate", "memory exhausted", "Cannot alloc
 
 def run_jailed(order: Order, printer: Printer, source: int) -> RunEnded:
     """Run code, and return how it ended. The end of ``source``, a descriptor, ends this process."""
-    return _Run(order, printer, source).ended()
+    return _JailRun(order, printer, source).ended()
 
 
-class _Run:
+class _JailRun:
     """One run."""
 
     def __init__(self, order: Order, printer: Printer, source: int) -> None:
@@ -87,7 +87,7 @@ class _Run:
                 data = os.read(descriptor, _CHUNK)
                 if descriptor == self._source:
                     if not data:
-                        os._exit(1)  # whoever waits for the result is gone
+                        os._exit(1)  # nobody waits for the result any more
                 elif not data:
                     poll.unregister(descriptor)
                     streams.pop(descriptor)
