@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.capset-setup
 PEERS := .venv-bench/.capset-setup
-EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra web --extra email --extra otel --extra sandbox
+EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra web --extra email --extra otel --extra sandbox --extra sandbox-data
 
 export NO_MKDOCS_2_WARNING := 1
 export UV_LINK_MODE := copy
@@ -16,10 +16,10 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test long check format bench agentdojo examples docs conformance guardbench clients mcpclients frontends siege soak faults mutants scale clean
+.PHONY: help setup demo serve test long check format bench agentdojo examples docs conformance guardbench clients mcpclients frontends siege soak faults sandbox-corpus mutants scale clean
 
 help: ## show this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: $(SETUP) ## make .venv with everything in it
 	@echo "setup: .venv is ready"
@@ -94,6 +94,10 @@ frontends: $(SETUP) ## have the clients of front ends, the AI SDK's and AG-UI's,
 siege: $(SETUP) ## attack two servers on SQLite and PostgreSQL, and measure what a bystander sees (ARGS="NAME --seconds 6")
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege $(ARGS)
+
+sandbox-corpus: $(SETUP) ## run scripts as models write them by the sandbox's back ends, beside the real interpreters (ARGS="--each 5")
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m scripts.sandbox_corpus $(ARGS)
 
 soak: $(SETUP) ## make 72,000 calls of a server on each engine, and measure the memory that stays taken (ARGS="--calls 6000")
 	@scripts/install_for_tests.sh

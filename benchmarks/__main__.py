@@ -30,6 +30,7 @@ from benchmarks import (
     registered,
     rest_call,
     rest_rates,
+    sandbox_runs,
     shared_limit,
     state,
     streams,
@@ -41,6 +42,7 @@ MEASURES = {
     for module in (
         *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
         *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, pages, agent_turn),
+        sandbox_runs,
     )
 }
 

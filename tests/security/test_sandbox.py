@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.builtin.sandbox.support import box, open_files, run, running, texts
+from tests.builtin.sandbox.support import PYTHONS, SHELLS, box, open_files, run, running, texts
 from tests.security.attacks import attacks, classes_of
 
 FILE = "sandbox.yaml"
@@ -25,12 +25,29 @@ LATE = 20.0
 """Seconds after which a run of at most eight seconds has not ended by its limit, on a machine however busy."""
 
 
+def cases(*classes: str) -> list[Any]:
+    """Return the cases of some classes, each for a jail and for the interpreter of a subset.
+
+    ``jailed`` of a case says what else stops it in a jail than its class. ``make long`` tries the interpreters' limits.
+    """
+    found: list[Any] = []
+    for given in attacks(FILE, *classes):
+        case = given.values[0]
+        for language in PYTHONS if case["language"] == "python" else SHELLS:
+            is_jailed = language in ("cpython", "bash")
+            stopped = case.get("jailed", case["class"]) if is_jailed else case["class"]
+            marks = [] if is_jailed or case["class"] in ("host", "network") else [pytest.mark.long]
+            values = {**case, "language": language, "stopped": stopped}
+            found.append(pytest.param(values, id=f"{given.id}, {language}", marks=marks))
+    return found
+
+
 def test_every_class_is_tried() -> None:
     assert classes_of(FILE) == {"host", "network", "contained", *LIMITS}
 
 
 @pytest.mark.spec("P18", "T28", "T29")
-@pytest.mark.parametrize("case", attacks(FILE, "host"))
+@pytest.mark.parametrize("case", cases("host"))
 async def test_nothing_of_the_host_is_told(
     case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +62,7 @@ async def test_nothing_of_the_host_is_told(
 
 
 @pytest.mark.spec("P18", "T28")
-@pytest.mark.parametrize("case", attacks(FILE, "network"))
+@pytest.mark.parametrize("case", cases("network"))
 async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -55,10 +72,10 @@ async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("P18", "T29")
-@pytest.mark.parametrize("case", attacks(FILE, *LIMITS))
+@pytest.mark.parametrize("case", cases(*LIMITS))
 async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> None:
     result, left = await tried(case)
-    assert result["stopped"] == case["class"]
+    assert result["stopped"] == case["stopped"]
     assert result["exit_code"] is None
     assert result["files"]["kept"] is False
     assert left == KEPT
@@ -67,7 +84,7 @@ async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> Non
 
 
 @pytest.mark.spec("P18", "T29")
-@pytest.mark.parametrize("case", attacks(FILE, "contained"))
+@pytest.mark.parametrize("case", cases("contained"))
 async def test_what_is_hard_to_run_ends_all_the_same(case: dict[str, Any]) -> None:
     result, left = await tried(case)
     assert result["stopped"] != "crash"
@@ -83,7 +100,7 @@ async def tried(case: dict[str, Any], **names: str) -> tuple[Any, dict[str, str]
     # Time is short only where it is what must end the run.
     seconds = 0.3 if case["class"] == "time" else 8.0
     async with box(
-        seconds=seconds, memory_bytes=64 << 20, output_bytes=2_000, max_files=50, max_bytes=2_000_000
+        case["language"], seconds=seconds, memory_bytes=64 << 20, output_bytes=2_000, max_files=50, max_bytes=2_000_000
     ) as desk:
         await desk.session.files.write("/kept.txt", b"kept\n")
         async with asyncio.timeout(LATE):

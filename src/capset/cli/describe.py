@@ -13,7 +13,14 @@ from capset.cli.common.output import cell, out, pretty, print_json, short, verba
 from capset.cli.common.remote import Url, ask, server_of
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
-from capset.wire.capabilities import CapabilityDetail, PresetShape, ToolkitShape, ToolShape, capability_detail
+from capset.wire.capabilities import (
+    CapabilityDetail,
+    PresetShape,
+    ToolkitShape,
+    ToolShape,
+    capability_detail,
+    readiness_of,
+)
 
 
 @guarded
@@ -28,7 +35,8 @@ def describe_command(
     if server is not None:
         detail = ask(server, lambda client: client.capabilities.get(name))
     else:
-        detail = capability_detail(Registry.installed().get(name))
+        found = Registry.installed().get(name)
+        detail = capability_detail(found, readiness_of(found))
     tool = _tool_of(detail, tool_name) if tool_name else None
     if as_json:
         print_json((tool or detail).plain())
@@ -51,6 +59,7 @@ def _tree(detail: CapabilityDetail) -> Tree:
         "uses": ", ".join(detail.uses),
         "data": ", ".join(f"{one} (clients may read it)" if _is_shown(one, detail) else one for one in detail.data),
         "secrets": ", ".join(detail.secrets),
+        "here": "; ".join(f"{name}: {text}" for name, text in detail.readiness.items()),
     }
     for name, text in told.items():
         if text:

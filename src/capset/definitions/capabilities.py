@@ -108,6 +108,7 @@ class Capability(Generic[H, C]):
     expose: tuple[str, ...]
     mcp: tuple[McpOffer, ...]
     limits: tuple[Limit, ...]
+    readiness: Callable[[], Mapping[str, str]] | None
     origin: Capability[H, C] | None
     """The capability that this is a narrower form of; requests for that one resolve to this one (``narrowed``)."""
 
@@ -143,6 +144,7 @@ class Capability(Generic[H, C]):
         expose: Iterable[str] = (),
         mcp: Iterable[McpOffer] = (),
         limits: Limits = (),
+        readiness: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
@@ -164,6 +166,8 @@ class Capability(Generic[H, C]):
             expose: its resources and state fields that clients may read; none if left out.
             mcp: those of its tools that MCP clients are offered as prompts and resources, too; never hashed.
             limits: how often all its tools together may be called, beside the limits of each.
+            readiness: returns what it works with on this machine, by name, for operators; it may take a second, is
+                called in a thread, and is never hashed.
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
@@ -211,6 +215,7 @@ class Capability(Generic[H, C]):
         store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
         store(self, "mcp", checked_offers(owner, mcp, self.every_tool))
         store(self, "limits", checked_limits(owner, limits))
+        store(self, "readiness", _readiness(owner, readiness))
         store(self, "origin", None)
 
     def __repr__(self) -> str:
@@ -286,6 +291,12 @@ def _helpers(owner: str, helpers: object) -> object:
     if iscoroutinefunction(helpers):
         raise DefinitionError(f"{owner}: helpers must be a plain function: ctx.use() does not wait")
     return helpers
+
+
+def _readiness(owner: str, readiness: object) -> object:
+    if readiness is not None and (not callable(readiness) or iscoroutinefunction(readiness)):
+        raise DefinitionError(f"{owner}: readiness is a plain function without arguments; got {readiness!r}")
+    return readiness
 
 
 def _config(owner: str, config: object) -> object:

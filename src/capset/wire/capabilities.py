@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -87,6 +87,7 @@ class CapabilityDetail(CapabilityShape):
     ``instructions`` are there with any presets; ``uses`` are the ids of what it needs; ``config`` is the JSON
     Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
     before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
+    ``readiness`` is what it works with on the machine that answers.
     """
 
     version: str | None = None
@@ -101,6 +102,7 @@ class CapabilityDetail(CapabilityShape):
     data: list[str] = Field(default_factory=list)
     secrets: list[str] = Field(default_factory=list)
     expose: list[str] = Field(default_factory=list)
+    readiness: dict[str, str] = Field(default_factory=dict[str, str])
 
 
 def capability_shape(capability: AnyCapability) -> CapabilityShape:
@@ -115,8 +117,13 @@ def capability_shape(capability: AnyCapability) -> CapabilityShape:
     )
 
 
-def capability_detail(capability: AnyCapability) -> CapabilityDetail:
-    """Return the wire shape of a capability with all its contents."""
+def readiness_of(capability: AnyCapability) -> dict[str, str]:
+    """Return what a capability works with on this machine. It may take a second."""
+    return {} if capability.readiness is None else dict(capability.readiness())
+
+
+def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | None = None) -> CapabilityDetail:
+    """Return the wire shape of a capability with all its contents, and what it works with here, if that is given."""
     return CapabilityDetail(
         **dict(capability_shape(capability)),
         version=capability.version,
@@ -140,6 +147,7 @@ def capability_detail(capability: AnyCapability) -> CapabilityDetail:
         data=_data(capability),
         secrets=list(capability.secrets),
         expose=list(capability.expose),
+        readiness=dict(readiness or {}),
     )
 
 

@@ -29,9 +29,13 @@ class SigningShape(Shape):
 
 
 class ReadyShape(HealthShape):
-    """It is ready; where it is not, a problem is answered."""
+    """It is ready; where it is not, a problem is answered.
+
+    ``capabilities`` says what those that depend on the machine work with here, by their ids.
+    """
 
     signing: SigningShape
+    capabilities: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
 
 
 class StepShape(Shape):

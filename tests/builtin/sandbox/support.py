@@ -12,25 +12,53 @@ from typing import Any
 
 from capset import Session
 from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
+from capset.definitions.references import AnyRef
 from capset.stores.base import Store
 from capset.testing import Desk, session_for
 
 (execute_code,) = sandbox.every_tool
+PYTHONS = ("cpython", "monty")
+SHELLS = ("bash", "bashkit")
+LANGUAGES = (*PYTHONS, *SHELLS)
+"""What runs code: the names of languages here."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 
 @asynccontextmanager
 async def box(
-    *, permissions: Iterable[str] = ALL, store: str | Store = "memory://", **config: Any
+    language: str = "cpython",
+    *,
+    permissions: Iterable[str] = ALL,
+    store: str | Store = "memory://",
+    **config: Any,
 ) -> AsyncGenerator[Desk]:
-    """Open a session of an agent with a sandbox of these limits; of 20 s, which no test of anything else needs."""
-    limits = SandboxConfig(**{"seconds": 20, **config})
+    """Open a session of an agent with a sandbox for a language, of these limits.
+
+    They are 20 s, which no test of anything else needs.
+    """
+    limits = settings(language, **{"seconds": 20, **config})
     async with session_for(sandbox, permissions=permissions, config=limits, store=store) as desk:
         yield desk
 
 
+def settings(language: str, **config: Any) -> SandboxConfig:
+    """Return the settings of a sandbox for a language of a test."""
+    backend = "isolated-cpython" if language in ("cpython", "bash") else "monty"
+    return SandboxConfig.model_validate({"backend": backend, **config})
+
+
+def configured(language: str) -> AnyRef:
+    """Return the sandbox for a language of a test."""
+    return sandbox.with_config(settings(language))
+
+
+def named(language: str) -> str:
+    """Return the name that a model has for a language of a test."""
+    return "bash" if language in SHELLS else "python"
+
+
 async def run(session: Session, language: str, code: str) -> ExecutionResult:
-    return await session.call(execute_code, language=language, code=code)
+    return await session.call(execute_code, language=named(language), code=code)
 
 
 async def texts(session: Session) -> dict[str, str]:
@@ -48,10 +76,17 @@ async def until(fact: Callable[[], object], seconds: float = 15.0) -> None:
 
 
 def running(parent: int) -> set[int]:
-    """Return the ids of the processes in the sessions that sandboxes of a process have begun."""
+    """Return the ids of the processes of the sandboxes that a process has started.
+
+    These are its children and what descends from them, and whatever else is in the sessions that they have begun.
+    """
     found = _processes()
-    children = {pid for pid, (above, _) in found.items() if above == parent and _is_child(pid)}
-    return {pid for pid, (_, session) in found.items() if session in children}
+    ours = {pid for pid, (above, _) in found.items() if above == parent and _is_child(pid)}
+    sessions, size = frozenset(ours), -1
+    while size < len(ours):
+        size = len(ours)
+        ours |= {pid for pid, (above, session) in found.items() if above in ours or session in sessions}
+    return ours
 
 
 def alive(pids: Iterable[int]) -> set[int]:
@@ -90,6 +125,6 @@ def _status(pid: int) -> list[str]:
 
 def _is_child(pid: int) -> bool:
     try:
-        return b"sandbox/child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"sandbox/child" in Path(f"/proc/{pid}/cmdline").read_bytes()  # that of a jail names it, too
     except OSError:
         return False

@@ -18,18 +18,34 @@ from capset.builtin.sandbox.child.frames import Order
 from capset.builtin.sandbox.config import SandboxConfig
 from capset.builtin.sandbox.process import ChildRun
 from capset.errors import DeadlineExceeded
-from tests.builtin.sandbox.support import alive, box, execute_code, open_files, run, running, seconds_of, texts, until
+from tests.builtin.sandbox.support import (
+    LANGUAGES,
+    PYTHONS,
+    SHELLS,
+    alive,
+    box,
+    execute_code,
+    named,
+    open_files,
+    run,
+    running,
+    seconds_of,
+    texts,
+    until,
+)
 
+PROCESSES = {"cpython": 3, "monty": 2, "bash": 4, "bashkit": 1}
+"""The processes of a run: of a jail there are bubblewrap, the child, and the code's; bash has its sleep beside."""
 SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "bash": "echo x > /f; sleep 100"}
 
 
 @pytest.mark.spec("P18", "K15", "T29")
-@pytest.mark.parametrize("language", SLEEP)
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None:
     before = open_files()
-    async with box(seconds=100) as desk:
-        work = asyncio.create_task(run(desk.session, language, SLEEP[language]))
-        expected = 2 if language == "python" else 1
+    async with box(language, seconds=100) as desk:
+        work = asyncio.create_task(run(desk.session, language, SLEEP[named(language)]))
+        expected = PROCESSES[language]
         await until(lambda: len(running(os.getpid())) == expected)
         pids = running(os.getpid())
         work.cancel()
@@ -43,19 +59,21 @@ async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None
 
 
 @pytest.mark.spec("P18", "K15")
-@pytest.mark.parametrize("language", SLEEP)
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> None:
-    async with box(seconds=100) as desk:
+    async with box(language, seconds=100) as desk:
         with pytest.raises(DeadlineExceeded):
-            await desk.session.options(timeout=0.5).call(execute_code, language=language, code=SLEEP[language])
+            await desk.session.options(timeout=0.5).call(
+                execute_code, language=named(language), code=SLEEP[named(language)]
+            )
         assert not running(os.getpid())
         assert await texts(desk.session) == {}
-        assert (await run(desk.session, language, "1" if language == "python" else ":"))["exit_code"] == 0
+        assert (await run(desk.session, language, ":" if language in SHELLS else "1"))["exit_code"] == 0
 
 
 @pytest.mark.spec("P18", "T29")
 async def test_an_interpreter_that_dies_is_a_crash_and_nothing_is_kept() -> None:
-    async with box(seconds=10) as desk:
+    async with box("monty", seconds=10) as desk:
         busy = "open('/f', 'w').write('x')\nwhile True: pass"  # what sleeps would be missed only when it wakes up
         work = asyncio.create_task(run(desk.session, "python", busy))
         await until(lambda: len(running(os.getpid())) == 2)
@@ -73,26 +91,30 @@ def _command(pid: int) -> bytes:
 
 
 @pytest.mark.spec("P18")
-async def test_runs_at_once_have_nothing_to_do_with_each_other() -> None:
-    async with box() as desk:
+@pytest.mark.parametrize("python", PYTHONS)
+async def test_runs_at_once_have_nothing_to_do_with_each_other(python: str) -> None:
+    async with box(python) as desk:
         codes = [f"open('/{number}', 'w').write('{number}')\n{number}" for number in range(8)]
-        results = await asyncio.gather(*(run(desk.session, "python", code) for code in codes))
+        results = await asyncio.gather(*(run(desk.session, python, code) for code in codes))
         assert [result["value"] for result in results] == [str(number) for number in range(8)]
         assert await texts(desk.session) == {f"/{number}": str(number) for number in range(8)}
 
 
 @pytest.mark.spec("P18", "T29")
-@pytest.mark.parametrize("language", SLEEP)
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_run_does_not_outlive_capset(language: str) -> None:
     code = f"""
-        from capset.builtin.sandbox.config import SandboxConfig
+        from capset.builtin.sandbox.backends import backend_for
         from capset.builtin.sandbox.process import ChildRun
-        limits = SandboxConfig(seconds=100).limits
-        ChildRun(dict(language={language!r}, code={SLEEP[language]!r}, limits=limits, files=[]), {{}}).outcome()
+        from tests.builtin.sandbox.support import settings
+        config = settings({language!r}, seconds=100)
+        backend, command = backend_for({named(language)!r}, config)
+        order = dict(backend=backend, code={SLEEP[named(language)]!r}, limits=config.limits, files=[])
+        ChildRun(order, {{}}, command).outcome()
     """
     host = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(code))
     try:
-        expected = 2 if language == "python" else 1
+        expected = PROCESSES[language]
         await until(lambda: len(running(host.pid)) == expected)
         pids = running(host.pid)
     finally:
@@ -105,8 +127,8 @@ async def test_a_run_does_not_outlive_capset(language: str) -> None:
 async def test_no_more_of_them_run_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     most = 0
-    async with box() as desk:
-        work = asyncio.gather(*(run(desk.session, "bash", "sleep 0.2; echo done") for _ in range(4)))
+    async with box("bashkit") as desk:
+        work = asyncio.gather(*(run(desk.session, "bashkit", "sleep 0.2; echo done") for _ in range(4)))
         while not work.done():
             most = max(most, len(running(os.getpid())))
             await asyncio.sleep(0.01)
@@ -147,9 +169,11 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
 ) -> None:
     (tmp_path / "liar.py").write_text(LIAR + LIES[lie])
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "liar.py"))
-    async with box(output_bytes=1_000, max_files=10, max_bytes=200_000) as desk:  # so that too much is soon said
+    async with box(
+        "bashkit", output_bytes=1_000, max_files=10, max_bytes=200_000
+    ) as desk:  # so that too much is soon said
         await desk.session.files.write("/kept", b"x" * 100_000)
-        result = await run(desk.session, "bash", "rm /kept")
+        result = await run(desk.session, "bashkit", "rm /kept")
         assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
         assert list(await texts(desk.session)) == ["/kept"]
     assert not running(os.getpid())
@@ -163,10 +187,10 @@ async def test_what_a_child_was_not_shown_is_not_deleted_either(
     told += """.replace(b'"not_shown": {}', b'"not_shown": {"/a": "no"}')"""
     (tmp_path / "other.py").write_text(f"{LIAR}say(b'S', b''); say(b'X', b''); say(b'D', {told})")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
-    async with box() as desk:
+    async with box("bashkit") as desk:
         for path in ("/a", "/b"):
             await desk.session.files.write(path, b"1")
-        result = await run(desk.session, "bash", ":")
+        result = await run(desk.session, "bashkit", ":")
         assert list(await texts(desk.session)) == ["/a"]
     assert result["files"]["deleted"] == ["/b"]
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/a"]
@@ -177,8 +201,8 @@ async def test_another_child_that_says_what_a_child_says_is_understood(
 ) -> None:
     (tmp_path / "other.py").write_text(LIAR + "say(b'S', b''); say(b'O', b'hi'); say(b'X', b''); say(b'D', ENDING)")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
-    async with box() as desk:
-        result = await run(desk.session, "bash", ":")
+    async with box("bashkit") as desk:
+        result = await run(desk.session, "bashkit", ":")
     assert (result["stopped"], result["exit_code"], result["stdout"]) == (None, 0, "hi")
 
 
@@ -228,14 +252,14 @@ def limits_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.spec("P18", "T28", "T29")
-@pytest.mark.parametrize("language", SLEEP)
+@pytest.mark.parametrize("language", ["monty", "bashkit"])
 async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
-    async with box(seconds=100) as desk:
-        work = asyncio.create_task(run(desk.session, language, SLEEP[language]))
-        expected = 2 if language == "python" else 1
+    async with box(language, seconds=100) as desk:
+        work = asyncio.create_task(run(desk.session, language, SLEEP[named(language)]))
+        expected = PROCESSES[language]
         await until(lambda: len(running(os.getpid())) == expected)
         await until(lambda: all(limits_of(pid)["Max open files"] == "64" for pid in running(os.getpid())))
         for pid in running(os.getpid()):
@@ -251,6 +275,36 @@ async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
+
+
+@pytest.mark.spec("P18", "T28", "T29")
+async def test_the_process_of_jailed_code_is_bounded_and_alone_in_its_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
+    async with box("cpython", seconds=100) as desk:
+        work = asyncio.create_task(run(desk.session, "cpython", SLEEP["python"]))
+        await until(lambda: len(running(os.getpid())) == PROCESSES["cpython"])
+        await until(lambda: any(limits_of(pid)["Max address space"] != "unlimited" for pid in running(os.getpid())))
+        (code,) = [pid for pid in running(os.getpid()) if limits_of(pid)["Max address space"] != "unlimited"]
+        await until(lambda: limits_of(code)["Max cpu time"] == "202" and status_of(code)["Seccomp"] == "2")
+        assert b"hush" not in b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in running(os.getpid()))
+        assert status_of(code)["NoNewPrivs"] == "1"
+        assert set(status_of(code)["CapEff"]) == set(status_of(code)["CapBnd"]) == {"0"}
+        found = limits_of(code)
+        assert (found["Max open files"], found["Max core file size"]) == ("64", "0")
+        assert int(found["Max address space"]) < 1 << 30
+        for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
+            assert Path(f"/proc/{code}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
+        assert not Path(f"/proc/{code}/root/proc").exists()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 @pytest.mark.spec("P18", "T29")
@@ -283,4 +337,4 @@ def test_a_request_that_breaks_off_is_no_request(tmp_path: Path) -> None:
 
 
 def order(files: list[tuple[str, int]] | None = None) -> Order:
-    return Order(language="bash", code="echo hi", limits=SandboxConfig(seconds=1).limits, files=files or [])
+    return Order(backend="bashkit", code="echo hi", limits=SandboxConfig(seconds=1).limits, files=files or [])

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
-from importlib.util import find_spec
 from time import monotonic
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from capset import Capability, Context, Tool, ToolError, tool
-from capset.builtin.sandbox.child.frames import Order
+from capset import Capability, Context, Tool, tool
+from capset.builtin.sandbox.backends import backend_for, backends_here, languages_said
+from capset.builtin.sandbox.child.frames import Backend, Order
 from capset.builtin.sandbox.config import MAX_SECONDS, ExecutionResult, FileChanges, Language, Left, SandboxConfig
-from capset.builtin.sandbox.contents import Contents, committed, gathered
+from capset.builtin.sandbox.contents import committed, gathered
 from capset.builtin.sandbox.process import ChildRun, Outcome
-from capset.ext import digested, in_thread, install_command, slot
+from capset.ext import digested, in_thread, slot
 
 __all__ = ["ExecutionResult", "FileChanges", "Language", "Left", "SandboxConfig", "sandbox"]
 
@@ -27,7 +28,6 @@ MAX_CODE: Final = 1 << 18
 """Maximum characters of code in one run."""
 _SECONDS: Final = MAX_SECONDS + 60
 """How long a call may take, including the wait for others that run code."""
-_PACKAGES: Final = {"python": "pydantic_monty", "bash": "bashkit"}
 _KEEPING_SECONDS: Final = 3.0
 """How long a cancelled call may write files back; less than its cleanup time."""
 _log = logging.getLogger("capset.builtin.sandbox")
@@ -43,15 +43,7 @@ gone after the run.
 - Print what you want to see. In Python the value of the last line is given too.
 - `stopped` says which limit ended a run: then nothing that it did to files is kept. Do less in one run, or print less.
 - `files` says what was kept. A file that somebody else changed meanwhile stays as they left it.
-- Python is a subset: functions, comprehensions, dataclasses, plain classes, `async`, `with`, `match` and exceptions \
-work; generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and files \
-opened with `+` do not. \
-Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, `copy`, `csv`, `dataclasses`, \
-`datetime`, `decimal`, `functools`, `hashlib`, `itertools`, `json`, `math`, `os`, `pathlib`, `random`, `re`, `sys`, \
-`time`, `tomllib`, `typing` and `unicodedata`.
-- Bash has pipes, functions, arrays, loops and the usual commands: `grep`, `sed`, `awk`, `jq`, `sort`, `find`, `tar`, \
-`diff` and the like. Functions call each other 16 deep at most, and a file has 10 MB at most. Background jobs are \
-waited for."""
+- What Python and bash have here stands in the context, under `sandbox`."""
 
 
 def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
@@ -70,29 +62,28 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
         which `stopped` names, and then no file is changed.
 
         Args:
-            language: python for a subset of Python with a part of its standard library; bash for a bash with the
-                usual commands.
+            language: python or bash, with what the context says of them under sandbox.
             code: All of the code. Paths are those of the session's files, and relative ones begin at /.
         """
-        _check_installed(language)
         known, began = config(ctx), monotonic()
+        backend, command = await in_thread(ctx, partial(backend_for, language, known))
         async with slot(ctx, "sandbox", at_once=2 * (os.cpu_count() or 1)):
             contents = await gathered(ctx, known)
-            outcome = await _run(ctx, language, code, contents, known)
+            order = Order(
+                backend=backend,
+                code=code,
+                limits=known.limits,
+                files=[(path, len(content)) for path, content in contents.files.items()],
+            )
+            outcome = await _run(ctx, ChildRun(order, contents.files, command))
         changes = await _to_its_end(ctx, committed(ctx, contents, outcome))
-        return _result(language, code, outcome, changes, round((monotonic() - began) * 1000))
+        took = round((monotonic() - began) * 1000)
+        return _result(language, backend, code, outcome, changes, took)
 
     return execute_code
 
 
-async def _run(ctx: Context, language: Language, code: str, contents: Contents, config: SandboxConfig) -> Outcome:
-    order = Order(
-        language=language,
-        code=code,
-        limits=config.limits,
-        files=[(path, len(content)) for path, content in contents.files.items()],
-    )
-    run = ChildRun(order, contents.files)
+async def _run(ctx: Context, run: ChildRun) -> Outcome:
     outcome = await in_thread(ctx, run.outcome, stop=run.stop)
     if outcome.ending is None and outcome.words:
         words = outcome.words.decode(errors="replace")
@@ -118,10 +109,13 @@ async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> F
         raise
 
 
-def _result(language: Language, code: str, outcome: Outcome, changes: FileChanges, duration_ms: int) -> ExecutionResult:
+def _result(
+    language: Language, backend: Backend, code: str, outcome: Outcome, changes: FileChanges, duration_ms: int
+) -> ExecutionResult:
     ending = outcome.ending
     return ExecutionResult(
         language=language,
+        backend=backend,
         code_sha256=sha256(code.encode(errors="surrogatepass")).hexdigest(),
         stdout=outcome.stdout.decode(errors="replace"),
         stderr=outcome.stderr.decode(errors="replace"),
@@ -135,23 +129,11 @@ def _result(language: Language, code: str, outcome: Outcome, changes: FileChange
     )
 
 
-def _check_installed(language: Language) -> None:
-    if os.name != "posix":
-        raise ToolError(
-            "Code runs here on POSIX systems only: elsewhere a process cannot be bounded.",
-            code="not_supported",
-            status=501,
-        )
-    if find_spec(_PACKAGES[language]) is None:
-        raise ToolError(
-            "Running code needs the extra 'sandbox' of capset, which is not installed.",
-            code="not_installed",
-            status=501,
-            hint=install_command("sandbox"),
-        )
-
-
 def _sandbox() -> Capability[None, SandboxConfig]:
+
+    async def languages(ctx: Context) -> Mapping[str, Mapping[Language, str]]:
+        return {"sandbox": await asyncio.to_thread(languages_said, ctx.config(capability))}
+
     capability: Capability[None, SandboxConfig] = Capability(
         "sandbox",
         title="Sandbox",
@@ -160,8 +142,10 @@ def _sandbox() -> Capability[None, SandboxConfig]:
         category="Execution",
         risk="high",
         instructions=[_INSTRUCTIONS],
+        context=[languages],
         tools=[execute_tool(lambda ctx: ctx.config(capability))],
         config=SandboxConfig,
+        readiness=backends_here,
     )
     return capability
 

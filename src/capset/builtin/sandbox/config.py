@@ -7,12 +7,16 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from capset.builtin.sandbox.child.frames import RunLimits, Stopped
+from capset.builtin.sandbox.child.frames import Backend, RunLimits, Stopped
 
 _MIB: Final = 1 << 20
 MAX_SECONDS: Final = 300
 
 Language = Literal["python", "bash"]
+Isolation = Literal["auto", "isolated-cpython", "monty"]
+Packages = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)], ...], Field(max_length=50)
+]
 
 
 class SandboxConfig(BaseModel):
@@ -41,6 +45,18 @@ class SandboxConfig(BaseModel):
     )
     max_bytes: int = Field(
         default=16 * _MIB, ge=1_000, le=256 * _MIB, description="How many bytes all files of a run may have together."
+    )
+
+    backend: Isolation = Field(
+        default="auto",
+        description="What runs code: isolated-cpython is CPython itself, and bash itself, in namespaces of their own "
+        "(Linux); monty is Monty and bashkit, interpreters of subsets, the second of which answers some commands "
+        "otherwise; auto is the first where it works, else Monty alone.",
+    )
+    packages: Packages = Field(
+        default=(),
+        description="Installed packages that Python may import, by the names of their distributions, with all that "
+        "they need; for CPython only.",
     )
 
     @property
@@ -76,6 +92,7 @@ class FileChanges(TypedDict):
 
 class ExecutionResult(TypedDict):
     language: Annotated[Language, Field(description="The language of the code.")]
+    backend: Annotated[Backend, Field(description="What ran it.")]
     code_sha256: Annotated[str, Field(description="The SHA-256 of the code's UTF-8, as the record has it too.")]
     stdout: Annotated[str, Field(description="What was printed.")]
     stderr: Annotated[str, Field(description="What was printed as errors.")]

@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
 from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
+from capset.builtin.sandbox.process_trees import memory_at_most, memory_of, processes_below
 
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _START_SECONDS: Final = 30.0
@@ -26,6 +27,11 @@ _REST_SECONDS: Final = 20.0
 """How long a child may take to send the files once the code has ended."""
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
+_WATCH_STEP: Final = 0.05
+"""How often, in seconds, the processes of a run that may start some are counted."""
+_MOST_PROCESSES: Final = 64
+_OWN_BYTES: Final = 32 << 20
+"""What the first processes of a jail take."""
 _CHUNK: Final = 1 << 16
 _STDERR: Final = 4_096
 _SLACK: Final = 1 << 20
@@ -52,10 +58,14 @@ class Outcome:
 
 
 class ChildRun:
-    """A run, for one thread; ``stop`` may be called from another at any time."""
+    """A run, for one thread; ``stop`` may be called from another at any time.
 
-    def __init__(self, order: Order, contents: Mapping[str, bytes]) -> None:
+    ``command`` starts the child: that of a jail, or this interpreter if it is left out.
+    """
+
+    def __init__(self, order: Order, contents: Mapping[str, bytes], command: Sequence[str] = ()) -> None:
         self._order = order
+        self._command = [*command] or [sys.executable, "-I", _CHILD]
         self._unsent = b"".join(frames.request(order, contents))
         self._sent = 0
         self._read = bytearray()
@@ -64,6 +74,7 @@ class ChildRun:
         self._lock = Lock()
         self._is_stopped = False
         self._steps: set[bytes] = set()
+        self._next_look = 0.0
         limits = order["limits"]
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._outcome = Outcome()
@@ -82,7 +93,7 @@ class ChildRun:
                 outcome.stopped = "time"
                 return outcome
             self._process = subprocess.Popen(  # noqa: S603  # the current interpreter
-                [sys.executable, "-I", _CHILD],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -111,12 +122,16 @@ class ChildRun:
             for stream, event in ((stdin, EVENT_WRITE), (stdout, EVENT_READ), (stderr, EVENT_READ)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, event)
+            step = _WATCH_STEP if self._order["backend"] == "isolated-bash" else _STEP
             while self._outcome.ending is None:
                 left = self._deadline - monotonic()
                 if left <= 0 or self._is_stopped:
                     self._outcome.stopped = "time"
                     return
-                for key, _ in selector.select(min(left, _STEP)):
+                if step == _WATCH_STEP and (exceeded := self._exceeded(process.pid)) is not None:
+                    self._outcome.stopped = exceeded
+                    return
+                for key, _ in selector.select(min(left, step)):
                     stream = cast("IO[bytes]", key.fileobj)
                     if stream is stdin:
                         if not self._send(stream):
@@ -131,6 +146,18 @@ class ChildRun:
                         selector.unregister(stream)
                         if stream is stdout:
                             return
+
+    def _exceeded(self, pid: int) -> Stopped | None:
+        """Return the limit that all processes below one exceed together, if they do: looked at from time to time."""
+        now = monotonic()
+        if now < self._next_look:
+            return None
+        self._next_look = now + _WATCH_STEP
+        found = processes_below(pid)
+        if len(found) > _MOST_PROCESSES:
+            return "processes"
+        most = self._order["limits"]["memory_bytes"] + _OWN_BYTES
+        return "memory" if memory_at_most(found) > most and memory_of(found) > most else None
 
     def _send(self, stream: IO[bytes]) -> bool:
         """Send more of the request, and return whether there is more. stdin is left open."""
@@ -188,6 +215,10 @@ class ChildRun:
             with self._lock:
                 self._kill(signal.SIGTERM)
             self._wait(process, _TERM_SECONDS)
+        elif self._command[0] != sys.executable:
+            end = monotonic() + _TERM_SECONDS  # a jail ends by itself; not reaped here, its id stays valid
+            while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) and monotonic() < end:
+                sleep(_STEP / 50)
         with self._lock:
             self._kill(signal.SIGKILL)
             process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -14,6 +15,7 @@ from capset.wire.capabilities import (
     CapabilityPageShape,
     capability_detail,
     capability_shape,
+    readiness_of,
 )
 
 router = APIRouter(prefix="/capabilities", tags=["capabilities"], route_class=StrictRoute)
@@ -58,4 +60,5 @@ async def list_capabilities(
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")
 async def get_capability(service: Served, _: Reads, id: Id) -> CapabilityDetail:
     """Return one capability, by its id or an alias, with its presets, its tools, and their schemas."""
-    return capability_detail(service.registry.get(id))
+    found = service.registry.get(id)
+    return capability_detail(found, await asyncio.to_thread(readiness_of, found))

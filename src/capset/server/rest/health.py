@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, cast
 
 from fastapi import APIRouter, Request, Response
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from capset.server.http.request_context import HttpRefusal
 from capset.server.observability.metrics import Exposition
 from capset.server.rest.routing import Measures, Served, StrictRoute, problems
+from capset.wire.capabilities import readiness_of
 from capset.wire.operations import HealthShape, ReadyShape, SigningShape
 
 _OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
@@ -25,7 +27,8 @@ async def healthz() -> HealthShape:
 async def readyz(service: Served) -> ReadyShape:
     """Say that calls can be served: what was to be written is written, the store answers, and the server stays.
 
-    A server that does not sign the log is ready; ``signing`` says why it does not.
+    A server that does not sign the log is ready; ``signing`` says why it does not. ``capabilities`` says what
+    those that depend on the machine work with here.
     """
     if service.is_draining:
         raise _draining()
@@ -33,7 +36,9 @@ async def readyz(service: Served) -> ReadyShape:
     await service.kernel.store.keys.find("")
     found = service.kernel.signing
     signing = SigningShape(signs=found.key is not None, key=found.key, reason=found.reason)
-    return ReadyShape(status="ok", signing=signing)
+    dependent = [one for one in service.registry.capabilities.values() if one.readiness is not None]
+    said = await asyncio.to_thread(lambda: {one.name: readiness_of(one) for one in dependent})
+    return ReadyShape(status="ok", signing=signing, capabilities=said)
 
 
 def _draining() -> HttpRefusal:

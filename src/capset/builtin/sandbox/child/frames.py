@@ -22,7 +22,9 @@ HEAD: Final = struct.Struct(">cI")
 """The header of a frame: its kind, and the number of bytes that follow."""
 _LENGTH: Final = struct.Struct(">I")
 
-Stopped = Literal["time", "memory", "output", "files", "crash"]
+Backend = Literal["isolated-cpython", "isolated-bash", "monty", "bashkit"]
+"""What runs code: CPython or bash in a jail, or one of two interpreters that have no access to the system."""
+Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 
 class RunLimits(TypedDict):
@@ -36,7 +38,7 @@ class RunLimits(TypedDict):
 class Order(TypedDict):
     """The part of a request before the contents of the files."""
 
-    language: Literal["python", "bash"]
+    backend: Backend
     code: str
     limits: RunLimits
     files: list[tuple[str, int]]

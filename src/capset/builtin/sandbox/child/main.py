@@ -14,7 +14,7 @@ from types import FrameType
 from typing import BinaryIO, Final
 
 from capset.builtin.sandbox.child.frames import DONE, FILE, HEAD, Ending, Order, RunLimits, packed_file, read_request
-from capset.builtin.sandbox.child.output import Printer, RunEnded, folders_of, is_scratch
+from capset.builtin.sandbox.child.output import LeftFiles, Printer, RunEnded, folders_of, is_scratch
 
 _OPEN_FILES: Final = 64
 _BASE: Final = 1 << 28
@@ -27,7 +27,8 @@ def main() -> None:
     os.dup2(2, 1)  # keep prints of libraries out of the frames
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
-    Thread(target=_end_with_parent, args=(source,), daemon=True).start()
+    if order["backend"] in ("monty", "bashkit"):  # a jail watches it itself: it forks, and has no threads
+        Thread(target=_end_with_parent, args=(source,), daemon=True).start()
 
     def send(kind: bytes, payload: bytes) -> None:
         out.write(HEAD.pack(kind, len(payload)) + payload)
@@ -35,7 +36,7 @@ def main() -> None:
 
     limits = order["limits"]
     printer = Printer(send, limits["output_bytes"])
-    run = _python if order["language"] == "python" else _bash
+    run = {"isolated-cpython": _jailed, "isolated-bash": _jailed, "monty": _monty, "bashkit": _bash}[order["backend"]]
     try:
         ending = run(order, contents, printer, send)
     except MemoryError:
@@ -50,7 +51,28 @@ def main() -> None:
     os._exit(0)  # without waiting for an interpreter's threads
 
 
-def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+    from capset.builtin.sandbox.child.jail_files import JailFiles, furnish_shell
+    from capset.builtin.sandbox.child.jail_runs import run_jailed
+
+    limits = order["limits"]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    if order["backend"] == "isolated-bash":
+        furnish_shell()
+    files = JailFiles()
+    not_shown = files.place(contents)
+    shown = {path: content for path, content in contents.items() if path not in not_shown}
+    ended, left = run_jailed(order, printer, source=0), LeftFiles({}, {}, set())
+    if ended.stopped is None:
+        try:
+            left = files.left(limits)
+        except OverflowError:
+            ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
+    return _send_left(ended, shown, not_shown, left, printer, send)
+
+
+def _monty(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
     from capset.builtin.sandbox.child.monty import run_python
     from capset.builtin.sandbox.child.tree import FileTree
 
@@ -65,7 +87,7 @@ def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Ca
 
 
 def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
-    from capset.builtin.sandbox.child.shell import LeftFiles, Shell
+    from capset.builtin.sandbox.child.shell import Shell
 
     limits = order["limits"]
     _bound(limits)
@@ -77,10 +99,22 @@ def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Call
             left = shell.left()
         except OverflowError:
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
+    return _send_left(ended, shown, shell.not_shown, left, printer, send)
+
+
+def _send_left(
+    ended: RunEnded,
+    shown: dict[str, bytes],
+    not_shown: dict[str, str],
+    left: LeftFiles,
+    printer: Printer,
+    send: Callable[[bytes, bytes], None],
+) -> Ending:
+    """Send every file that was left new or changed, and return the rest of the result, with what could not be kept."""
     for path in left.not_kept.keys() & shown.keys():
         left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
     ending = _send_changes(ended, shown, left.files, left.folders, printer, send)
-    ending["not_shown"] = shell.not_shown
+    ending["not_shown"] = not_shown
     ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
     return ending
 

@@ -20,6 +20,7 @@ from pydantic_monty import (
 )
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
+from capset.builtin.sandbox.child.monty_gaps import PRELUDE, refusal_of
 from capset.builtin.sandbox.child.output import Printer, RunEnded
 from capset.builtin.sandbox.child.tree import FileTree, TreeFull
 
@@ -133,6 +134,10 @@ class TreeAccess(AbstractOS):
 
 def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -> RunEnded:
     """Run code and return how it ended; ``value`` is the ``repr`` of its last line's value, if that is not ``None``."""
+    if (refusal := refusal_of(code)) is not None:
+        printer.start()
+        printer.end()
+        return RunEnded(1, error=refusal)
     access = TreeAccess(tree)
     is_gone, began = False, 0.0
     seconds = limits["seconds"]
@@ -155,6 +160,7 @@ def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -
                 if not printer.write(stream, text) and worker:
                     os.kill(worker, signal.SIGKILL)  # otherwise it would go on printing until its time is up
 
+            session.feed_run(PRELUDE, os=access)
             printer.start()
             began = monotonic()
             try:

@@ -31,6 +31,17 @@ class RunEnded(NamedTuple):
     stopped: Stopped | None = None
 
 
+class LeftFiles(NamedTuple):
+    """The files after a run: ``files`` are all that exist, except for the interpreter's own.
+
+    ``not_kept`` has reasons by path for what is there and is no file of a session.
+    """
+
+    files: dict[str, bytes]
+    not_kept: dict[str, str]
+    folders: set[str]
+
+
 class Printer:
     """Forwards the output of a run, each stream until it is full."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
-from bashkit import Bash, ExecutionProfile, FileSystem
+from bashkit import Bash, BuiltinContext, BuiltinResult, ExecutionProfile, FileSystem
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
-from capset.builtin.sandbox.child.output import Printer, RunEnded
+from capset.builtin.sandbox.child.output import LeftFiles, Printer, RunEnded
 
 _COUNT: Final = 1_000_000_000
 """Maximum commands and loop iterations of a run; the real limit is its time."""
@@ -15,12 +16,12 @@ _MEMORY: Final = ("memory limit", "budget exhausted", "value size limit", "strin
 _FILES: Final = ("file too large", "filesystem full", "too many files", "file count")
 
 
-class LeftFiles(NamedTuple):
-    """The files after the run: ``files`` are all that exist, except for the interpreter's own."""
+_WRONG: Final = {"bc": "awk 'BEGIN {print 19.99 * 3}'"}
+"""Commands that compute wrongly without a word, and what to write instead."""
 
-    files: dict[str, bytes]
-    not_kept: dict[str, str]
-    folders: set[str]
+
+def _refused(name: str, instead: str, _context: BuiltinContext) -> BuiltinResult:
+    return BuiltinResult(stderr=f"{name}: it is not in this sandbox; write, such as, {instead}\n", exit_code=127)
 
 
 class _TooMuchOutput(Exception):
@@ -41,6 +42,7 @@ class Shell:
             max_commands=_COUNT,
             max_loop_iterations=_COUNT,
             profile=ExecutionProfile.Interactive,
+            custom_builtins={name: partial(_refused, name, instead) for name, instead in _WRONG.items()},
         )
         self._fs: FileSystem = self._bash.fs()
         self._own = dict(self._walk())

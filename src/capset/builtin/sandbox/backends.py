@@ -1,0 +1,121 @@
+"""The back ends that run code here: real interpreters in jails, or interpreters of subsets (spec 5, P18)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Final
+
+from capset import ToolError
+from capset.builtin.sandbox.child.frames import Backend
+from capset.builtin.sandbox.config import Language, SandboxConfig
+from capset.builtin.sandbox.jail import Jail, JailUnavailable, jail_for, shell_jail
+from capset.ext import install_command
+
+_MODULES: Final = {"monty": "pydantic_monty", "bashkit": "bashkit"}
+_CPYTHON: Final = """\
+CPython {version} with its whole standard library. Threads can be started, other processes cannot: no `subprocess`, \
+no `multiprocessing`. The interpreter itself is below `/.runtime`, which is read-only.{packages}"""
+_MONTY: Final = """\
+A subset of Python: functions, comprehensions, dataclasses, plain classes, `async`, `with`, `match` and exceptions \
+work; generators (`yield`), `del`, inheritance, decorated methods such as properties, exceptions of your own and \
+files opened with `+` do not. Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, \
+`copy`, `csv`, `dataclasses`, `datetime`, `decimal`, `functools`, `hashlib`, `itertools`, `json`, `math`, `os`, \
+`pathlib`, `random`, `re`, `sys`, `time`, `tomllib`, `typing` and `unicodedata`."""
+
+_BASH: Final = """\
+Bash itself, with the usual commands: `grep`, `sed`, `awk`, `sort`, `find`, `tar`, `diff` and the like, and \
+`python3` with its standard library. At most 64 processes run at once. Background jobs that still print are waited \
+for; others end with the script."""
+_BASHKIT: Final = """\
+An interpreter of a subset of bash: pipes, functions, arrays, loops and the usual commands, `grep`, `sed`, `awk`, \
+`jq`, `sort`, `find`, `tar`, `diff` and the like, each with a part of its options. Functions call each other 16 deep \
+at most, and a file has 10 MB at most. Background jobs are waited for. `bc` is not there: compute with `awk` or \
+Python, and check what matters there, too, since some commands answer otherwise than their models."""
+
+
+def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, list[str]]:
+    """Return what runs code in a language, and the command of its child; none for an interpreter's own child.
+
+    Raises ``ToolError`` for what cannot be run here, or not with the packages of the config.
+    """
+    _check_system()
+    jail = _jail(language, config)
+    if jail is None:
+        return _interpreter("bashkit" if language == "bash" else "monty")
+    return "isolated-bash" if language == "bash" else "isolated-cpython", jail.child(config.limits)
+
+
+def backends_here() -> dict[str, str]:
+    """Return what runs each language on this machine by default, or why nothing does."""
+    found: dict[str, str] = {}
+    languages: tuple[Language, ...] = ("python", "bash")
+    for language in languages:
+        try:
+            found[language], _ = backend_for(language, SandboxConfig())
+        except ToolError as error:
+            found[language] = error.message
+    return found
+
+
+def languages_said(config: SandboxConfig) -> dict[Language, str]:
+    """Return what a model is told of the Python and the bash that there are here."""
+    return {"python": _said("python", config), "bash": _said("bash", config)}
+
+
+def _said(language: Language, config: SandboxConfig) -> str:
+    try:
+        jail = _jail(language, config)
+    except ToolError as error:
+        return error.message
+    if jail is None:
+        return _BASHKIT if language == "bash" else _MONTY
+    if language == "bash":
+        return _BASH
+    packages = f" Of others there are: {', '.join(config.packages)}." if config.packages else ""
+    return _CPYTHON.format(version=".".join(map(str, sys.version_info[:3])), packages=packages)
+
+
+def _jail(language: Language, config: SandboxConfig) -> Jail | None:
+    """Return the jail that a language runs in, or ``None`` for an interpreter of a subset."""
+    packages = config.packages if language == "python" else ()
+    if config.backend == "monty":
+        if packages:
+            raise _unavailable("Monty, which this sandbox is set to, imports no packages.")
+        return None
+    try:
+        return shell_jail() if language == "bash" else jail_for(packages)
+    except JailUnavailable as error:
+        if language == "bash":
+            raise _unavailable(
+                f"The sandbox cannot run bash here: {error}. Its host may set backend to monty, for an interpreter of "
+                "a subset that answers some commands otherwise."
+            ) from None
+        if config.backend == "auto" and not packages:
+            return None
+        raise _unavailable(f"The sandbox cannot run CPython here: {error}.") from None
+
+
+def _interpreter(backend: Backend) -> tuple[Backend, list[str]]:
+    if find_spec(_MODULES[backend]) is None:
+        raise ToolError(
+            "Running code needs the extra 'sandbox' of capset, which is not installed.",
+            code="not_installed",
+            status=501,
+            hint=install_command("sandbox"),
+        )
+    return backend, []
+
+
+def _check_system() -> None:
+    if os.name != "posix":
+        raise ToolError(
+            "Code runs here on POSIX systems only: elsewhere a process cannot be bounded.",
+            code="not_supported",
+            status=501,
+        )
+
+
+def _unavailable(why: str) -> ToolError:
+    return ToolError(f"{why} Nothing was run.", code="sandbox_unavailable", status=422)

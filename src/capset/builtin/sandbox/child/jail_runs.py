@@ -1,0 +1,158 @@
+"""Code that CPython or bash runs in a jail, watched by the first process there: its output, its time, its files."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import select
+import signal
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Final, Literal, cast
+
+from capset.builtin.sandbox.child.frames import Order, RunLimits, Stopped
+from capset.builtin.sandbox.child.guests import run_guest
+from capset.builtin.sandbox.child.output import Printer, RunEnded
+
+_STEP: Final = 0.05
+"""How often, in seconds, the number of files is looked at: nothing else bounds it while the code runs."""
+_CHUNK: Final = 1 << 16
+_SPARE: Final = 10_000
+"""How many files and directories there may be, beside those that a run may have, before it is stopped."""
+_REPORT: Final = 1 << 24
+_TAIL: Final = 4_096
+_NO_MEMORY: Final = ("alloc: cannot allocate", "memory exhausted", "Cannot allocate memory")
+"""What bash and the commands say when they can allocate no more."""
+
+
+def run_jailed(order: Order, printer: Printer, source: int) -> RunEnded:
+    """Run code, and return how it ended. The end of ``source``, a descriptor, ends this process."""
+    return _JailRun(order, printer, source).ended()
+
+
+class _JailRun:
+    """One run."""
+
+    def __init__(self, order: Order, printer: Printer, source: int) -> None:
+        self._order = order
+        self._limits: RunLimits = order["limits"]
+        self._printer = printer
+        self._source = source
+        self._decoders = {one: codecs.getincrementaldecoder("utf-8")(errors="replace") for one in ("stdout", "stderr")}
+        self._report = bytearray()
+        self._complaints = ""
+        self._most = _inodes() + self._limits["max_files"] + _SPARE
+        self._status: int | None = None
+        self._size = 0
+
+    def ended(self) -> RunEnded:
+        """Run the code to its end, or to that of a limit. No process is left but this one."""
+        (stdout, told), (stderr, complained), (report, reported) = (os.pipe() for _ in range(3))
+        writers = told, complained, reported
+        pid = os.fork()
+        if pid == 0:
+            run_guest(self._order, *writers)
+        for writer in writers:
+            os.close(writer)
+        self._printer.start()
+        deadline = monotonic() + self._limits["seconds"]
+        stopped = self._listen(pid, stdout, stderr, report, deadline)
+        while self._status is None and stopped is None:  # it has closed all that it could tell by
+            sleep(_STEP / 10)
+            self._reap(pid)
+            stopped = "time" if monotonic() > deadline else None
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # all processes of the jail, but for this one, which is the first
+        while self._status is None:
+            self._reap(pid, wait=True)
+        self._printer.end()
+        return self._told(stopped, os.waitstatus_to_exitcode(self._status))
+
+    def _listen(self, pid: int, stdout: int, stderr: int, report: int, deadline: float) -> Stopped | None:
+        """Take what the code says until it has closed all, and return the limit that ended it before."""
+        streams: dict[int, Literal["stdout", "stderr", "report"]] = {
+            stdout: "stdout",
+            stderr: "stderr",
+            report: "report",
+        }
+        poll = select.poll()
+        for one in (*streams, self._source):
+            poll.register(one, select.POLLIN)
+        while streams:
+            left = deadline - monotonic()
+            if left <= 0:
+                return "time"
+            for descriptor, _ in poll.poll(min(left, _STEP) * 1000):
+                data = os.read(descriptor, _CHUNK)
+                if descriptor == self._source:
+                    if not data:
+                        os._exit(1)  # nobody waits for the result any more
+                elif not data:
+                    poll.unregister(descriptor)
+                    streams.pop(descriptor)
+                elif not self._take(streams[descriptor], data):
+                    return "output"
+            if _inodes() > self._most:
+                return "files"
+            self._reap(pid)
+        return None
+
+    def _reap(self, pid: int, *, wait: bool = False) -> None:
+        """Reap what has ended: the process of the code, and those that it left, which are this one's then."""
+        with suppress(ChildProcessError):
+            while True:
+                ended, status, usage = os.wait4(-1, 0 if wait else os.WNOHANG)
+                if ended == pid:
+                    self._status, self._size = status, usage.ru_maxrss * 1024
+                if not ended or self._status is not None:
+                    return
+
+    def _take(self, name: Literal["stdout", "stderr", "report"], data: bytes) -> bool:
+        """Pass on output, and return whether the code may go on."""
+        if name == "report":
+            self._report += data
+            return len(self._report) <= _REPORT
+        text = self._decoders[name].decode(data)
+        if name == "stderr":
+            self._complaints = (self._complaints + text)[-_TAIL:]
+        return self._printer.write(name, text)
+
+    def _told(self, stopped: Stopped | None, status: int) -> RunEnded:
+        """Return how the code ended: by what it reported, which the code could have written, and by its status."""
+        if stopped is not None:
+            return RunEnded(None, stopped=stopped)
+        if self._order["backend"] == "isolated-bash":
+            if status and any(words in self._complaints for words in _NO_MEMORY):
+                return RunEnded(None, stopped="memory")
+            if _is_full():
+                return RunEnded(None, stopped="files")
+            return RunEnded(128 - status if status < 0 else status)
+        value, error, limit = _read_report(self._report)
+        if limit in ("memory", "files"):
+            return RunEnded(None, error=error, stopped=limit)
+        if status < 0:  # an interpreter that can allocate no more may die of that
+            is_full = self._size > self._limits["memory_bytes"] * 3 // 4
+            return RunEnded(None, stopped="time" if -status == signal.SIGXCPU else "memory" if is_full else "crash")
+        return RunEnded(status, value=value, error=error)
+
+
+def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str | None]:
+    """Return the value, the error and the limit in a report; nothing of one that is none."""
+    found: object = None
+    with suppress(ValueError):
+        found = json.loads(report)
+    told = cast("list[object]", found) if isinstance(found, list) else []
+    value, error, limit = (one if isinstance(one, str) else None for one in (*told[:3], None, None, None)[:3])
+    return value, error, limit
+
+
+def _inodes() -> int:
+    """Return the number of files and directories on the jail's file system."""
+    found = os.statvfs("/")
+    return found.f_files - found.f_ffree
+
+
+def _is_full() -> bool:
+    """Return whether nothing more can be written."""
+    return not os.statvfs("/").f_bavail

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Take a path and a variable apart with parameter expansion only.
+path="src/lib/archive.tar.gz"
+echo "file: ${path##*/}"
+echo "dir: ${path%/*}"
+echo "extension: ${path##*.}"
+echo "all extensions: ${path#*.}"
+echo "without last: ${path%.*}"
+echo "without all: ${path%%.*}"
+echo "replaced: ${path/lib/bin} ${path//a/A} ${path/#src/dst} ${path/%gz/xz}"
+unset name
+echo "default: ${name:-nobody}, still unset: ${name-unset}"
+echo "assigned: ${name:=somebody}, now: $name"
+echo "alternative: ${name:+yes} ${other:+yes}."
+empty=""
+echo "empty: [${empty-default}] [${empty:-default}]"
+echo "length: ${#path}"
+version="1.22.333"
+IFS=. read -r major minor patch <<< "$version"
+echo "$major|$minor|$patch|${version%%.*}|${version//[^0-9]/}"

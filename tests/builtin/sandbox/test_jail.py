@@ -1,0 +1,236 @@
+"""The jail of real interpreters: what it lets code do, what its host allows, and where there is none (spec 5, P18)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capset.builtin.sandbox import SandboxConfig, jail, sandbox
+from capset.errors import ToolError
+from tests.builtin.sandbox.support import box, execute_code, open_files, run, running, texts
+
+FORBIDDEN = {
+    "a process": "os.fork()",
+    "a program": "os.execv('/bin/sh', ['sh'])",
+    "another program": "import subprocess; subprocess.run(['ls'])",
+    "a socket": "import socket; socket.socket()",
+    "a socket of packets": "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+    "memory that nothing counts": "os.memfd_create('x')",
+    "another root": "os.chroot('/tmp')",
+    "a mount": "call(165, 0, 0, 0, 0, 0)",
+    "a namespace": "call(272, 0x10000000)",
+    "another's memory": "call(310, 1, 0, 0, 0, 0, 0)",
+    "a trace": "call(101, 16, 1, 0, 0)",
+    "a ring": "call(425, 8, 0)",
+    "a key": "call(248, 0, 0, 0, 0, 0)",
+    "a program of the kernel": "call(321, 0, 0, 0)",
+    "a file of the runtime": "open('/.runtime/bin/x', 'w')",
+    "a clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
+}
+CALL = """
+import ctypes, os
+def call(*arguments):
+    if os.uname().machine != 'x86_64':
+        raise PermissionError('numbers of another machine')
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(*map(ctypes.c_long, arguments)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+"""
+
+
+@pytest.mark.spec("P18", "T28")
+async def test_what_jailed_code_has_no_business_with_is_refused_by_the_system() -> None:
+    tries = "\n".join(
+        f"try:\n    {code}\n    print({what!r}, 'was allowed')\nexcept OSError as error:\n    told.append(error.errno)"
+        for what, code in FORBIDDEN.items()
+    )
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", f"{CALL}told = []\n{tries}\nlen(told)")
+    assert (result["stdout"], result["error"]) == ("", None)
+    assert result["value"] == str(len(FORBIDDEN))
+
+
+@pytest.mark.spec("P18")
+async def test_ordinary_python_has_all_that_it_has_elsewhere() -> None:
+    code = """
+import asyncio, atexit, concurrent.futures, sqlite3, statistics, sys, tempfile, threading, zoneinfo
+atexit.register(print, 'at exit')
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    print(sum(pool.map(abs, range(-10, 0))))
+print(sqlite3.connect(':memory:').execute('SELECT 1 + 1').fetchone(), zoneinfo.ZoneInfo('Europe/Paris'))
+print(await asyncio.sleep(0, 'awaited'), __name__, sys.stdin.read() == '', tempfile.gettempdir())
+left = open('/left.txt', 'w')
+left.write('not closed')
+threading.Thread(target=lambda: print('in a thread')).start()
+class Late:
+    def __del__(self): print('let go')
+late = Late()
+statistics.mean([1, 2])
+"""
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", code)
+        assert await texts(desk.session) == {"/left.txt": "not closed"}
+    assert (result["error"], result["value"], result["backend"]) == (None, "1.5", "isolated-cpython")
+    lines = result["stdout"].splitlines()
+    assert lines[:3] == ["55", "(2,) Europe/Paris", "awaited __main__ True /tmp"]
+    assert sorted(lines[3:]) == ["at exit", "in a thread", "let go"]
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("code", "status", "stderr"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("raise SystemExit('bye')", 1, "bye\n"),
+        ("import os; os._exit(4)", 4, ""),
+        ("import os; os.close(1); os.close(2); os.closerange(3, 64)", 0, ""),
+    ],
+)
+async def test_code_ends_as_it_says(code: str, status: int, stderr: str) -> None:
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", f"open('/f', 'w').close()\n{code}")
+    assert (result["exit_code"], result["stderr"], result["error"]) == (status, stderr, None)
+    assert result["files"]["created"] == ["/f"]
+
+
+@pytest.mark.spec("P18")
+async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_length() -> None:
+    code = (
+        "diff <(echo a) <(echo b) | head -1; python3 -c 'import json; print(json.dumps([1]))'; whoami; bc <<< '19.99*3'"
+    )
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code + "\n" + "# a long comment\n" * 12_000 + "echo end; exit 5")
+    assert result["stdout"].splitlines() == ["1c1", "[1]", "user", "59.97", "end"]
+    assert (result["exit_code"], result["backend"]) == (5, "isolated-bash")
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run() -> None:
+    async with box("bash", memory_bytes=64 << 20) as desk:
+        many = await run(desk.session, "bash", "for i in $(seq 200); do sleep 20 & done; wait")
+        hungry = "for i in 1 2 3 4; do python3 -c 'x = bytearray(30 << 20); import time; time.sleep(20)' & done; wait"
+        large = await run(desk.session, "bash", hungry)
+    assert (many["stopped"], large["stopped"]) == ("processes", "memory")
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18")
+async def test_python_imports_the_packages_that_its_host_names_and_no_others() -> None:
+    async with box("cpython", packages=["PyYAML"]) as desk:
+        found = await run(
+            desk.session, "cpython", "import yaml\nprint(yaml.safe_load('a: [1]'), yaml.__with_libyaml__)"
+        )
+        other = await run(desk.session, "cpython", "import pydantic")
+    assert (found["stdout"], found["error"]) == ("{'a': [1]} True\n", None)
+    assert "ModuleNotFoundError: No module named 'pydantic'" in str(other["error"])
+
+
+@pytest.mark.long
+@pytest.mark.spec("P18")
+async def test_numpy_and_pandas_compute_in_the_jail() -> None:
+    code = "import numpy, pandas\nprint(numpy.arange(4).sum(), pandas.DataFrame({'a': [1, 2]}).a.mean())"
+    async with box("cpython", packages=["numpy", "pandas"], memory_bytes=1 << 30, seconds=60) as desk:
+        found = await run(desk.session, "cpython", code)
+    assert (found["stdout"], found["error"]) == ("6 1.5\n", None)
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"packages": ["nowhere-to-be-found"]}, "the package 'nowhere-to-be-found' is not installed here"),
+        ({"packages": ["pytest-timeout"], "backend": "monty"}, "imports no packages"),
+    ],
+)
+async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, Any], said: str) -> None:
+    async with box("cpython", **{"backend": "auto", **config}) as desk:
+        result = await desk.session.try_call(execute_code, language="python", code="open('/f', 'w')")
+        assert await texts(desk.session) == {}
+    assert isinstance(result.error, ToolError)
+    assert (result.error.code, result.error.status) == ("sandbox_unavailable", 422)
+    assert said in result.error.message
+
+
+@pytest.fixture
+def without_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make this a system that allows no namespaces: its bubblewrap says so."""
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(jail, "_bubblewrap", lambda: str(program))
+    for one in (jail._tried, jail._tried_shell):
+        one.cache_clear()
+    yield
+    for one in (jail._tried, jail._tried_shell):
+        one.cache_clear()
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.usefixtures("without_namespaces")
+async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refused_in_a_sentence() -> None:
+    async with box("cpython", backend="auto") as desk:
+        python = await run(desk.session, "python", "1 + 1")
+        bash = await desk.session.try_call(execute_code, language="bash", code="echo 1")
+        shown = await desk.session.system_text()
+    assert (python["value"], python["backend"]) == ("2", "monty")
+    assert isinstance(bash.error, ToolError)
+    assert (bash.error.code, bash.error.status) == ("sandbox_unavailable", 422)
+    assert "No permissions to create new namespace. Its host may set backend to monty" in bash.error.message
+    assert "A subset of Python" in shown
+    assert sandbox.readiness is not None
+    assert sandbox.readiness()["python"] == "monty"
+    async with box("cpython") as desk:
+        refused = await desk.session.try_call(execute_code, language="python", code="1")
+    assert isinstance(refused.error, ToolError)
+    assert "The sandbox cannot run CPython here: CPython does not run in namespaces" in refused.error.message
+
+
+@pytest.mark.spec("P18")
+def test_what_there_is_on_a_machine_is_said_to_operators() -> None:
+    assert sandbox.readiness is not None
+    assert sandbox.readiness() == {"python": "isolated-cpython", "bash": "isolated-bash"}
+    assert SandboxConfig().backend == "auto"
+
+
+@pytest.mark.long
+@pytest.mark.spec("P18", "T29")
+@pytest.mark.parametrize("language", ["cpython", "bash", "monty", "bashkit"])
+async def test_nothing_survives_two_hundred_runs(language: str) -> None:
+    code = (
+        "open('/tmp/x', 'w').write('1')" if language in ("cpython", "monty") else "echo 1 > /tmp/x; sleep 9 >&- 2>&- &"
+    )
+    async with box(language) as desk:
+        await run(desk.session, language, code)
+        before = (open_files(), namespaces(), mounts(), temporary())
+        for _ in range(20):
+            found = await asyncio.gather(*(run(desk.session, language, code) for _ in range(10)))
+            assert {one["exit_code"] for one in found} == {0}
+        assert await texts(desk.session) == {}
+    assert not running(os.getpid())
+    now = (open_files(), namespaces(), mounts(), temporary())
+    assert now[0] <= before[0]
+    assert (now[1] - before[1], now[2], now[3] - before[3]) == (set(), before[2], set())
+
+
+def namespaces() -> set[str]:
+    """Return the namespaces in which there is any process."""
+    found: set[str] = set()
+    for entry in Path("/proc").glob("[0-9]*/ns/*"):
+        try:
+            found.add(str(entry.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def mounts() -> str:
+    return Path("/proc/self/mountinfo").read_text()
+
+
+def temporary() -> set[str]:
+    return {entry.name for entry in Path("/tmp").iterdir() if "bwrap" in entry.name or "capset" in entry.name}

@@ -1,0 +1,32 @@
+"""Code as models write it gives in the sandbox what the real interpreters give, or says that it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts import sandbox_corpus
+from scripts.sandbox_corpus import ROWS, Row, compare, is_met, scripts_of
+
+EACH = 12
+"""Of so many scripts one is run here; ``make long`` runs all of them."""
+
+
+def test_the_corpus_is_as_large_as_it_was() -> None:
+    assert len(scripts_of("python")) >= 168
+    assert len(scripts_of("bash")) >= 105
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    "row", [one for one in ROWS if not one.may_differ], ids=lambda row: f"{row.language} {row.setting}"
+)
+def test_nothing_of_a_part_of_the_corpus_differs_in_silence(row: Row) -> None:
+    found = compare(row, scripts_of(row.language)[::EACH])
+    assert [one.script.name for one in found if one.verdict == "different"] == []
+    assert row.share is None or is_met(row, found)
+
+
+@pytest.mark.long
+@pytest.mark.spec("P18")
+def test_the_whole_corpus_reaches_its_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sandbox_corpus.main([]) == 0, capsys.readouterr().err
