@@ -87,7 +87,7 @@ class _JailRun:
                 data = os.read(descriptor, _CHUNK)
                 if descriptor == self._source:
                     if not data:
-                        os._exit(1)  # nobody waits for the result any more
+                        os._exit(1)  # the result is not waited for any more
                 elif not data:
                     poll.unregister(descriptor)
                     streams.pop(descriptor)
