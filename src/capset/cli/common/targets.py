@@ -229,8 +229,8 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal
     except (Conflict, DefinitionError):
         if file is None or file[0] != "config" or served.configuration is not None:
             raise
-        option = f"--config {shlex.quote(str(file[1]))}"
-        raise DefinitionError(f"the session {session!r} is one of a configuration file: give {option} with it") from None
+        told = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
+        raise DefinitionError(f"the session {session!r} {told}") from None
 
 
 async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
