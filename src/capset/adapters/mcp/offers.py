@@ -76,7 +76,7 @@ async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] 
 
 
 def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
-    """Return a sentence for each name in the declaration that the server does not have, or that it leaves out itself."""
+    """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
     tools = {one.name for one in offers if not one.name.startswith(PROMPTS)}
     prompts = {one.name.removeprefix(PROMPTS) for one in offers if one.name.startswith(PROMPTS)}
     known = {EVERY, *((READ,) if server.resources else ()), *(one.name for one in offers)}
