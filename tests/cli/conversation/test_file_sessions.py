@@ -12,7 +12,10 @@ import pytest
 from tests.adapters.mcp.test_servers import SCRIPT
 from tests.cli.support import Run
 
-STEPS = {"calls": [{"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}]}, {"text": "Three."}
+STEPS: tuple[dict[str, Any], ...] = (
+    {"calls": [{"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}]},
+    {"text": "Three."},
+)
 
 
 def shelf(folder: Path) -> dict[str, Any]:
@@ -71,7 +74,9 @@ def test_servers_of_agents_within_are_known_too(run: Run, tmp_path: Path, model:
     adder(tmp_path)
     assert run("mcp", "approve", "shelf", "add", "--agent", "adder.json").code == 0
     (tmp_path / "head.json").write_text(json.dumps({"name": "head", "agents": ["./adder.json"]}))
-    steps = {"head": [{"calls": [{"tool": "adder", "arguments": {"input": "add"}}]}, {"text": "Done."}] * 2}
+    steps: dict[str, Any] = {
+        "head": [{"calls": [{"tool": "adder", "arguments": {"input": "add"}}]}, {"text": "Done."}] * 2
+    }
     steps["adder"] = [*STEPS, *STEPS]
     (tmp_path / "script.json").write_text(json.dumps({"agents": steps}))
     assert run("run", "head.json", "add", *model).out == "Done.\n"

@@ -17,7 +17,7 @@ from tests.server.approving import again, till
 from tests.server.auth.issuing import AUDIENCE, issuing, key, token
 from tests.server.support import site
 
-APPROVE = {"sub": "grace", "scope": "openid capset:approve"}
+APPROVE: dict[str, Any] = {"sub": "grace", "scope": "openid capset:approve"}
 
 
 def filled(letters: int) -> str:

@@ -17,7 +17,7 @@ from tests.server.auth.issuing import ISSUER, Issuing, issuing, key, token
 from tests.server.support import call, make_session
 
 PUBLIC = "https://capset.example.com"
-REALM = {
+REALM: dict[str, Any] = {
     "aud": [PUBLIC, "account"],
     "sub": "8f2c1f3e-2f0b-4a53-9d3e-0d1a6c0f5b7e",
     "org": None,
