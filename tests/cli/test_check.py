@@ -121,6 +121,7 @@ def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: 
             ["api:pets", "pets.json", "get_pet,", "the", "tag", "reading", "–", "–"],
         ],
     )
+    assert "the agent 'tools' with the approved tools of 2 MCP servers and 1 API" in done.said
     shown = run("check", "tools.yaml", "--json").json
     assert (shown["valid"], shown["actions"]) == (True, [])
     (tmp_path / "empty.yaml").write_text("actions: []\n")

@@ -97,10 +97,10 @@ def _summary(found: Configuration) -> str:
     count = len(found.actions)
     upstream = {one.capability for one in found.sources}
     whole = [one.name for one in found.capabilities if one.base.origin is None and one.name not in upstream]
-    more = f", and all tools of {', '.join(whole)}" if whole else ""
     within = f", within {found.governance.allowance}" if found.governance.allowance else ""
     counts = Counter("API" if isinstance(one, OpenApi) else "MCP server" for one in found.sources)
     sources = " and ".join(counted(many, what) for what, many in counts.items())
-    more += f", and the approved tools of {sources}" if sources else ""
-    actions = counted(count, "action")
-    return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"
+    has = [f"all tools of {', '.join(whole)}"] if whole else []
+    has += [f"the approved tools of {sources}"] if sources else []
+    has = [counted(count, "action"), *has] if count or not has else has
+    return f"{found.path} is sound: the agent {found.agent.name!r} with {', and '.join(has)}{within}"
