@@ -235,19 +235,14 @@ class Defaults(BaseModel):
     verified: bool = True
 
 
-Option = Literal["option1", "option2", "option3"]
-Titled = (
-    Annotated[Literal["value1"], Field(title="First Option")]
-    | Annotated[Literal["value2"], Field(title="Second Option")]
-    | Annotated[Literal["value3"], Field(title="Third Option")]
-)
+Titled = Annotated[Literal["value1"], Field(title="One")] | Annotated[Literal["value2"], Field(title="Two")]
 
 
 class Enums(BaseModel):
-    untitledSingle: Option
+    untitledSingle: Literal["option1", "option2"]
     titledSingle: Titled
     legacyEnum: Literal["opt1", "opt2"] = Field(json_schema_extra={"enumNames": ["Option One", "Option Two"]})
-    untitledMulti: list[Option]
+    untitledMulti: list[Literal["option1", "option2"]]
     titledMulti: list[Titled]
 
 
