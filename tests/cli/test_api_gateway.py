@@ -193,6 +193,8 @@ def test_operations_are_looked_at_approved_and_kept_in_a_lock_file(run: Run, tmp
     approve(run, file)
     assert states(run, file) == {"get_pet": "changed", "add_pet": "approved", "delete_pet": "approved"}
     approve(run, file, "get_pet")
+    narrower = {"tags": ["writing"], "operations": ["add_pet"], "headers": {}}
+    assert states(run, api.declare(tmp_path, **narrower))["get_pet"] == "left out"
 
     assert run("mcp", "lock", "mcp.lock.json").code == 0
     text = (tmp_path / "mcp.lock.json").read_text()
@@ -225,6 +227,9 @@ def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Libr
     assert done.code == 0, done.said
     called = run("call", "pets_get_pet", "--agent", name, "--args", '{"pet_id": "rex"}')
     assert json.loads(called.out) == {"id": "rex", "verbose": False}
+    session = run("sessions", "list", "--json").json["items"][0]["id"]
+    again = run("call", "pets_get_pet", "--session", session, "--args", '{"pet_id": "max"}')
+    assert json.loads(again.out) == {"id": "max", "verbose": False}, "its file is known"
     refused = run("call", "pets_get_pet", "--agent", name, "--args", '{"pet_id": "REX"}')
     assert (refused.code, "These arguments are not allowed here: pet_id" in refused.said) == (3, True)
     file.write_text(json.dumps({**keeper, "apis": {"pets": {**declared, "url": "ftp://x"}}}))

@@ -11,6 +11,13 @@ from jsonschema import Draft202012Validator
 from tests.adapters.config_file.support import ORIGIN, folder
 from tests.cli.support import Run
 
+SOURCES = """\
+mcp_servers:
+  books: {url: "https://books.example/mcp", permissions: ["books:use"], limits: 600/1h}
+  clock: {command: [run, my clock], tools: [now], prompts: [when]}
+apis:
+  pets: {document: pets.json, operations: [get_pet], tags: [reading]}
+"""
 BAD = """\
 actions:
   - name: get-weather
@@ -98,3 +105,26 @@ def test_the_schema_for_editors_takes_what_is_taken(run: Run) -> None:
     ):
         assert not validator.is_valid(json.loads(wrong))
     assert run("schema", "config", "--any").code == 2
+
+
+@pytest.mark.spec("G28", "M7")
+def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: Path) -> None:
+    """Neither is asked: what they have is for ``capset mcp list``."""
+    (tmp_path / "tools.yaml").write_text(SOURCES)
+    done = run("check", "tools.yaml")
+    assert (done.code, [line.split() for line in done.out.splitlines()]) == (
+        0,
+        [
+            ["SERVER", "FROM", "TOOLS", "PERMISSIONS", "LIMITS"],
+            ["books", "https://books.example/mcp", "all", "books:use", "600/1h"],
+            ["clock", "run", "'my", "clock'", "now,", "prompts/when", "–", "–"],
+            ["api:pets", "pets.json", "get_pet,", "the", "tag", "reading", "–", "–"],
+        ],
+    )
+    assert "the agent 'tools' with the approved tools of 2 MCP servers and 1 API" in done.said
+    shown = run("check", "tools.yaml", "--json").json
+    assert (shown["valid"], shown["actions"]) == (True, [])
+    (tmp_path / "empty.yaml").write_text("actions: []\n")
+    done = run("check", "empty.yaml")
+    assert (done.code, done.out) == (0, "")
+    assert "with 0 actions" in done.said

@@ -235,6 +235,17 @@ class Defaults(BaseModel):
     verified: bool = True
 
 
+Titled = Annotated[Literal["value1"], Field(title="One")] | Annotated[Literal["value2"], Field(title="Two")]
+
+
+class Enums(BaseModel):
+    untitledSingle: Literal["option1", "option2"]
+    titledSingle: Titled
+    legacyEnum: Literal["opt1", "opt2"] = Field(json_schema_extra={"enumNames": ["Option One", "Option Two"]})
+    untitledMulti: list[Literal["option1", "option2"]]
+    titledMulti: list[Titled]
+
+
 @tool(effect="read")
 async def test_elicitation(ctx: Context, message: str) -> str:
     """Ask for a name and an address."""
@@ -246,6 +257,13 @@ async def test_elicitation(ctx: Context, message: str) -> str:
 async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
     """Ask with a default for everything."""
     answer = await ctx.ask_client("defaults", "Is this right?", Defaults)
+    return f"Elicitation completed: action={answer.action}, content={answer.data}"
+
+
+@tool(effect="read")
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Ask for choices, with titles and without."""
+    answer = await ctx.ask_client("enums", "Which of these?", Enums)
     return f"Elicitation completed: action={answer.action}, content={answer.data}"
 
 
@@ -358,6 +376,7 @@ conformance: Capability = Capability(
         test_prompt_with_image,
         test_elicitation,
         test_elicitation_sep1034_defaults,
+        test_elicitation_sep1330_enums,
         test_input_required_result_elicitation,
         test_input_required_result_request_state,
         test_input_required_result_tampered_state,

@@ -46,6 +46,56 @@ def test_a_form_is_a_flat_schema() -> None:
         assert not question.fits(wrong), wrong
 
 
+Color = Annotated[Literal["#d00"], Field(title="Red")] | Annotated[Literal["#0d0"], Field(title="Green")]
+
+
+class Titled(BaseModel):
+    """Choices that are shown by titles of their own."""
+
+    color: Color
+    frame: Color | None = None
+    stripes: Annotated[list[Color], Field(min_length=1, title="Stripes")] = ["#0d0"]
+    dots: Color | Literal["none", "all"] = "none"
+    size: Literal["s", "l"] = Field("s", json_schema_extra={"enumNames": ["Small", "Large"]})
+
+
+@pytest.mark.spec("M12")
+def test_choices_have_titles() -> None:
+    question = question_of("look", "Which look?", Titled)
+    red, green = {"const": "#d00", "title": "Red"}, {"const": "#0d0", "title": "Green"}
+    dots = [red, green, {"const": "none", "title": "none"}, {"const": "all", "title": "all"}]
+    assert question.form["properties"] == {
+        "color": {"type": "string", "oneOf": [red, green]},
+        "frame": {"type": "string", "oneOf": [red, green]},
+        "stripes": {
+            "type": "array",
+            "title": "Stripes",
+            "minItems": 1,
+            "items": {"anyOf": [red, green]},
+            "default": ["#0d0"],
+        },
+        "dots": {"type": "string", "oneOf": dots, "default": "none"},
+        "size": {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"], "default": "s"},
+    }
+    assert question.form["required"] == ["color"]
+    read = question.read({"color": "#d00", "stripes": ["#d00", "#0d0"], "dots": "all"})
+    assert (read.color, read.stripes, read.frame, read.dots) == ("#d00", ["#d00", "#0d0"], None, "all")
+    for wrong in ({"color": "Red"}, {"color": "#d00", "stripes": ["Red"]}, {"color": "#d00", "stripes": []}):
+        assert not question.fits(wrong), wrong
+
+
+class OfNumbers(BaseModel):
+    share: Annotated[Literal[1], Field(title="One")] | Annotated[Literal[2], Field(title="Two")]
+
+
+class TextOrChoice(BaseModel):
+    color: Color | str
+
+
+class Misnamed(BaseModel):
+    size: Literal["s", "l"] = Field("s", json_schema_extra={"enumNames": ["Small"]})
+
+
 class Inner(BaseModel):
     text: str
 
@@ -63,9 +113,24 @@ class Mixed(BaseModel):
 
 
 @pytest.mark.spec("M12")
-@pytest.mark.parametrize("model", [Nested, Listed, Mixed])
+@pytest.mark.parametrize("model", [Nested, Listed, Mixed, OfNumbers, TextOrChoice])
 def test_what_no_form_has_is_refused(model: type[BaseModel]) -> None:
     with pytest.raises(DefinitionError, match="a form has texts, numbers, booleans, choices"):
+        question_of("key", "What?", model)
+
+
+class Unnamed(BaseModel):
+    size: str = Field("s", json_schema_extra={"enumNames": ["Small"]})
+
+
+class NamesInList(BaseModel):
+    sizes: list[Annotated[Literal["s"], Field(json_schema_extra={"enumNames": ["Small"]})]]
+
+
+@pytest.mark.spec("M12")
+@pytest.mark.parametrize("model", [Misnamed, Unnamed, NamesInList])
+def test_names_that_fit_no_choice_are_refused(model: type[BaseModel]) -> None:
+    with pytest.raises(DefinitionError, match="enumNames has a name for each choice of one text"):
         question_of("key", "What?", model)
 
 

@@ -23,8 +23,8 @@ from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 
-State = Literal["approved", "changed", "new", "gone"]
-"""How a tool stands to its pin."""
+State = Literal["approved", "changed", "new", "gone", "left out"]
+"""How a tool stands to its pin. One is left out by its declaration, which selects others."""
 _INTEGER: Final = re.compile(r"-?[1-9][0-9]{15,3999}")
 Ask = Callable[[], Awaitable[Sequence[Offer]]]
 """Returns what a source says of its tools."""

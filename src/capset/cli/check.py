@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,12 +12,15 @@ import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset.adapters.config_file.checks import told_of, told_of_problems
+from capset.adapters.mcp.server import PROMPTS, READ
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.pins import capability_with
+from capset.adapters.sources import Source
 from capset.cli.common.configuration import print_warnings
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
 from capset.cli.common.output import cell, err, out, print_json, table, verbatim
+from capset.definitions.limits import checked_limits
 from capset.errors import counted
 from capset.kernel.registry import Registry
 
@@ -39,9 +43,14 @@ def check_command(
         print_json(told_of(found).plain())
         return Exit.DONE
     print_warnings(file, found.warnings)
-    rows = (_row(one) for one in found.actions.values())
-    columns = ("ACTION", "TITLE", "EFFECT", "PERMISSIONS", "LIMITS", "APPROVAL", "HANDLER")
-    out().print(table(*columns, rows=rows, folds=("TITLE", "PERMISSIONS", "LIMITS", "HANDLER")))
+    if found.actions:
+        rows = (_row(one) for one in found.actions.values())
+        columns = ("ACTION", "TITLE", "EFFECT", "PERMISSIONS", "LIMITS", "APPROVAL", "HANDLER")
+        out().print(table(*columns, rows=rows, folds=("TITLE", "PERMISSIONS", "LIMITS", "HANDLER")))
+    if found.sources:
+        rows = (_source_row(one) for one in found.sources)
+        columns = ("SERVER", "FROM", "TOOLS", "PERMISSIONS", "LIMITS")
+        out().print(table(*columns, rows=rows, folds=("FROM", "TOOLS", "PERMISSIONS", "LIMITS")))
     err().print(f"[dim]{cell(_summary(found))}[/]", soft_wrap=True)
     return Exit.DONE
 
@@ -68,14 +77,30 @@ def _row(one: Action) -> Iterator[str]:
     yield cell(one.source)
 
 
+def _source_row(one: Source) -> Iterator[str]:
+    yield cell(one.pin_key)
+    if isinstance(one, OpenApi):
+        yield cell(one.document if isinstance(one.document, str) else "a mapping")
+        chosen = None if one.operations is None else sorted(one.operations)
+        chosen = chosen if one.tags is None else [*(chosen or ()), *(f"the tag {tag}" for tag in sorted(one.tags))]
+    else:
+        yield cell(one.url or shlex.join(one.command))
+        named = None if one.tools is None else sorted(one.tools)
+        prompts = [f"{PROMPTS}{name}" for name in sorted(one.prompts)]
+        chosen = [*(["all"] if named is None else named), *prompts, *([READ] if one.resources else ())]
+    yield cell("all" if chosen is None else ", ".join(chosen) or "–")
+    yield cell(", ".join(sorted(one.permissions)) or "–")
+    yield cell(", ".join(map(str, checked_limits("limits", one.limits))) or "–")
+
+
 def _summary(found: Configuration) -> str:
     count = len(found.actions)
     upstream = {one.capability for one in found.sources}
     whole = [one.name for one in found.capabilities if one.base.origin is None and one.name not in upstream]
-    more = f", and all tools of {', '.join(whole)}" if whole else ""
     within = f", within {found.governance.allowance}" if found.governance.allowance else ""
     counts = Counter("API" if isinstance(one, OpenApi) else "MCP server" for one in found.sources)
     sources = " and ".join(counted(many, what) for what, many in counts.items())
-    more += f", and the approved tools of {sources}" if sources else ""
-    actions = counted(count, "action")
-    return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"
+    has = [f"all tools of {', '.join(whole)}"] if whole else []
+    has += [f"the approved tools of {sources}"] if sources else []
+    has = [counted(count, "action"), *has] if count or not has else has
+    return f"{found.path} is sound: the agent {found.agent.name!r} with {', and '.join(has)}{within}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, Protocol, cast
@@ -16,7 +16,7 @@ from capset.errors import DefinitionError
 from capset.schemas.schema import Schema, schema_of
 
 MAX_KEY: Final = 100
-_TEXT: Final = frozenset({"minLength", "maxLength", "format", "enum"})
+_TEXT: Final = frozenset({"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"})
 _NUMBER: Final = frozenset({"minimum", "maximum"})
 _LIST: Final = frozenset({"minItems", "maxItems"})
 _ALWAYS: Final = frozenset({"type", "title", "description", "default"})
@@ -111,7 +111,8 @@ def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dic
     found = _plain(field, defs)
     kept = _KEPT.get(str(found.get("type")))
     items: dict[str, Any] | None = _plain(found["items"], defs) if "items" in found else None
-    if kept is None or (found["type"] == "array") != (items is not None and "enum" in items):
+    is_list = items is not None and not {"enum", "oneOf"}.isdisjoint(items)
+    if kept is None or (found["type"] == "array") != is_list:
         raise DefinitionError(
             f"{owner}: a form has texts, numbers, booleans, choices of texts, and lists of such choices",
             hint="ask for one field after the other, without models inside the model",
@@ -122,19 +123,39 @@ def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dic
     if shown.get("default", "") is None:
         del shown["default"]
     if items is not None:
-        shown["items"] = {"type": "string", "enum": items["enum"]}
+        titled = items.get("oneOf")
+        shown["items"] = {"anyOf": titled} if titled else {"type": "string", "enum": items["enum"]}
+    names = {**(items or {}), **found}.get("enumNames")
+    if names is not None and len(names) != len(found.get("enum", ())):
+        raise DefinitionError(f"{owner}: enumNames has a name for each choice of one text, in their order")
     return shown
 
 
 def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field without a reference, without null as an option, and with a constant as a choice."""
+    """Return the schema of a field without a reference and without null as an option, with constants as a choice."""
     found = dict(field)
     if "$ref" in found:
         found = {**defs[str(found.pop("$ref")).rpartition("/")[2]], **found}
-    options = [one for one in found.get("anyOf", ()) if one.get("type") != "null"]
-    if len(options) == 1:
-        del found["anyOf"]
-        found = {**_plain(options[0], defs), **found}
+    options = [_plain(one, defs) for one in found.pop("anyOf", ()) if one.get("type") != "null"]
+    if options:
+        found = {**(options[0] if len(options) == 1 else _choice(options)), **found}
     if "const" in found:
         found["enum"] = [found.pop("const")]
     return found
+
+
+def _choice(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the schema of one choice of these, by their titles if any has one; without a type if one is no choice.
+
+    A constant has its own title; a choice of several values is shown by these.
+    """
+    titles: dict[str, str | None] = {}
+    for one in options:
+        if one.get("type") != "string" or {"enum", "oneOf"}.isdisjoint(one):
+            return {}
+        titles |= {given["const"]: given["title"] for given in one.get("oneOf", ())}
+        values: list[str] = one.get("enum", [])
+        titles |= dict.fromkeys(values, one.get("title") if len(values) == 1 else None)
+    if not any(titles.values()):
+        return {"type": "string", "enum": list(titles)}
+    return {"type": "string", "oneOf": [{"const": one, "title": title or one} for one, title in titles.items()]}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final, cast
+
+from pydantic_core import from_json
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
@@ -22,6 +25,8 @@ ONLY_IN_CODE: Final = "only_in_code"
 
 No agent file has it, so that an incomplete definition never passes for a complete one.
 """
+_FILE: Final = "file"
+"""The member with the option and the path of the file that declares what the agent uses, beside what is installed."""
 
 
 def definition_of(block: Block) -> str:
@@ -40,6 +45,22 @@ def definition_of(block: Block) -> str:
     if unsaid := list(_unsaid(block)):
         definition[ONLY_IN_CODE] = unsaid
     return json.dumps(definition, ensure_ascii=False)
+
+
+def with_file(definition: str, option: str, path: Path) -> str:
+    """Return a definition that names the file which declares MCP servers, APIs or actions that its agent uses.
+
+    ``option`` is that of the file on the command line: ``agent`` or ``config``.
+    """
+    return json.dumps(json.loads(definition) | {_FILE: {option: str(path)}}, ensure_ascii=False)
+
+
+def read_definition(definition: str) -> tuple[dict[str, Any], tuple[str, Path] | None]:
+    """Return a definition as data of an agent file, and the option and the path of the file that it names, if any."""
+    data: dict[str, Any] = from_json(definition)
+    for option, path in data.pop(_FILE, {}).items():
+        return data, (option, Path(path))
+    return data, None
 
 
 def own_of(agent: Agent) -> dict[str, Any]:  # JSON

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from capset import Agent, Capability, Registry, compose
-from capset.adapters.agents.files import build_agent, read_agent_file
+from capset.adapters.agents.files import build_agent, read_agent_file, read_agent_sources, read_all_sources
+from capset.adapters.mcp import McpServer
+from capset.adapters.openapi import OpenApi
 from capset.errors import CapsetError, DefinitionError
 from capset.kernel.agent_definition import definition_of
 
@@ -287,3 +289,21 @@ def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, told: str) 
 def test_what_is_kept_names_no_file() -> None:
     with pytest.raises(DefinitionError, match=r"a file cannot be named here; got 'b\.yaml'"):
         build_agent({"name": "a", "agents": ["b.yaml"]}, REGISTRY, "kept")
+
+
+@pytest.mark.spec("M6")
+def test_the_sources_of_a_file_are_those_of_all_that_it_names(tmp_path: Path) -> None:
+    books = {"mcp_servers": {"books": {"command": ["books"], "cwd": "here"}}}
+    inner = {"name": "inner", "description": "I.", "capabilities": ["mcp:books"], **books}
+    outer = {"name": "outer", "agents": ["in/inner.json"], "apis": {"pets": {"document": "pets.json"}}}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "inner.json").write_text(json.dumps(inner))
+    (tmp_path / "outer.json").write_text(json.dumps(outer))
+    pets, found = read_all_sources(tmp_path / "outer.json", REGISTRY)
+    assert isinstance(pets, OpenApi)
+    assert isinstance(found, McpServer)
+    assert (pets.document, found.cwd) == (str(tmp_path / "pets.json"), str(tmp_path / "in" / "here"))
+    assert read_agent_sources(tmp_path / "outer.json") == [pets], "its own"
+    (tmp_path / "outer.json").write_text(json.dumps({**outer, **books}))
+    with pytest.raises(DefinitionError, match="two of its agents declare MCP server 'books', each in its own way"):
+        read_all_sources(tmp_path / "outer.json", REGISTRY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from capset import Agent, Capability, Kernel, Principal, tool
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.store import StoredAgents
 from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
+from capset.kernel.agent_definition import read_definition, with_file
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, CapabilityRow
 from capset.wire.agents import AgentInput
@@ -136,3 +138,16 @@ async def test_a_patch_that_does_not_fit_changes_nothing(store: str) -> None:
             with pytest.raises(InvalidArguments):
                 await agents.change("acme", row.id, patch, author=ADA)
         assert (await agents.get("acme", row.id)).row == row
+
+
+@pytest.mark.spec("P4", "M6")
+async def test_a_server_leaves_alone_the_file_that_a_session_names(store: str) -> None:
+    """It names what the command line reads; a server starts nothing of it."""
+    agent = Agent("watcher", uses=[eyes, Capability("mcp:shelf")])
+    async with Kernel(store=store) as kernel:
+        row = kernel.new_session(agent, Principal("ada"))
+        named = with_file(row.definition, "agent", Path("/nowhere/agent.yaml"))
+        assert read_definition(named)[1] == ("agent", Path("/nowhere/agent.yaml"))
+        assert read_definition(row.definition) == (read_definition(named)[0], None)
+        found = StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
+        assert [one.name for one in found.uses if not callable(one)] == ["eyes"]

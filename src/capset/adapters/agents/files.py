@@ -12,9 +12,11 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from capset.adapters.agents.entries import refer
+from capset.adapters.pins import capability_with
 from capset.adapters.plain_files import parse, read_text
 from capset.adapters.sources import KEYS, Source, Upstream, declarations
 from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import BlockToolOptions
@@ -45,6 +47,22 @@ def read_agent_sources(path: Path) -> list[Source]:
     """
     shape = _shape(parse(path, read_text(path, "an agent file")), str(path), None)
     return [make() for _, make in declarations(shape, path.parent)]
+
+
+def read_all_sources(path: Path, registry: Registry) -> list[Source]:
+    """Return the MCP servers and APIs that an agent file and those of its sub-agents declare, each once.
+
+    Raises as ``read_agent_file`` does, and for two of one name that are not declared alike.
+    """
+    found: dict[str, Source] = {}
+
+    def make(source: Source) -> AnyCapability:
+        if found.setdefault(source.capability, source) != source:
+            raise DefinitionError(f"{path}: two of its agents declare {source.label}, each in its own way")
+        return capability_with(source)
+
+    read_agent_file(path, registry, upstream=make)
+    return list(found.values())
 
 
 def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:

@@ -22,7 +22,7 @@ from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
-from capset.kernel.agent_definition import ONLY_IN_CODE
+from capset.kernel.agent_definition import ONLY_IN_CODE, read_definition
 from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -272,7 +272,7 @@ class StoredAgents:
 
     def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
         """Return the agent of a definition, and a notice for each capability that is gone."""
-        shape = AgentFileShape.model_validate_json(definition)
+        shape = AgentFileShape.model_validate(read_definition(definition)[0])
         referred = refer(shape.entries(), self._registry)
         tools = agent_tools(shape, self._registry, f"agent {shape.name!r}")
         agent = agent_of(shape, referred.refs, shape.static_context, tools)

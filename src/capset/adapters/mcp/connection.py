@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import Context
 from functools import partial
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 from capset.adapters.declarations import fill_secrets
 from capset.adapters.mcp.answers import ToolAnswer, answer_of
 from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
-from capset.adapters.mcp.offers import offers_of, unmatched
+from capset.adapters.mcp.offers import is_used, offers_of, unmatched
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
 from capset.adapters.offers import Offer, shown
@@ -139,6 +139,10 @@ class McpConnection:
     async def unmatched(self) -> list[str]:
         """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
         return unmatched(self.server, await self.offers())
+
+    async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
+        """Return whether the declaration leaves out a tool, or a prompt, that was approved so."""
+        return not is_used(self.server, shape)
 
     async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
         """Call a tool by its name there, with JSON; ``report`` is told its progress, if it is given.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from mcp import Client
@@ -76,14 +76,30 @@ async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] 
 
 
 def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
-    """Return a sentence for each name in the declaration that the server does not have."""
-    known = {one.name for one in offers}
-    prompts = {f"{PROMPTS}{name}" for name in server.prompts}
-    rules = {*server.rules} - {EVERY, *((READ,) if server.resources else ())}
-    given = {"rules": rules, "tools": {*(server.tools or ())}, "prompts": prompts}
-    return [
-        f"{what}: {unknown('tool', name, known)}" for what, names in given.items() for name in sorted(names - known)
-    ]
+    """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
+    tools = {one.name for one in offers if not one.name.startswith(PROMPTS)}
+    prompts = {one.name.removeprefix(PROMPTS) for one in offers if one.name.startswith(PROMPTS)}
+    known = {EVERY, *((READ,) if server.resources else ()), *(one.name for one in offers)}
+    chosen = {*(server.tools or ()), *(f"{PROMPTS}{one}" for one in server.prompts)}
+    found = [_unmatched_rule(server, one, tools) for one in sorted({*server.rules} - known - chosen)]
+    found += [f"tools: {unknown('tool', one, tools)}" for one in sorted({*(server.tools or ())} - tools)]
+    return found + [f"prompts: {unknown('prompt', one, prompts)}" for one in sorted({*server.prompts} - prompts)]
+
+
+def _unmatched_rule(server: McpServer, name: str, tools: Iterable[str]) -> str:
+    """Return what is wrong with the name of a rule; it is none of those that the host chose."""
+    if name.startswith(PROMPTS):
+        return f"rules: prompts leaves out {name.removeprefix(PROMPTS)!r}"
+    if server.tools is not None:
+        return f"rules: tools leaves out {name!r}"
+    return f"rules: {unknown('tool', name, tools)}"
+
+
+def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
+    """Return whether a tool, or a prompt, is one of those that the host chose."""
+    if shape.get("kind") == PROMPT:
+        return shape["name"].removeprefix(PROMPTS) in server.prompts
+    return server.tools is None or shape["name"] in server.tools
 
 
 def offer_of(server: McpServer, tool: McpTool) -> Offer:

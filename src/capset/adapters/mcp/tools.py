@@ -10,10 +10,10 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from capset.adapters.mcp.answers import ToolAnswer
 from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.offers import PROMPT
+from capset.adapters.mcp.offers import PROMPT, is_used
 from capset.adapters.mcp.prompts import prompt_tool
 from capset.adapters.mcp.resource_tool import resource_context, resource_offers, resource_tool
-from capset.adapters.mcp.server import PROMPTS, McpServer, tool_options
+from capset.adapters.mcp.server import McpServer, tool_options
 from capset.adapters.pins import Guard, capability_with, shape_of
 from capset.adapters.tool_rules import rules_of
 from capset.definitions.capabilities import Capability
@@ -38,7 +38,7 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
     """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
     server = connection.server
     given = ((pin, shape_of(pin)) for pin in pins)
-    used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in given if _is_used(server, shape)}
+    used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in given if is_used(server, shape)}
     tools: list[AnyTool] = []
     offers: list[McpOffer] = []
     context: ContextFunction | None = None
@@ -56,13 +56,6 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
         else:
             tools.append(_tool(connection, guard, name, shape))
     return capability_with(server, tools, offers, context)
-
-
-def _is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
-    """Return whether a tool, or a prompt, is one of those that the host chose."""
-    if shape.get("kind") == PROMPT:
-        return shape["name"].removeprefix(PROMPTS) in server.prompts
-    return server.tools is None or shape["name"] in server.tools
 
 
 def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:

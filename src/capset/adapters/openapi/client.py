@@ -16,7 +16,7 @@ from capset.adapters.openapi.answers import answer_of
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.credentials import chosen, filled
 from capset.adapters.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document
-from capset.adapters.openapi.operations import offers_of, unmatched
+from capset.adapters.openapi.operations import is_left_out, offers_of, unmatched
 from capset.adapters.openapi.requests import ApiRequest, request_of
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
@@ -78,6 +78,14 @@ class OpenApiClient:
         """
         async with self._reading:
             return unmatched(self.api, await self._refresh())
+
+    async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
+        """Return whether the declaration leaves out an operation that was approved so, and that the document has.
+
+        Raises as ``offers`` does.
+        """
+        async with self._reading:
+            return is_left_out(self.api, await self._refresh(), shape["name"])
 
     async def call(self, shape: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:  # JSON
         """Call an operation as it was approved, with arguments that fit its schema; files are ``Upload``s.

@@ -61,6 +61,12 @@ def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
     return list(distinct(sorted(found.values(), key=lambda one: one.name), api.tool_name))
 
 
+def is_left_out(api: OpenApi, document: ApiDocument, name: str) -> bool:
+    """Whether an operation is in the document, and not one of those that are selected."""
+    alike = [one for one in _operations(document) if _key(one[2], one[0], one[3]) == name]
+    return bool(alike) and not any(_is_selected(api, name, f"{method} {path}", one) for path, _, method, one in alike)
+
+
 def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
     """Return a sentence for each name in the declaration that the document does not have."""
     keys: set[str] = set()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from pydantic_core import from_json
-
-from capset.adapters.agents.files import build_agent, read_agent_file
+from capset.adapters.agents.files import build_agent, read_agent_file, read_all_sources
 from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code, ensure_session, new_session_row
 from capset.cli.common.configuration import load_configuration, make_kernel, refuse_agent
 from capset.cli.common.output import cell, err, verbatim
@@ -19,13 +18,16 @@ from capset.cli.common.settings import Settings, existing_db
 from capset.cli.common.upstream import Upstream
 from capset.definitions.agents import Agent
 from capset.definitions.allowances import Allowance
-from capset.errors import DefinitionError, NotFound
+from capset.definitions.principals import Principal
+from capset.errors import Conflict, DefinitionError, NotFound
 from capset.fingerprint.links import CapabilityLink
+from capset.kernel.agent_definition import read_definition, with_file
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import Store, make_store
+from capset.kernel.session_access import check_owner
+from capset.stores.base import SessionRow, Store, make_store
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration
@@ -56,6 +58,14 @@ class Served:
     file: Path | None = None
     allowance: Allowance | None = None
     upstream: Upstream | None = None
+
+    def new_session(self, kernel: Kernel, agent: Agent, principal: Principal) -> SessionRow:
+        """Return the row of a new session of an agent, which knows the file that declares what the agent uses."""
+        row = kernel.new_session(agent, principal)
+        if self.file is None or not (self.configuration is not None or (self.upstream and self.upstream.is_used)):
+            return row
+        option = "agent" if self.configuration is None else "config"
+        return replace(row, definition=with_file(row.definition, option, self.file.resolve()))
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -102,7 +112,7 @@ def find_served(
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
     if agent is None:
-        return Served(registry, None, allowance=allowance)
+        return Served(registry, None, allowance=allowance, upstream=upstream)
     found = find_agent(registry, agent, upstream)
     is_in_file = isinstance(found, Agent) and agent not in registry.agents
     file = Path(agent) if is_in_file else None
@@ -150,9 +160,15 @@ async def open_kernel(
         if isinstance(agent, UUID):
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return
-        found = agent or await _agent_of(kernel, registry, session_id or "", who.id)
-        async with kernel.open(found, principal=who, env=settings.env, session_id=session_id) as session:
-            yield kernel, session
+        if agent is None:
+            agent = await _agent_of(kernel, served, session_id or "", who)
+            async with kernel.open(agent, principal=who, env=settings.env, session_id=session_id) as session:
+                yield kernel, session
+            return
+        row = served.new_session(kernel, agent, who)
+        session = await kernel.enter(row, agent, principal=who, env=settings.env)
+        await kernel.store.sessions.create(row)
+        yield kernel, session
 
 
 async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Settings) -> Session:
@@ -163,7 +179,7 @@ async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Setti
     who, agent = settings.principal, served.agent
     if isinstance(agent, Agent) and served.file is not None:
         named = str(served.file.resolve()), agent.name
-        row = kernel.new_session(agent, who)
+        row = served.new_session(kernel, agent, who)
     else:
         loaded = await _loaded(kernel, served.registry, agent.name if isinstance(agent, Agent) else str(agent))
         named, agent = (loaded.id,), loaded.agent
@@ -196,14 +212,39 @@ def _id(named: str) -> UUID | None:
         return None
 
 
-async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal: str) -> Agent:
+async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
         # The kernel's message for another principal's session: neither reveals whether it exists.
         hint = "leave --session out to start one; its id is printed"
-        raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
-    defined = agent_in_code(row, kernel, registry)
-    return defined or build_agent(from_json(row.definition), registry, f"session {session}")
+        raise NotFound(f"there is no session {session!r} of {who.id!r}", hint=hint)
+    check_owner(row, who)
+    definition, file = read_definition(row.definition)
+    registry = served.registry
+    try:
+        if file is not None and file[0] == "agent" and served.upstream is not None:
+            registry = await _with_sources(kernel, registry, served.upstream, file[1], session)
+        defined = agent_in_code(row, kernel, registry)
+        return defined or build_agent(definition, registry, f"session {session}")
+    except (Conflict, DefinitionError):
+        if file is None or file[0] != "config" or served.configuration is not None:
+            raise
+        told = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
+        raise DefinitionError(f"the session {session!r} {told}") from None
+
+
+async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
+    """Return a registry with the MCP servers and APIs of a session's agent file, as it declares them now.
+
+    Those that a configuration file declares are left as they are there.
+    """
+    try:
+        declared = read_all_sources(file, registry)
+    except DefinitionError as error:
+        told = f"the session {session!r} needs the MCP servers and APIs of its agent's file; {error.message}"
+        raise DefinitionError(told, hint=error.hint) from None
+    new = [one for one in declared if one.capability not in registry.capabilities]
+    return registry.extended([await upstream.capability(one, kernel) for one in new])
 
 
 def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:

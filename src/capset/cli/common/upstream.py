@@ -65,6 +65,11 @@ class Upstream:
             await self._servers.__aexit__(*raised)
 
     @property
+    def is_used(self) -> bool:
+        """Whether it made capabilities."""
+        return bool(self._known)
+
+    @property
     def is_shared(self) -> bool:
         """Whether other processes can approve tools in the database."""
         return not self._db.startswith("memory:")
@@ -82,7 +87,13 @@ class Upstream:
         """
         # In a thread: some commands read their configuration while they run a loop.
         with ThreadPoolExecutor(1) as thread:
-            pins = thread.submit(asyncio.run, self._pins(source)).result()
+            return self._made(source, thread.submit(asyncio.run, self._stored_pins(source)).result())
+
+    async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
+        """Return the capability of a source as calling this does, of what is pinned in the store of a kernel."""
+        return self._made(source, await self._pins(source, kernel))
+
+    def _made(self, source: Source, pins: Sequence[ToolPin]) -> AnyCapability:
         self._known[source.pin_key] = pins
         if isinstance(source, OpenApi):
             from capset.adapters.openapi.client import OpenApiClient
@@ -96,12 +107,16 @@ class Upstream:
             self._servers = McpServers(EnvironmentSecrets())
         return self._servers.capability(source, pins)
 
-    async def _pins(self, source: Source) -> Sequence[ToolPin]:
-        from capset.adapters.pins import pins_of
-
+    async def _stored_pins(self, source: Source) -> Sequence[ToolPin]:
         if not (source.trust_first_use or has_db(self._db)):
             return ()
-        async with Kernel(store=self._db) as kernel, asked(source, kernel.secrets) as client:
+        async with Kernel(store=self._db) as kernel:
+            return await self._pins(source, kernel)
+
+    async def _pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
+        from capset.adapters.pins import pins_of
+
+        async with asked(source, kernel.secrets) as client:
             try:
                 return await pins_of(kernel, source, client.first_offers)
             except CapsetError as error:

@@ -7,7 +7,7 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -33,6 +33,8 @@ from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
     from capset.adapters.lock import Locked, LockImport
+    from capset.adapters.mcp.connection import McpConnection
+    from capset.adapters.openapi.client import OpenApiClient
     from capset.adapters.pins import Standing
 
 _LEAST: Final = 32
@@ -58,7 +60,7 @@ def list_command(
     """List the tools of the MCP servers and APIs of a file: what they offer now, and what was approved of it.
 
     It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
-    new, or gone.
+    new, gone, or left out by its declaration.
     """
     seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
@@ -115,7 +117,8 @@ def approve_command(
     """Approve tools of an MCP server or an API as it describes them now, on record. capset mcp diff shows them first.
 
     With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
-    approved only by name, and never those that nothing could call. Tools that are gone lose their approval.
+    approved only by name, and never those that nothing could call. Tools that are gone, or left out by their
+    declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
     (declared,) = _declared(config, agent, server)
@@ -125,7 +128,9 @@ def approve_command(
         print_json({"items": items})
         return Exit.DONE
     for one in approved:
-        told = "is gone, and is no longer approved" if one.offer is None else f"is approved, as {short(one.offer.hash)}"
+        told = f"is {one.state}, and is no longer approved"
+        if one.offer is not None:
+            told = f"is approved, as {short(one.offer.hash)}"
         out().print(f"{verbatim(one.name)} {told}", soft_wrap=True)
     if not approved:
         err().print("[dim]nothing has changed: what there is was approved before, or is not to be used as it is[/]")
@@ -234,9 +239,19 @@ async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
 
     try:
         async with asked(source, EnvironmentSecrets()) as client:
-            return _Seen(source, standings(pins, await client.offers()), await client.unmatched())
+            tools = await _told(client, standings(pins, await client.offers()))
+            return _Seen(source, tools, await client.unmatched())
     except CapsetError as error:
         return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
+
+
+async def _told(client: McpConnection | OpenApiClient, tools: Iterable[Standing]) -> list[Standing]:
+    """Return tools as they are, and as left out those that their declaration leaves out, which are offered no more."""
+    found: list[Standing] = []
+    for one in tools:
+        is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(_approved(one.pin))
+        found.append(replace(one, state="left out") if is_left_out else one)
+    return found
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
@@ -257,7 +272,7 @@ async def _approve(source: Source, settings: Settings, named: Sequence[str] | No
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
                     hint="look at it again: capset mcp diff",
                 )
-        return await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
+        return await _told(client, await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted))
 
 
 def _wanted(given: str) -> tuple[str, str]:
@@ -348,7 +363,7 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
 
     pin, offer = tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
-    after = f"{offer.hash[:16]} now" if offer else "gone"
+    after = f"{offer.hash[:16]} now" if offer else tool.state
     old, new = _lines(_approved(pin) if pin else {}), _lines(offer.shape if offer else {})
     name = f"{server}/{shown(tool.name)}"
     yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")

@@ -25,11 +25,11 @@ from capset.wire.approvals import ApprovalShape, RejectInput, approval_shape
 
 _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
-_KEY: Final = (
-    '<form method="post"><p><label>An API key with the scope <code>capset:approve</code>'
+_SIGN_IN: Final = (
+    '<form method="post"><p><label>{credential} with the scope <code>capset:approve</code>'
     '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
     '<p><button name="action" value="sign_in">Sign in</button></p></form>'
-    "<p>The key is looked up, and not kept: a cookie of this page alone stands for it for ten minutes.</p>"
+    "<p>It is checked, and not kept here: a cookie of this page alone stands for it for ten minutes at most.</p>"
 )
 _DECIDE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
@@ -73,7 +73,7 @@ class ApprovalEndpoint:
         cookie = cookie_of(request_info.header(b"cookie"))
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
-            return await self._answer(send, 200, page("Sign in to decide", Markup(_KEY)))
+            return await self._ask(send, 200, "")
         _note_caller(request_info, caller)
         request = approval_shape(await find_approval(self._service, caller, id))
         token = await self._sign_ins.form_token(cookie, id)
@@ -94,14 +94,13 @@ class ApprovalEndpoint:
             try:
                 value = await self._sign_ins.begin(form.get("key", "").strip())
             except Unauthenticated:
-                said = Markup('<p role="alert">This is no valid API key.</p>')
-                return await self._answer(send, 401, page("Sign in to decide", said, Markup(_KEY)))
+                either = " or token" if self._service.callers.takes_tokens else ""
+                return await self._ask(send, 401, f"This is no valid API key{either}.")
             return await self._answer(send, 303, b"", here, set_cookie(value, path, is_secure=is_secure))
         cookie = cookie_of(request_info.header(b"cookie"))
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
-            said = Markup('<p role="alert">You are not signed in any more. Nothing was decided.</p>')
-            return await self._answer(send, 401, page("Sign in to decide", said, Markup(_KEY)))
+            return await self._ask(send, 401, "You are not signed in any more. Nothing was decided.")
         _note_caller(request_info, caller)
         if not await self._sign_ins.is_own_form(form.get("token", ""), cookie, id):
             raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
@@ -112,6 +111,12 @@ class ApprovalEndpoint:
         note = _note(form)
         await decide_approval(self._service, caller, id, Answer(approved=action == "approve", note=note))
         return await self._answer(send, 303, b"", here)
+
+    async def _ask(self, send: Send, status: int, said: str) -> None:
+        """Ask to sign in; ``said`` is why, if something came before."""
+        credential = "An API key or a token" if self._service.callers.takes_tokens else "An API key"
+        alert = html('<p role="alert">{said}</p>', said=said) if said else Markup()
+        await self._answer(send, status, page("Sign in to decide", alert, html(_SIGN_IN, credential=credential)))
 
     def _path(self, scope: Scope) -> str:
         """Return the path below which the cookie is sent, as browsers see it: a proxy may cut off its beginning."""

@@ -124,6 +124,15 @@ class Callers:
         """The caller of every request, where no keys are required."""
         return self._anyone
 
+    def is_token(self, credential: str) -> bool:
+        """Return whether a credential is read as a token here, not as a key."""
+        return self._tokens is not None and credential.count(".") == 2  # keys contain no dots
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether an issuer's tokens are taken beside keys."""
+        return self._tokens is not None
+
     async def by_digest(self, digest: str) -> Caller:
         """Return the caller of a key by its digest, as it is now. Raises ``Unauthenticated`` if it is not valid."""
         found = await self._resolve_key(digest)
@@ -159,7 +168,7 @@ class Callers:
         key = key.strip()
         if scheme.lower() != "bearer" or not key:
             raise Unauthenticated(REFUSED)
-        if self._tokens is not None and key.count(".") == 2:  # keys contain no dots
+        if self._tokens is not None and self.is_token(key):
             return await self._tokens.identify(key)
         if len(key) > _MAX_KEY:
             raise Unauthenticated(REFUSED)

@@ -1,15 +1,21 @@
-"""The keys that sign what clients keep for the servers of a store (spec 5, P39)."""
+"""The keys that sign and encrypt what clients keep for the servers of a store (spec 5, P39)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import math
+import secrets
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from capset.clock import iso
 from capset.errors import StoreError
@@ -23,6 +29,7 @@ LOOK_SECONDS: Final = 3600.0
 """How long the keys count as current on a server that meets only ids that they verify."""
 AGAIN_SECONDS: Final = 1.0
 """The same where an id cannot be verified: another server may have replaced the key."""
+_NONCE: Final = 12
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _log = logging.getLogger("capset.mcp")
 
@@ -52,6 +59,32 @@ async def is_sealed(keys: KeySource, given: str, purpose: str, *texts: str) -> b
 def _seal(key: bytes, purpose: str, texts: Sequence[str]) -> str:
     told = b"\0".join(text.encode(errors="surrogatepass") for text in (purpose, *texts))
     return hmac.digest(key, told, sha256).hex()
+
+
+async def encrypt(keys: KeySource, purpose: str, data: bytes) -> str:
+    """Return data encrypted by the newest key, for this purpose only, in letters that a cookie may have."""
+    nonce = secrets.token_bytes(_NONCE)
+    sealed = AESGCM(_encryption_key((await keys.get())[0], purpose)).encrypt(nonce, data, None)
+    return urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
+
+
+async def decrypt(keys: KeySource, purpose: str, text: str) -> bytes | None:
+    """Return what any server that shares the keys has encrypted for this purpose; ``None`` for any other text."""
+    try:
+        given = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    if urlsafe_b64encode(given).rstrip(b"=").decode() != text:
+        return None  # one text for one value: nothing is added to it
+    for afresh in (False, True):
+        for key in await keys.get(afresh=afresh):
+            with contextlib.suppress(InvalidTag, ValueError):
+                return AESGCM(_encryption_key(key, purpose)).decrypt(given[:_NONCE], given[_NONCE:], None)
+    return None
+
+
+def _encryption_key(key: bytes, purpose: str) -> bytes:
+    return hmac.digest(key, b"encryption\0" + purpose.encode(), sha256)
 
 
 class FixedKey:

@@ -16,7 +16,7 @@ from mcp_types import (
     InputRequiredResult,
 )
 from mcp_types import InputResponseRequestParams as Answering
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import BaseModel, ValidationError
 
 from capset.definitions.clients import ClientAnswer, ClientQuestion
@@ -30,7 +30,6 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a client takes a task in the place of a result."""
 MAX_STATE: Final = 65_536
 """Maximum characters of the answers that a call may collect, as JSON."""
-
 MAX_TRIES: Final = 3
 """How often a form is shown again on the stream of a call whose answers do not fit."""
 
@@ -130,7 +129,9 @@ class McpClient:
 
         Raises ``ToolError`` if none fits, or one is too long.
         """
-        params = {"message": question.message, "requestedSchema": dict(question.form)}
+        has_titles = is_version_at_least(self.asked.protocol_version, "2025-11-25")
+        form = dict(question.form) if has_titles else _older(question.form)
+        params = {"message": question.message, "requestedSchema": form}
         for _ in range(MAX_TRIES):
             given = await asking.ask(params)
             if given is None:
@@ -151,6 +152,16 @@ class McpClient:
     def _answer(self, key: str) -> dict[str, Any] | None:
         given = self._given.get(key)
         return {"action": given.action, "content": given.content} if isinstance(given, ElicitResult) else None
+
+
+def _older(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a form whose choices of one text have their titles as revisions before 2025-11-25 want them."""
+    fields = dict(form["properties"])
+    for name, field in fields.items():
+        if choices := field.get("oneOf"):
+            names = {"enum": [one["const"] for one in choices], "enumNames": [one["title"] for one in choices]}
+            fields[name] = {word: value for word, value in field.items() if word != "oneOf"} | names
+    return {**form, "properties": fields}
 
 
 def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
