@@ -36,7 +36,7 @@ async def main() -> None:
             ("python", "'x' * 10**12"),
         ):
             done = await session.call(execute, language=language, code=code)
-            said = (done["error"] or done["stderr"]).strip().splitlines()
+            said = (done["error"] or done["stderr"] or "without a word").strip().splitlines()
             print(f"{done['stopped'] or 'refused'}:", said[0 if language == "bash" else -1])
         print("still there:", [one.path for one in await session.files.list()])
 
