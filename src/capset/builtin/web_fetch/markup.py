@@ -97,7 +97,6 @@ _MAX_ATTRIBUTES: Final = 16_000
 """How many characters of a tag are searched for attributes."""
 
 _COMMENT_END: Final = re.compile(r"--!?>")
-_UNDISPLAYED: Final = re.compile(r"display\s*+:\s*+none", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
@@ -134,15 +133,6 @@ def href_of(html: str, first: int, last: int) -> str | None:
     if plain := _HREF.match(html, first, last):  # the usual form
         return plain[1]
     return attributes(html, first, last).get("href")
-
-
-def is_hidden(html: str, first: int, last: int) -> bool:
-    """Return whether the attributes of a tag hide it."""
-    last = min(last, first + _MAX_ATTRIBUTES)
-    if html.find("hidden", first, last) < 0 and html.find("none", first, last) < 0:
-        return False
-    found = attributes(html, first, last)
-    return "hidden" in found or _UNDISPLAYED.search(found.get("style", "")) is not None
 
 
 def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:
