@@ -12,6 +12,7 @@ from typing import Final
 
 from capset.builtin.web_fetch.hidden_elements import HiddenElements
 from capset.builtin.web_fetch.markup import (
+    BLOCKS,
     CELLS,
     CELLS_RUN,
     EMPHASIS,
@@ -259,6 +260,8 @@ class HtmlPage:
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
         if is_hidden:
+            if name in BLOCKS:
+                opened.end_nearest(*ENDS["div"])  # items end paragraphs too
             return self._hidden.end_of(name, end, len(self._html), names)
         if element := WRITTEN.get(name):
             if self._tables:
@@ -273,7 +276,7 @@ class HtmlPage:
             self._part(name, first, end)
         elif name in _SPECIAL:
             return self._special(name, first, end)
-        elif name in names:
+        elif name in names or name == "button":  # no paragraph ends beyond it
             opened.push(name, NOTHING)
         return end
 
