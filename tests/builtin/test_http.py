@@ -171,6 +171,19 @@ async def test_headers_are_sent_and_secrets_are_not_on_record() -> None:
     assert '"a/b"' in record.arguments
 
 
+@pytest.mark.spec("G20", "G29", "T16")
+async def test_credentials_and_secret_looking_query_values_of_a_url_are_sent_and_not_on_record() -> None:
+    async with site(tea=answer(body=b"ok")) as (made, desk):
+        url = made.url("/tea?api_key=s3cret&page=2&sig=s3cret#access_token=s3cret")
+        await got(desk, url)
+        assert made.asked[0].target == "/tea?api_key=s3cret&page=2&sig=s3cret"
+        await failed(desk, url.replace("http://", "http://ada:s3cret@"))
+        arguments = [one.arguments for one in await desk.records()]
+    assert all("s3cret" not in one for one in arguments)
+    assert "/tea?api_key=[redacted]&page=2&sig=[redacted]#access_token=[redacted]" in arguments[0]
+    assert "http://[redacted]@127.0.0.1" in arguments[1]
+
+
 @pytest.mark.spec("G29")
 @pytest.mark.parametrize(
     "headers",
