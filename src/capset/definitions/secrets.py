@@ -52,7 +52,7 @@ def is_secret_name(name: str) -> bool:
 
 
 _CHUNK: Final = re.compile(r'[^\s"<>]+')
-"""What a URL can be in, whatever stands around it."""
+"""A part of a text that can hold a URL, with what stands around it."""
 _USER: Final = re.compile(r"//([^/?#\\]*)@")
 _PARAMETER: Final = re.compile(r"[?&;#]([^=?&;#\s]{1,100})=")
 _VALUE: Final = re.compile(r"[^&#]*")

@@ -27,7 +27,7 @@ from capset.builtin.web_fetch.stack import BARRIERS
 MAX_HIDDEN_TAGS: Final = 300_000
 """Maximum number of tags read in hidden elements."""
 _NEVER: Final = UNREAD | {"base", "head"}
-"""Elements that are left out anyway, or matter although nobody sees them."""
+"""Elements that are left out anyway, or that matter without being seen."""
 _VOID: Final = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen", "link",
     "meta", "param", "source", "track", "wbr",

@@ -164,7 +164,7 @@ MAX_CHARACTERS: Final = 1_048_576
 
 
 class Moved(Exception):
-    """What was to be changed has been changed by another since it was read."""
+    """Another writer has changed since the reading what was to be changed."""
 
 
 async def swap(

@@ -70,8 +70,8 @@ class DocumentStore(Protocol):
         """Store a text, whose id is new under this key, and return true.
 
         With ``known``, ids, it is stored only if this key has no text but those, in one write transaction: no other
-        caller adds one in between, in any process. False means that there is another. Texts never change, so whoever
-        has read the known ones has read them all.
+        caller adds one in between, in any process. False means that there is another. Texts never change, so a caller
+        that has read the known ones has read all that there is.
 
         Raises ``StoreError`` for an id that is taken, and ``StateError`` for a missing session (404) and for text with
         NUL or a lone surrogate in it (400).
