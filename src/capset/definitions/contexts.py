@@ -113,9 +113,9 @@ class DocumentsHandle(Protocol):
     ) -> Document:
         """Store a text and return it with its id.
 
-        ``unless`` is called with all texts, newest first. If it returns one of them, that one is returned, and nothing
-        is stored; if it raises, neither. No other call, in any process, adds a text between its answer and the storing.
-        It may be called more than once.
+        ``unless`` is called with all texts, newest first. If it returns one of them, that one is returned in the place
+        of a new one; if it raises, nothing is stored, and its error is the caller's. No other call, in any process,
+        adds a text between its answer and the storing. It may be called more than once.
         """
         ...
 
