@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from html import unescape
 from typing import Final
 
 from capset.builtin.web_fetch.markup import (
@@ -21,6 +20,7 @@ from capset.builtin.web_fetch.markup import (
     RAW,
     UNREAD,
     after_aside,
+    resolved,
 )
 from capset.builtin.web_fetch.stack import BARRIERS
 
@@ -86,7 +86,7 @@ def is_hidden(html: str, first: int, last: int) -> bool:
 
 
 def _hides(style: str) -> bool:
-    text = _ESCAPE.sub(_unescaped, _COMMENT.sub(" ", unescape(style)))
+    text = _ESCAPE.sub(_unescaped, _COMMENT.sub(" ", resolved(style)))
     return _UNDISPLAYED.search(text) is not None
 
 

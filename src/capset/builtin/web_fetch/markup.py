@@ -98,6 +98,9 @@ _MAX_ATTRIBUTES: Final = 16_000
 
 _COMMENT_END: Final = re.compile(r"--!?>")
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
+_ABSURD: Final = re.compile(r"&#0*+[0-9]{8,}+;?")
+_ZEROS: Final = re.compile(r"&#0{8,}+")
+"""References with more digits than any character's, of which Python reads 4,300 at most."""
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 MAX_ADDRESS: Final = 2_048
@@ -118,13 +121,20 @@ def quoted(text: str) -> str:
     return text.translate(_QUOTED)
 
 
+def resolved(text: str) -> str:
+    """Return a text with its entities resolved, however many digits they have."""
+    if "&" not in text:
+        return text
+    return unescape(_ZEROS.sub("&#0", _ABSURD.sub("\ufffd", text)))
+
+
 def attributes(html: str, first: int, last: int) -> dict[str, str]:
     """Return the attributes of a tag, with entities resolved in their values; the first of a name counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
         name, double, single, bare = match.groups("")
         value = double or single or bare
-        found.setdefault(name.lower(), unescape(value) if "&" in value else value)
+        found.setdefault(name.lower(), resolved(value))
     return found
 
 
