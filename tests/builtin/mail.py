@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
@@ -15,7 +15,7 @@ from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 from cryptography import x509
@@ -134,6 +134,64 @@ async def mail_server(
         yield seen
     finally:
         server.close()
+
+
+@asynccontextmanager
+async def scripted_server(answers: Mapping[str, str | None]) -> AsyncGenerator[MailServer]:
+    """Run a server that answers commands by their first words; with ``None`` it hangs up, and so does it after a text.
+
+    The text is the command ``.``; what is in it is read over.
+    """
+    seen, serving = MailServer(), set[asyncio.Task[Any]]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(cast("asyncio.Task[Any]", asyncio.current_task()))
+        seen.connections += 1
+        answer: str | None = answers.get("", "220 here")
+        while answer is not None:
+            writer.write(f"{answer}\r\n".encode())
+            until = b"\r\n.\r\n" if answer.startswith("354") else b"\r\n"
+            try:
+                line = (await reader.readuntil(until)).decode()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                break
+            command = "." if until != b"\r\n" else line[:4].strip()
+            seen.commands.append(command)
+            answer = answers.get(command, "354 go on" if command == "DATA" else "250 OK")
+        writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    seen.port = server.sockets[0].getsockname()[1]
+    try:
+        yield seen
+    finally:
+        server.close()
+        await asyncio.gather(*serving)
+
+
+@asynccontextmanager
+async def breaking_tls(server: MailServer) -> AsyncGenerator[MailServer]:
+    """Run a way to a server that breaks its TLS once the server has an email, before it can say so."""
+    there, passing = MailServer(), set[asyncio.Task[Any]]()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, breaks: bool) -> None:
+        while data := await reader.read(65_536):
+            writer.write(b"\x17\x03\x03\x00\x20" + b"x" * 32 if breaks and server.delivered else data)
+        writer.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing.add(cast("asyncio.Task[Any]", asyncio.current_task()))
+        behind, before = await asyncio.open_connection(HOST, server.port)
+        with suppress(ConnectionError):
+            await asyncio.gather(copy(reader, before, breaks=False), copy(behind, writer, breaks=True))
+
+    way = await asyncio.start_server(pass_on, HOST, 0)
+    there.port = way.sockets[0].getsockname()[1]
+    try:
+        yield there
+    finally:
+        way.close()
+        await asyncio.gather(*passing)
 
 
 def config_for(server: MailServer, **settings: Any) -> EmailConfig:

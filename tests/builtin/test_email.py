@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -24,9 +25,11 @@ from tests.builtin.mail import (
     USERNAME,
     Held,
     MailServer,
+    breaking_tls,
     certificate,
     config_for,
     mail_server,
+    scripted_server,
 )
 
 LETTER: dict[str, Any] = {"to": "ada@example.org", "subject": "Hello", "body": "How are you?"}
@@ -41,6 +44,16 @@ async def office(
     async with (
         mail_server(**(server or {})) as there,
         session_for(email, config=config_for(there, **settings), permissions=["email:send"], secrets=secrets) as desk,
+    ):
+        yield there, desk
+
+
+@asynccontextmanager
+async def post(answers: Mapping[str, str | None]) -> AsyncGenerator[tuple[MailServer, Desk]]:
+    """Open a server that answers as a test says, and a session that sends by it."""
+    async with (
+        scripted_server(answers) as there,
+        session_for(email, config=config_for(there), permissions=["email:send"]) as desk,
     ):
         yield there, desk
 
@@ -76,6 +89,14 @@ async def test_an_email_arrives_as_it_was_written() -> None:
         assert only.raw.isascii()
         assert abs(parsedate_to_datetime(only.message["Date"]) - datetime.now(UTC)) < timedelta(minutes=1)
         assert server.helos == ["capset.example"]
+
+
+@pytest.mark.spec("G32")
+async def test_a_long_subject_arrives_with_all_of_its_spaces() -> None:
+    subject = "  Tea:   green" + "  and  日本  " * 9 + " café " * 10 + "x" * 30
+    async with office() as (server, desk):
+        assert (await send(desk, subject=subject)).success
+        assert server.delivered[0].message["Subject"] == subject
 
 
 async def test_each_email_has_an_id_of_its_own() -> None:
@@ -159,7 +180,8 @@ async def test_secrets_that_are_not_there_are_named_and_nothing_is_sent() -> Non
             result = await send(desk)
             assert result.error is not None
             assert missing in result.error.message
-            assert server.connections == 0
+            assert result.error.message.endswith("; nothing was sent.")
+            assert (result.error.status, server.connections) == (503, 0)
 
 
 @pytest.mark.spec("G32", "G25", "G24")
@@ -214,6 +236,74 @@ async def test_a_server_that_does_not_answer_is_left_in_time(command: str, code:
         assert server.commands.count(command) == 1
 
 
+@pytest.mark.spec("G32", "G24")
+@pytest.mark.parametrize(
+    ("answers", "code", "told"),
+    [
+        ({"": None}, "email_unreachable", ""),
+        ({"MAIL": None}, "email_sender_refused", ""),
+        ({"RCPT": None}, "email_recipient_refused", ""),
+        ({"RCPT": "not a number"}, "email_recipient_refused", ""),
+        ({"DATA": None}, "email_refused", ""),
+        ({"DATA": "250 what?"}, "email_refused", ""),
+        ({"DATA": "421 going down"}, "email_refused", " (it says 421)"),
+        ({"DATA": "554 no valid recipients"}, "email_refused", " (it says 554)"),
+        ({".": "552 too long"}, "email_refused", " (it says 552)"),
+    ],
+)
+async def test_where_a_server_never_had_or_took_the_text_nothing_was_sent(
+    answers: Mapping[str, str | None], code: str, told: str
+) -> None:
+    async with post(answers) as (_, desk):
+        result = await send(desk)
+    assert result.error is not None
+    assert (result.error.code, result.error.retryable) == (code, False)
+    assert result.error.message.endswith(f"{told}; nothing was sent.")
+
+
+@pytest.mark.spec("G32", "G24")
+@pytest.mark.parametrize("answer", [None, "not a number", "354 more"])
+async def test_where_a_server_had_the_text_and_did_not_confirm_it_nobody_says_that_nothing_was_sent(
+    answer: str | None,
+) -> None:
+    async with post({".": answer}) as (_, desk):
+        result = await send(desk)
+    assert result.error is not None
+    assert result.error.code == "email_unconfirmed"
+    assert "it may have been sent" in result.error.message
+    assert "nothing was sent" not in result.error.message
+
+
+@pytest.mark.spec("G32", "G24")
+async def test_tls_that_breaks_after_the_text_does_not_mean_that_nothing_was_sent() -> None:
+    async with mail_server(tls="implicit") as server, breaking_tls(server) as way:
+        config = config_for(way, tls="implicit", **trusting())
+        async with session_for(email, config=config, permissions=["email:send"]) as desk:
+            result = await send(desk)
+        assert len(server.delivered) == 1
+    assert result.error is not None
+    assert result.error.code == "email_unconfirmed"
+    assert "nothing was sent" not in result.error.message
+
+
+@pytest.mark.parametrize("answer", [None, "not a number", "500 no"])
+async def test_a_good_bye_that_fails_takes_nothing_back(answer: str | None) -> None:
+    async with post({"QUIT": answer}) as (server, desk):
+        assert (await send(desk)).success
+    assert server.commands[-2:] == [".", "QUIT"]
+
+
+async def test_an_email_that_the_library_writes_otherwise_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = EmailMessage.as_bytes  # as another version of Python might
+    monkeypatch.setattr(EmailMessage, "as_bytes", lambda *given: b"Bcc: eve@evil.example\r\n" + write(*given))
+    async with office() as (server, desk):
+        result = await send(desk)
+        assert result.error is not None
+        assert (result.error.code, result.error.status) == ("email_not_written", 500)
+        assert result.error.message.endswith("; nothing was sent.")
+        assert server.connections == 0
+
+
 async def test_a_server_that_never_says_good_bye_has_taken_the_email_all_the_same() -> None:
     async with office({"answers": {"QUIT": "500 no"}}) as (server, desk):
         assert (await send(desk)).success
@@ -254,6 +344,7 @@ async def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.M
         result = await send(desk)
         assert result.error is not None
         assert "the extra 'email'" in result.error.message
+        assert result.error.message.endswith("; nothing was sent.")
         assert result.error.hint == install_command("email")
         assert server.connections == 0
 

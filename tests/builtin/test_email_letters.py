@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email import message_from_bytes, policy
+from email.header import decode_header, make_header
 from email.message import EmailMessage
 
 import pytest
@@ -13,6 +14,7 @@ from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_sub
 from tests.examples import examples
 
 LINE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=MAX_SUBJECT)
+SPACED = st.lists(st.sampled_from(["tea", "日本", "ä", " ", "  ", "   ", ",", "=", "a" * 40]), max_size=40)
 
 
 def read(raw: bytes) -> EmailMessage:
@@ -23,22 +25,45 @@ def read(raw: bytes) -> EmailMessage:
 
 @pytest.mark.spec("G32")
 @examples(40, 150)
-@given(LINE | st.text('=?_ aä,;:<>"\\()@', max_size=MAX_SUBJECT), st.booleans())
-def test_a_subject_that_is_taken_is_read_as_it_was_given(subject: str, html: bool) -> None:
+@given(LINE | st.text('=?_ aä,;:<>"\\()@', max_size=MAX_SUBJECT) | SPACED.map("".join), st.booleans())
+def test_a_subject_that_is_taken_is_read_as_it_was_given_with_all_of_its_spaces(subject: str, html: bool) -> None:
+    subject = subject[:MAX_SUBJECT]
     try:
         checked_subject(subject)
     except ValueError:
-        assert "=?" in subject
+        assert "=?" in subject or any(ord(letter) > 127 for letter in subject)
         return
-    message = read(letter("agent@example.org", "ada@example.org", subject, "Hi", html=html).raw)
-    assert "".join(str(message["Subject"]).split()) == "".join(subject.split())
+    raw = letter("agent@example.org", "ada@example.org", subject, "Hi", html=html).raw
+    message, unfolded = read(raw), message_from_bytes(raw, policy=policy.compat32)["Subject"]
+    assert str(message["Subject"]) == str(make_header(decode_header(unfolded))) == subject
     assert (message["From"], message["To"]) == ("agent@example.org", "ada@example.org")
     assert not message.defects
+    assert max(map(len, raw.split(b"\r\n"))) <= 78
 
 
-@pytest.mark.parametrize("subject", ["1+1=?", "what? =? really", "", "a\u00a0b", "👩‍👩‍👧 family"])
+@pytest.mark.parametrize("subject", ["1+1=?", "what? =? really", "", "a\u00a0b", "⚠️ 1️⃣ café 🌍", "שלום", "مرحبا"])
 def test_subjects_that_only_look_odd_are_taken(subject: str) -> None:
     assert checked_subject(subject) == subject
+
+
+@pytest.mark.spec("G32", "T13")
+@pytest.mark.parametrize(
+    "letter",
+    [
+        *"\u200b\u200c\u200d\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff",
+        *"\u00ad\u034f\u115f\u1160\u17b4\u180e\u3164\ufe00\uffa0\U000e0041\U000e0101",
+    ],
+)
+def test_a_subject_with_a_bidirectional_or_zero_width_character_is_refused_by_its_name(letter: str) -> None:
+    for subject in (f"Invoice {letter}fdp.exe", letter, f"a{letter}"):
+        with pytest.raises(ValueError, match=f"U\\+{ord(letter):04X}"):
+            checked_subject(subject)
+
+
+def test_a_choice_of_colour_is_taken_after_a_symbol_alone() -> None:
+    for subject in ("a\ufe0f", "\ufe0f", "⚠\ufe0f\ufe0f"):
+        with pytest.raises(ValueError, match="U\\+FE0F"):
+            checked_subject(subject)
 
 
 @pytest.mark.spec("G32")

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from capset.builtin.http import HttpConfig, http, http_over
+from capset.builtin.web_fetch import WebFetchConfig, web_fetch
 from capset.errors import PermissionDenied
 from capset.testing import Desk, capability_suite, session_for
 from tests.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
@@ -32,8 +33,8 @@ async def site(config: HttpConfig = LOCAL, **pages: Any) -> AsyncGenerator[tuple
         yield made, desk
 
 
-async def got(desk: Desk, url: str, **arguments: Any) -> dict[str, Any]:
-    result = await desk.session.try_message(desk.session.message("http_get", {"url": url, **arguments}))
+async def got(desk: Desk, url: str, *, tool: str = "http_get", **arguments: Any) -> dict[str, Any]:
+    result = await desk.session.try_message(desk.session.message(tool, {"url": url, **arguments}))
     assert result.data is not None, result.error
     return result.data
 
@@ -85,7 +86,7 @@ async def test_a_body_of_json_is_its_value() -> None:
         ("text/plain; charset=utf-16", "ü".encode("utf-16-le"), "ü"),
         ("text/plain; charset=unicode_escape", b"\\u00fc", "\\u00fc"),
         ("text/plain; charset=windows-9999", b"\xc3\xbc", "ü"),
-        ("text/plain", b"\xfc", "\ufffd"),
+        ("text/plain", b"\xfc", "ü"),
         ("application/octet-stream", "ü".encode(), "ü"),
         ("image/svg+xml", b"<svg/>", "<svg/>"),
     ],
@@ -122,6 +123,42 @@ async def test_headers_of_one_name_are_joined() -> None:
 
 
 @pytest.mark.spec("G29")
+@pytest.mark.parametrize(
+    ("content_type", "body", "found"),
+    [
+        ("text/html", '<meta charset="windows-1251">Привет'.encode("cp1251"), '<meta charset="windows-1251">Привет'),
+        ("text/html", "<p>Grüße aus der Straße".encode("cp1252"), None),
+        ("text/xml", '<?xml version="1.0" encoding="koi8-r"?><a>да</a>'.encode("koi8-r"), None),
+        ("application/rss+xml", '<?xml version="1.0" encoding="big5"?><a>臺北</a>'.encode("big5"), None),
+        ("text/plain; charset=utf-8", "Grüße".encode("utf-16"), "Grüße"),
+        ("text/plain; charset=utf-8", "Die Straße wird größer, schöner und älter.".encode("cp1252"), None),
+        ("text/csv", "name;größe\nÄpfel;3\n".encode("cp1252"), None),
+        ("text/plain", "Съешь же ещё этих мягких французских булок, да выпей чаю".encode("cp1251"), None),
+        ("", '{"a": "ü"}'.encode("utf-16"), {"a": "ü"}),
+        ("application/json", '{"a": "größe"}'.encode("cp1252"), {"a": "größe"}),
+    ],
+)
+async def test_a_charset_is_found_as_web_fetch_finds_it(content_type: str, body: bytes, found: object) -> None:
+    page = answer(body=body, content_type=content_type)
+    async with site(page=page) as (made, desk):
+        asked = await got(desk, made.url("/page"))
+    config = WebFetchConfig(allow=("127.0.0.1",))
+    async with (
+        server({"/page": page}) as made,
+        session_for(web_fetch, permissions=["http:read"], config=config) as desk,
+    ):
+        fetched = await got(desk, made.url("/page"), tool="web_fetch")
+    assert asked["body"] == (fetched["content"] if found is None else found)
+    assert isinstance(found, dict) or asked["body"] == fetched["content"]
+    assert "\ufffd" not in fetched["content"]
+
+
+async def test_control_characters_are_kept_in_what_an_api_says() -> None:
+    async with site(page=answer(body=b'{"a": "\x7f\xc2\x85"}', content_type="application/json")) as (made, desk):
+        assert (await got(desk, made.url("/page")))["body"] == {"a": "\x7f\x85"}
+
+
+@pytest.mark.spec("G29")
 async def test_headers_are_sent_and_secrets_are_not_on_record() -> None:
     headers = {"Authorization": "Bearer hunter2", "X-Api-Key": "hunter3", "Cookie": "id=hunter4", "Accept": "a/b"}
     async with site(x=answer()) as (made, desk):
@@ -132,6 +169,19 @@ async def test_headers_are_sent_and_secrets_are_not_on_record() -> None:
     assert sent["host"] == f"127.0.0.1:{made.port}"
     assert "hunter" not in record.arguments
     assert '"a/b"' in record.arguments
+
+
+@pytest.mark.spec("G20", "G29", "T16")
+async def test_credentials_and_secret_looking_query_values_of_a_url_are_sent_and_not_on_record() -> None:
+    async with site(tea=answer(body=b"ok")) as (made, desk):
+        url = made.url("/tea?api_key=s3cret&page=2&sig=s3cret#access_token=s3cret")
+        await got(desk, url)
+        assert made.asked[0].target == "/tea?api_key=s3cret&page=2&sig=s3cret"
+        await failed(desk, url.replace("http://", "http://ada:s3cret@"))
+        arguments = [one.arguments for one in await desk.records()]
+    assert all("s3cret" not in one for one in arguments)
+    assert "/tea?api_key=[redacted]&page=2&sig=[redacted]#access_token=[redacted]" in arguments[0]
+    assert "http://[redacted]@127.0.0.1" in arguments[1]
 
 
 @pytest.mark.spec("G29")

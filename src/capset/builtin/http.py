@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 import ssl
@@ -14,14 +13,14 @@ from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, tool
+from capset.builtin.web_fetch.charsets import MARKED_UP, codec_in
+from capset.builtin.web_fetch.page import SAMPLE, kind_by_look, kind_by_type
 from capset.ext import (
     AllowedHosts,
     HttpClient,
     Resolver,
-    codec_of,
     decoded,
     in_thread,
-    is_text,
     media_type_of,
     of_type,
     system_resolver,
@@ -35,7 +34,6 @@ __all__ = ["HttpAnswer", "HttpConfig", "http", "http_over"]
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
 """Unspecific types: a body that looks like JSON is treated as JSON."""
-_UTF_8: Final = "utf-8-sig"
 
 _MAX_TIMEOUT_MS: Final = 300_000
 _INSTRUCTIONS: Final = """\
@@ -74,14 +72,13 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
 
 def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> str | None:
-    if is_text(media_type):
-        return decoded(bytearray(data), codec_of(content_type, data[:4]) or _UTF_8, is_cut=is_cut)
-    if media_type not in _UNKNOWN or b"\0" in data:
+    """Return the text of a body, as ``web_fetch`` reads it, or ``None`` if it is binary."""
+    kind = kind_by_type(media_type) or kind_by_look(data[:SAMPLE], media_type)
+    if kind == "binary":
         return None
-    try:
-        return codecs.getincrementaldecoder(_UTF_8)().decode(data, final=not is_cut)
-    except UnicodeDecodeError:
-        return None
+    read, is_marked_up = bytearray(data), kind == "html" or MARKED_UP.fullmatch(media_type) is not None
+    codec = codec_in(read, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
+    return decoded(read, codec, is_cut=is_cut)
 
 
 def _value(text: str) -> JsonValue:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -75,8 +75,9 @@ class Memory:
     async def remember(self, text: str) -> Remembered:
         """Store a text, without surrounding white space; return it, or the equal one that exists already.
 
-        Comparison ignores case and white space. Two concurrent calls may both store the same text. Raises ``ToolError``
-        for a text that is empty (400) or too long (400), and if there is no more room (409).
+        Comparison ignores case and white space. Calls at the same time, in any process, store one text once, and no
+        more than there is room for. Raises ``ToolError`` for a text that is empty (400) or too long (400), and if there
+        is no more room (409).
         """
         kept = text.strip()
         if not kept:
@@ -87,17 +88,22 @@ class Memory:
                 "shorten it, or split it into several",
                 code="memory_too_long",
             )
-        there = await self.recent(MOST)
-        for one in there:
-            if _folded(one["text"]) == _folded(kept):
-                return Remembered(**one, created=False)
-        if len(there) >= self._config.capacity:
-            raise ToolError(
-                f"the memory is full: it keeps {self._config.capacity} texts; forget one first",
-                code="memory_full",
-                status=409,
-            )
-        return Remembered(**_item(await self._texts.add(kept)), created=True)
+        wanted, created = _folded(kept), True
+
+        def look(there: Sequence[Document]) -> Document | None:
+            nonlocal created
+            equal = next((one for one in there if _folded(one.text) == wanted), None)
+            created = equal is None
+            if created and len(there) >= self._config.capacity:
+                raise ToolError(
+                    f"the memory is full: it keeps {self._config.capacity} texts; forget one first",
+                    code="memory_full",
+                    status=409,
+                )
+            return equal
+
+        document = await self._texts.add(kept, unless=look)
+        return Remembered(**_item(document), created=created)
 
     async def recall(self, query: str, limit: int = 5) -> list[MemoryItem]:
         """Return the memories with a word that equals or begins with a word of the query: best first, then newer.

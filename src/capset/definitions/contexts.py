@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -108,8 +108,15 @@ class Document:
 class DocumentsHandle(Protocol):
     """One collection of texts."""
 
-    async def add(self, text: str) -> Document:
-        """Store a text and return it with its id."""
+    async def add(
+        self, text: str, *, unless: Callable[[Sequence[Document]], Document | None] | None = None
+    ) -> Document:
+        """Store a text and return it with its id.
+
+        ``unless`` is called with all texts, newest first. If it returns one of them, that one is returned in the place
+        of a new one; if it raises, nothing is stored, and its error is the caller's. No other call, in any process,
+        adds a text between its answer and the storing. It may be called more than once.
+        """
         ...
 
     async def get(self, id: str) -> Document | None:

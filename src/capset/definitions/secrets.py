@@ -1,10 +1,11 @@
-"""Secrets: their source, and the names whose values are never recorded (spec 4, G20)."""
+"""Secrets: their source, the names whose values are never recorded, and those in URLs (spec 4, G20)."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 from typing import Final, Protocol
+from urllib.parse import unquote_plus
 
 
 class Secrets(Protocol):
@@ -48,3 +49,49 @@ def is_secret_name(name: str) -> bool:
         return False
     is_owned = not _OWNERS.isdisjoint(words) and not singulars.isdisjoint({"key", "token"})
     return is_owned or "token" in words or not singulars.isdisjoint(_JOINED)
+
+
+_CHUNK: Final = re.compile(r'[^\s"<>]+')
+"""A part of a text that can hold a URL, with what stands around it."""
+_USER: Final = re.compile(r"//([^/?#\\]*)@")
+_PARAMETER: Final = re.compile(r"[?&;#]([^=?&;#\s]{1,100})=")
+_VALUE: Final = re.compile(r"[^&#]*")
+_IN_QUERIES: Final = frozenset({"jwt", "key", "pass", "sig", "signature"})
+"""Words of the names of secrets in queries alone, where APIs have their keys and signed URLs their signatures."""
+
+
+def mask_urls(text: str) -> str:
+    """Return a text with the secrets in its URLs masked.
+
+    These are the user's name and password, and in the query and the fragment the values of names that are those of a
+    secret. A name without a password is none where it is usual: outside of http and https.
+    """
+    if "//" not in text and not text.startswith("/"):
+        return text
+    return _CHUNK.sub(_masked_chunk, text)
+
+
+def _masked_chunk(match: re.Match[str]) -> str:
+    chunk = match[0]
+    if "//" not in chunk and not chunk.startswith("/"):
+        return chunk
+    chunk = _USER.sub(_masked_user, chunk) if "@" in chunk else chunk
+    parts, at = list[str](), 0
+    while name := _PARAMETER.search(chunk, at):
+        parts.append(chunk[at : name.end()])
+        at = name.end()
+        if _is_secret_in_query(name[1]):
+            parts.append(MASK)
+            at = _VALUE.match(chunk, at).end()  # pyright: ignore[reportOptionalMemberAccess]  # it matches anything
+    return "".join([*parts, chunk[at:]])
+
+
+def _masked_user(match: re.Match[str]) -> str:
+    scheme = match.string[max(match.start() - 6, 0) : match.start()].lower()
+    is_plain = ":" not in match[1] and scheme.endswith(":") and not scheme.endswith(("http:", "https:"))
+    return match[0] if is_plain else f"//{MASK}@"
+
+
+def _is_secret_in_query(name: str) -> bool:
+    words = _WORD.findall(decoded := unquote_plus(name))
+    return is_secret_name(decoded) or not _IN_QUERIES.isdisjoint(word.lower() for word in words)

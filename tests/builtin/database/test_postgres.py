@@ -164,6 +164,44 @@ async def test_the_model_is_told_what_is_wrong_with_its_query(
 
 @pytest.mark.spec("G30")
 @pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TABLE pets (name text)",
+        "-- a table\ncreate table pets as select 1",
+        "DROP TABLE people",
+        "INSERT INTO people VALUES (9, 'x')",
+        "DELETE FROM people",
+        "SET statement_timeout = 0",
+        "WITH gone AS (DELETE FROM people RETURNING 1) SELECT 1",
+        "SELECT * FROM people FOR UPDATE",
+    ],
+)
+async def test_what_would_do_more_than_read_is_refused_as_forbidden(query: str, url: str) -> None:
+    async with asking(url) as desk:
+        error = await refused(desk, query)
+    assert (error.code, error.status, error.retryable) == ("tool_error", 403, False)
+    assert error.message.endswith("; db_query only reads, by one SELECT")
+
+
+async def test_a_misspelled_word_is_not_taken_for_something_forbidden(url: str) -> None:
+    async with asking(url) as desk:
+        error = await refused(desk, "SELEC 1")
+    assert (error.status, error.message) == (400, 'PostgreSQL: syntax error at or near "SELEC"')
+
+
+async def test_a_table_that_is_locked_is_waited_for_and_then_busy_for_now(
+    url: str, postgres: Server, shop: str
+) -> None:
+    with connected(postgres.url(shop)) as owner, owner.transaction():
+        owner.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
+        async with asking(url) as desk:
+            error = await refused(desk, "SELECT * FROM people")
+    assert (error.code, error.status, error.retryable) == ("database_busy", 503, True)
+    assert error.message.endswith("; try again")
+
+
+@pytest.mark.spec("G30")
+@pytest.mark.parametrize(
     ("power", "told"),
     [
         ("ALTER ROLE {} SUPERUSER", "is a superuser"),

@@ -8,6 +8,9 @@ from threading import active_count
 
 import pytest
 
+from capset.builtin.database import DatabaseConfig
+from capset.builtin.database.cancellation import Halt
+from capset.builtin.database.sqlite import open_read_only
 from capset.errors import DeadlineExceeded
 from tests.builtin.database.support import ask, asking, made, refused
 from tests.kernel.support import until
@@ -129,6 +132,84 @@ async def test_the_model_is_told_what_is_wrong_with_its_query(
         assert (await refused(desk, query, *params)).message.startswith(told)
 
 
+@pytest.mark.spec("G30")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TABLE pets (name)",
+        "CREATE TABLE IF NOT EXISTS people (name)",
+        "create temp table pets (name)",
+        "CREATE TABLE pets AS SELECT name FROM people",
+        "CREATE VIEW names AS SELECT name FROM people",
+        "CREATE INDEX by_name ON people (name)",
+        "CREATE VIRTUAL TABLE pets USING fts5(name)",
+        "CREATE TRIGGER t AFTER INSERT ON people BEGIN SELECT 1; END",
+        "DROP TABLE people",
+        "ALTER TABLE people ADD COLUMN age",
+        "INSERT INTO people VALUES (9, 'x')",
+        "UPDATE people SET name = 'x'",
+        "DELETE FROM people",
+        "VACUUM INTO 'copy.db'",
+        "ATTACH 'other.db' AS other",
+        "PRAGMA user_version",
+    ],
+)
+async def test_what_would_do_more_than_read_is_refused_as_forbidden(query: str, url: str) -> None:
+    async with asking(url) as desk:
+        error = await refused(desk, query)
+    assert (error.code, error.status, error.retryable) == ("tool_error", 403, False)
+    assert error.message.endswith("; db_query only reads, by one SELECT")
+
+
+async def test_a_column_that_is_missing_is_not_taken_for_something_forbidden(url: str) -> None:
+    async with asking(url) as desk:
+        error = await refused(desk, "SELECT authorized FROM people")
+    assert (error.status, error.message) == (400, "SQLite: no such column: authorized")
+
+
+@pytest.mark.spec("G30")
+async def test_a_table_of_300_columns_and_very_long_statements_keep_nothing_else_from_being_read(
+    tmp_path: Path,
+) -> None:
+    columns, long = ", ".join(f"c{number} INTEGER" for number in range(300)), "x" * 100_000
+    script = f"""
+        CREATE TABLE wide ({columns}); INSERT INTO wide (c299) VALUES (7);
+        CREATE TABLE verbose (name TEXT DEFAULT '{long}'); INSERT INTO verbose VALUES ('ada');
+        CREATE VIEW wordy AS SELECT name, '{long}' AS words FROM verbose;
+        CREATE TABLE teas (name TEXT); INSERT INTO teas VALUES ('sencha');
+    """
+    url = made(tmp_path / "wide.db", script)
+    async with asking(url) as desk:
+        for query, rows in {
+            "SELECT name FROM teas": [["sencha"]],
+            "SELECT c299, c298 FROM wide": [[7, None]],
+            "SELECT name FROM verbose": [["ada"]],
+            "SELECT name FROM wordy": [["ada"]],
+            "SELECT count(*) FROM sqlite_schema": [[4]],
+        }.items():
+            assert (await ask(desk, query))["rows"] == rows, query
+        error = await refused(desk, "SELECT * FROM wide")
+        assert (error.status, error.message) == (400, "SQLite: too many columns in result set")
+    async with asking(url, max_bytes=1024) as desk:
+        assert (await ask(desk, "SELECT name FROM teas"))["rows"] == [["sencha"]]
+        assert (await ask(desk, "SELECT c299 FROM wide"))["rows"] == [[7]]
+        for query in ("SELECT words FROM wordy", "SELECT name FROM verbose", "SELECT sql FROM sqlite_schema"):
+            assert (await refused(desk, query)).code == "too_large", query
+
+
+def test_a_wide_table_that_comes_while_a_query_begins_does_not_keep_it_from_reading(url: str) -> None:
+    """Within its limits the query could not read the changed schema."""
+    file = Path(url.removeprefix("sqlite:///"))
+    columns = ", ".join(f"c{number} INTEGER" for number in range(300))
+    with closing(sqlite3.connect(file)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        with closing(open_read_only(file, DatabaseConfig(), Halt(10))) as connection:
+            writer.execute(f"CREATE TABLE wide ({columns})")
+            assert connection.execute("SELECT count(*) FROM people").fetchall() == [(3,)]
+        with closing(open_read_only(file, DatabaseConfig(), Halt(10))) as connection:
+            assert connection.execute("SELECT count(c299) FROM wide").fetchall() == [(0,)]
+
+
 @pytest.mark.spec("G24")
 async def test_nothing_is_told_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database " * 100)
@@ -140,11 +221,13 @@ async def test_nothing_is_told_of_the_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.db"]
 
 
-async def test_a_database_that_is_being_written_is_waited_for_and_then_busy(url: str) -> None:
+async def test_a_database_that_is_being_written_is_waited_for_and_then_busy_for_now(url: str) -> None:
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         async with asking(url, seconds=0.2) as desk:
-            assert (await refused(desk, "SELECT * FROM people")).code == "database_busy"
+            error = await refused(desk, "SELECT * FROM people")
+    assert (error.code, error.status, error.retryable) == ("database_busy", 503, True)
+    assert error.message.endswith("; try again")
 
 
 async def test_a_database_in_wal_mode_is_read_as_it_is_now(url: str) -> None:

@@ -186,3 +186,35 @@ async def test_all_of_it_needs_the_permission() -> None:
             result = await here.session.try_message(here.session.message(f"research_{tool}", arguments))
             assert isinstance(result.error, PermissionDenied)
             assert "research:write" in result.error.message
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tea [10000000000].",
+        "Tea [1, 99999999999999999999].",
+        "Tea [1-20000000000].",
+        "Tea [2-99999999999999999999999999].",
+        f"Tea [{'9' * 1_990}].",
+        f"Tea [{'0' * 1_000}9{'0' * 900}, 1].",
+        "Tea [0].",
+    ],
+)
+async def test_a_citation_of_an_absurd_number_is_an_unknown_source(text: str) -> None:
+    async with study() as here:
+        await here.fetch("/tea")
+        with pytest.raises(ToolError, match=r"^there is no source \[.{1,60}\]; there is \[1\] alone") as refused:
+            await here.note(text)
+        assert refused.value.code == "unknown_source"
+        await here.note(f"Tea [{'0' * 1_000}1].")
+        assert (await here.report())["cited"] == [1]
+
+
+@pytest.mark.parametrize("digits", [12, 100, 5_000])
+async def test_an_absurd_number_among_the_sources_is_an_unknown_source(digits: int) -> None:
+    async with study() as here:
+        await here.fetch("/tea")
+        with pytest.raises(ToolError, match=r"^there is no source \[.{1,60}\]; there is \[1\] alone") as refused:
+            await here.note("Tea.", 1, 10**digits)
+        assert refused.value.code == "unknown_source"

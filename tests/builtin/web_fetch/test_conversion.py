@@ -110,3 +110,13 @@ def test_what_is_too_large_is_cut_and_says_so(html: str) -> None:
 
 def test_what_is_not_cut_does_not_say_so() -> None:
     assert not markdown_of("<p>x</p>" * 1_000, BASE).endswith(CUT)
+
+
+@pytest.mark.parametrize("zeros", ["", "0" * 5_000])
+def test_references_of_thousands_of_digits_do_not_make_it_fail(zeros: str) -> None:
+    absurd, tea = f"&#{zeros}{'9' * 5_000};", f"&#{zeros}116;ea"
+    assert markdown_of(f'<a href="/{tea}">{absurd}tea</a>', BASE).endswith("tea](https://example.org/tea)")
+    assert markdown_of(f'<a href="/{absurd}">tea</a><img alt="{tea}{absurd}">', BASE).startswith(
+        "[tea](https://example.org/"
+    )
+    assert markdown_of(f'<p style="color:{absurd}; display:&#{zeros}110;one">tea</p>', BASE) == ""

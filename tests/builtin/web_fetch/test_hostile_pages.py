@@ -34,6 +34,8 @@ PAGES: Final = {
     "spans": "'<table>' + rep('<tr><td rowspan=65534 colspan=1000>a</tr>', n)",
     "text in tables": "'<table>' + rep('<b>x<tr>', n)",
     "attributes": "'<div ' + rep(' '.join(f'a{i}' for i in range(5_000)) + ' ', n) + '>x'",
+    "hidden elements": "rep('<p hidden><b hidden><td><i>x', n)",
+    "styles": "'<div ' + rep('style=none /* ', n) + '>x'",
     "one attribute": "'<a href=\"' + 'a' * n + '\">x</a>'",
     "less-than": "'<' * n",
     "comments": "rep('<!--', n)",

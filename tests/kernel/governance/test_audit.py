@@ -63,6 +63,21 @@ async def test_a_record_says_who_what_which_version_and_how_it_ended(store: str)
         assert (await opened.kernel.audit.verify()).ok
 
 
+@pytest.mark.spec("G20", "T16")
+async def test_secrets_in_urls_are_masked_wherever_they_stand_in_arguments(store: str) -> None:
+    url, masked = (
+        "https://ada:hunter2@a.example/?token=hunter3&page=2",
+        "https://[redacted]@a.example/?token=[redacted]&page=2",
+    )
+    async with desk(keep, store=store) as opened:
+        await opened.session.call(keep, f"{'x ' * 990}{url} {'y' * 2_000}", more={"urls": [url, 1], url: None})
+        record = await opened.record()
+        assert "hunter" not in record.arguments
+        arguments = json.loads(record.arguments)
+        assert arguments["more"] == {"urls": [masked, 1], masked: None}
+        assert f" {masked[:20]}… [" in arguments["text"], "masked first, and cut then"
+
+
 @pytest.mark.spec("G20")
 async def test_the_digest_is_keyed_and_covers_all_arguments_with_their_defaults(store: str) -> None:
     async with desk(keep, scalars, store=store) as opened:

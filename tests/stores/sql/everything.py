@@ -112,7 +112,7 @@ async def write_everything(store: Store) -> None:
     await store.states.change(NOTES, lambda _: "1", now=NOW)
     await store.states.change(NOTES, lambda _: "2", now=NOW)
     await store.documents.add(TEXTS, DocumentRow("t-1", "Two words", NOW))
-    await store.documents.add(TEXTS, DocumentRow("t-2", "Other words", NOW))
+    await store.documents.add(TEXTS, DocumentRow("t-2", "Other words", NOW), known={"t-1"})
     await store.documents.delete(TEXTS, "t-2")
     await store.lineage.register(RegistrationRow("reg-1", ORG, "agent-1", "scribe", "1" * 64, "jcs-1", NOW))
     payload = PayloadRow(ORG, "6" * 64, "jcs-1", "tool", "{}")

@@ -19,7 +19,8 @@ from psycopg.waiting import Ready
 from capset import ToolError
 from capset.builtin.database.cancellation import STEP, Halt
 from capset.builtin.database.config import DatabaseConfig
-from capset.builtin.database.rows import QueryResult, Rows, too_large
+from capset.builtin.database.rows import ONLY_READS, QueryResult, Rows, too_large
+from capset.ext import TransientError
 
 if sys.platform == "win32":
 
@@ -149,6 +150,16 @@ _TEXTS: Final = (
 _TOLD: Final = ("0A", "20", "21", "22", "25", "2F", "34", "3D", "3F", "42", "44", "54", "P0")
 """The classes of errors whose first line is about the query."""
 
+_NEAR: Final = re.compile(r'at or near "([A-Za-z]+)"')
+_COMMANDS: Final = frozenset(
+    (
+        *("alter", "begin", "call", "cluster", "comment", "commit", "copy", "create", "delete", "do", "drop", "grant"),
+        *("insert", "listen", "lock", "merge", "notify", "refresh", "reindex", "revoke", "set", "truncate", "update"),
+        *("vacuum",),
+    )
+)
+"""Commands that do more than read. In the place of a SELECT they are errors of syntax, as misspelled words are."""
+
 
 def query_postgres(
     url: str, query: str, params: Sequence[object], config: DatabaseConfig, halt: Halt, name: str
@@ -242,9 +253,13 @@ def _error_for_model(error: psycopg.Error, halt: Halt, name: str) -> ToolError:
         case "57014":
             return halt.error()
         case "55P03":
-            return ToolError(f"a table of the database {name!r} is locked; try again", code="database_busy", status=503)
+            return TransientError(f"a table of the database {name!r} is locked; try again", code="database_busy")
         case "42501" | "25006":
-            return ToolError(f"PostgreSQL: {message}; db_query only reads, by one SELECT", status=403)
+            return ToolError(f"PostgreSQL: {message}; {ONLY_READS}", status=403)
+        case "42601" if (at := _NEAR.search(message)) and at[1].lower() in _COMMANDS:
+            return ToolError(f"PostgreSQL: {message}; {ONLY_READS}", status=403)
+        case "0A000" if "data-modifying" in message:  # in WITH
+            return ToolError(f"PostgreSQL: {message}; {ONLY_READS}", status=403)
         case _ if state[:2] in _TOLD or state == "08P01":  # wrong number of parameters
             hint = error.diag.message_hint
             return ToolError(f"PostgreSQL: {message}{f'; {hint}' if hint else ''}")

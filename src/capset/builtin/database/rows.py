@@ -7,13 +7,16 @@ from base64 import b64encode
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from math import isfinite
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from capset import ToolError
 from capset.builtin.database.config import DatabaseConfig
+
+ONLY_READS: Final = "db_query only reads, by one SELECT"
+"""What the model is told of a query that would do more."""
 
 
 class QueryResult(TypedDict):

@@ -12,7 +12,8 @@ from typing import Final
 from capset import ToolError
 from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import DatabaseConfig
-from capset.builtin.database.rows import QueryResult, Rows, too_large
+from capset.builtin.database.rows import ONLY_READS, QueryResult, Rows, too_large
+from capset.ext import TransientError
 
 BUSY_SECONDS: Final = 2.0
 """How long to wait for a database that is being written; SQLite cannot be interrupted in it."""
@@ -27,6 +28,9 @@ _LIMITS: Final = {
 }
 _ASKED: Final = ("data_version", "page_size")
 """Pragmas that full-text tables read from the connection: whether others have written, and the page size."""
+_FORBIDDEN: Final = ("not authorized", "authorization denied", "cannot VACUUM")
+"""The beginnings of what SQLite says of statements that it was told to refuse. Their kinds differ: that of CREATE is
+``SQLITE_SCHEMA``."""
 _TOLD: Final = {"SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_MISMATCH", "SQLITE_RANGE"}
 """The errors whose text is about the query, not about the file."""
 
@@ -64,15 +68,18 @@ def query_sqlite(
     """Run one query in this thread, on a connection of its own. Raises ``ToolError``."""
     path = Path(url.removeprefix("sqlite:///")).absolute()
     try:
-        with closing(_opened(path, config, halt)) as connection:
+        with closing(open_read_only(path, config, halt)) as connection:
             return _run(connection, query, params, config)
     except sqlite3.Error as error:
         raise _error_for_model(error, config, halt, name) from None
+    except MemoryError:  # a default value in the schema is above the limit of a value
+        raise too_large(config) from None
     except (OverflowError, UnicodeError) as error:
         raise ToolError(f"a parameter, or the query, is nothing that SQLite can hold: {error}") from None
 
 
-def _opened(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connection:
+def open_read_only(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connection:
+    """Open a file for one query, within the limits of it; the schema stays as it is from now on."""
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=min(BUSY_SECONDS, halt.left)
     )
@@ -80,11 +87,15 @@ def _opened(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connectio
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.text_factory = _text
+        connection.set_progress_handler(lambda: halt.is_over, _OPCODES)
+        # The limits are for the query. Under them a file with one wide table, or one long statement, could not be read
+        # at all; so its schema is read first, in the transaction of the query, where it stays as it is.
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 FROM sqlite_schema").close()
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, config.max_bytes)
         add_linear(connection, config.max_bytes)
-        connection.set_progress_handler(lambda: halt.is_over, _OPCODES)
         connection.set_authorizer(_authorise)  # last, to apply to the model's statements only
     except BaseException:
         connection.close()
@@ -118,7 +129,7 @@ def _authorise(action: int, first: str | None, second: str | None, _database: st
 def _run(connection: sqlite3.Connection, query: str, params: Sequence[object], config: DatabaseConfig) -> QueryResult:
     with closing(connection.execute(query, tuple(params))) as cursor:
         if cursor.description is None:
-            raise ToolError("the query gives no rows: it is empty; write one SELECT")
+            raise ToolError("the query gives no rows: it is empty, or does nothing; write one SELECT")
         rows = Rows(config)
         for row in cursor:
             if not rows.add(row):
@@ -134,12 +145,13 @@ def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, n
     if kind == "SQLITE_TOOBIG":
         return too_large(config)
     if kind.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return ToolError(f"the database {name!r} is being written; try again", code="database_busy", status=503)
+        return TransientError(f"the database {name!r} is being written; try again", code="database_busy")
+    if str(error).startswith(_FORBIDDEN):
+        return ToolError(f"SQLite: {error}; {ONLY_READS}", status=403)
     if not kind:  # of the driver: several statements, or the wrong number of parameters
         return ToolError(f"SQLite: {error}")
     if kind in _TOLD:
-        refused = "; db_query only reads, by one SELECT" if "authoriz" in str(error) else ""
-        return ToolError(f"SQLite: {error}{refused}", status=403 if refused else None)
+        return ToolError(f"SQLite: {error}")
     return ToolError(f"the database {name!r} cannot be read ({kind})", code="database_unavailable", status=503)
 
 

@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from email.errors import MessageError
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -15,7 +16,7 @@ from typing_extensions import TypedDict
 
 from capset import Capability, Context, ToolError, tool
 from capset.builtin.email.config import MAX_ADDRESS, EmailConfig, checked_address, is_allowed
-from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
+from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, dotted, letter
 from capset.ext import install_command
 
 if TYPE_CHECKING:
@@ -23,14 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["EmailConfig", "Sent", "email", "email_send"]
 
-Step = Literal["connecting", "encrypting", "logging in", "naming the sender", "naming the recipient", "sending"]
+Step = Literal[
+    "connecting", "encrypting", "logging in", "naming the sender", "naming the recipient", "offering", "sending"
+]
+"""A step of a delivery. Only in the last one may the server have the email."""
 _QUIT_SECONDS: Final = 2.0
+_GO_ON: Final = 354
+_TAKEN: Final = 250
 _TOLD: Final[dict[Step, tuple[str, str]]] = {
     "connecting": ("email_unreachable", "The mail server cannot be reached"),
     "encrypting": ("email_not_encrypted", "There is no trusted encryption to the mail server"),
     "logging in": ("email_login_refused", "The mail server cannot be logged in to"),
     "naming the sender": ("email_sender_refused", "The mail server does not take the sender"),
     "naming the recipient": ("email_recipient_refused", "The mail server does not take this recipient"),
+    "offering": ("email_refused", "The mail server does not take this email"),
     "sending": ("email_refused", "The mail server does not take this email"),
 }
 _UNKNOWN: Final = (
@@ -57,7 +64,7 @@ class Delivery:
             from aiosmtplib import SMTP, SMTPException, SMTPResponseException
         except ImportError:
             raise ToolError(
-                "Email needs the extra 'email' of capset, which is not installed",
+                "Email needs the extra 'email' of capset, which is not installed; nothing was sent.",
                 code="email_not_installed",
                 status=503,
                 hint=install_command("email"),
@@ -99,14 +106,31 @@ class Delivery:
         await client.mail(sender)
         self._step = "naming the recipient"
         await client.rcpt(recipient)
+        await self._hand_over(client, raw)
+
+    async def _hand_over(self, client: SMTP, raw: bytes) -> None:
+        """Send the text. The library would do it, but not tell whether the server was ready for it."""
+        from aiosmtplib import SMTPDataError, SMTPServerDisconnected
+
+        self._step = "offering"
+        answer = await client.execute_command(b"DATA")
+        if answer.code != _GO_ON:
+            raise SMTPDataError(answer.code, answer.message)
+        if client.protocol is None:
+            raise SMTPServerDisconnected("Connection lost")
+        client.protocol.write(dotted(raw))
         self._step = "sending"
-        await client.data(raw)
+        answer = await client.protocol.read_response()
+        if answer.code != _TAKEN:
+            raise SMTPDataError(answer.code, answer.message)
 
     def _log_as_tool_error(self, error: Exception) -> ToolError:
         """Return the error of a failure: the step and the server's status code, but none of its text."""
         from aiosmtplib import SMTPResponseException
 
-        step: Step = "encrypting" if isinstance(error.__cause__, ssl.SSLError) else self._step
+        step = self._step
+        if step != "sending" and isinstance(error.__cause__, ssl.SSLError):
+            step = "encrypting"
         number = error.code if isinstance(error, SMTPResponseException) and 400 <= error.code <= 599 else None
         kind = type(error).__name__
         _log.warning("email: %s failed: %s %s, correlation %s", step, kind, number or "", self._correlation)
@@ -114,7 +138,7 @@ class Delivery:
             return ToolError(_UNKNOWN, code="email_unconfirmed", status=504)
         code, words = _TOLD[step]
         why = f" (it says {number})" if number else " (it took too long)" if isinstance(error, TimeoutError) else ""
-        is_final = step in ("naming the recipient", "sending") and number is not None and number >= 500
+        is_final = step in ("naming the recipient", "offering", "sending") and number is not None and number >= 500
         return ToolError(f"{words}{why}; nothing was sent.", code=code, status=400 if is_final else 503)
 
 
@@ -126,7 +150,7 @@ async def _leave(client: SMTP) -> None:
     """Say goodbye; failures are ignored, since the email is already sent or not."""
     from aiosmtplib import SMTPException
 
-    with suppress(SMTPException, OSError):
+    with suppress(SMTPException, OSError, ValueError):
         async with asyncio.timeout(_QUIT_SECONDS):
             await client.quit()
 
@@ -179,11 +203,25 @@ async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, 
         )
     login = None
     if config.login:
-        username, password = await ctx.secret(_USERNAME), await ctx.secret(_PASSWORD)
-        login = username.get_secret_value().encode(), password.get_secret_value().encode()
-    written = letter(config.sender, to, subject, body, html=html)
+        login = await _secret(ctx, _USERNAME), await _secret(ctx, _PASSWORD)
+    try:
+        written = letter(config.sender, to, subject, body, html=html)
+    except (RuntimeError, MessageError) as error:
+        _log.warning("email: it cannot be written: %r, correlation %s", error, ctx.correlation)
+        raise ToolError(
+            "The email cannot be written as it was meant; nothing was sent.", code="email_not_written", status=500
+        ) from None
     await Delivery(config, login, ctx.correlation).deliver(config.host, config.sender, to, written.raw)
     return Sent(message_id=written.message_id, accepted=to)
+
+
+async def _secret(ctx: Context, name: str) -> bytes:
+    try:
+        return (await ctx.secret(name)).get_secret_value().encode(errors="surrogatepass")
+    except ToolError as error:
+        raise ToolError(
+            f"{error.message}; nothing was sent.", code=error.code, status=error.status, hint=error.hint
+        ) from None
 
 
 email: Capability[None, EmailConfig] = Capability(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -20,6 +21,15 @@ _ENCODING: Final = "Content-Transfer-Encoding"
 """In an email of several parts, each part has this header."""
 _HEADERS: Final = ("Content-Type", _ENCODING, "Date", "From", "MIME-Version", "Message-ID", "Subject", "To")
 _ENCODED_WORD: Final = re.compile(r"=\?[^?]*\?[^?]*\?")
+_NO_WIDTH: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Characters without a form of their own whose category does not say so (Default_Ignorable_Code_Point)."""
+_PLAIN_SUBJECT: Final = re.compile(r"(?:[!-~](?:[ -~]{0,67}[!-~])?)?")
+"""A subject that fits into its line, with nothing that could be lost there: no space at its beginning or end."""
+_WORD_BYTES: Final = 39
+"""How many bytes an encoded word holds: a line with one has at most 76 characters (RFC 2047)."""
+_DOT: Final = re.compile(rb"^\.", re.MULTILINE)
 _NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 _PIECE: Final = re.compile(r"""<!--|-->|</?[a-zA-Z][a-zA-Z0-9]*|<[!?/]|[>"']|[^<>"'-]+|.""", re.DOTALL)
@@ -44,15 +54,34 @@ class Letter:
 
 
 def checked_subject(text: str) -> str:
-    """Return a subject of one line. Raises ``ValueError`` for line ends and other control characters of any script.
+    """Return a subject of one line that shows all that is in it. Raises ``ValueError``.
 
-    Encoded words are refused too: the library or a mail reader would decode them to unchecked text.
+    Line ends and other control characters of any script are refused, and characters of no width or that change the
+    order of others, with which a subject is read otherwise than it is written. Encoded words are refused too: the
+    library or a mail reader would decode them to unchecked text.
     """
     if any(category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise ValueError("Input should be one line, without line ends and control characters")
+    if (hidden := _hidden_in(text)) is not None:
+        raise ValueError(
+            f"Input should be without zero-width and bidirectional characters; leave out U+{ord(hidden):04X}"
+        )
     if _ENCODED_WORD.search(text):
         raise ValueError("Input should be plain text; what is not ASCII is encoded for it")
     return text
+
+
+def _hidden_in(text: str) -> str | None:
+    """Return the first character that is not seen; one that chooses the colour of a symbol before it is none."""
+    before = ""
+    for letter in text:
+        is_choice = (
+            letter in "\ufe0e\ufe0f" and before != "" and (category(before)[0] == "S" or before in "0123456789#*")
+        )
+        if not is_choice and (category(letter) == "Cf" or _NO_WIDTH.match(letter)):
+            return letter
+        before = letter
+    return None
 
 
 def checked_body(text: str) -> str:
@@ -71,15 +100,30 @@ def letter(sender: str, recipient: str, subject: str, body: str, *, html: bool) 
     message_id = f"<{uuid4()}@{sender.partition('@')[2]}>"
     message["From"] = sender
     message["To"] = recipient
-    message["Subject"] = subject
     message["Date"] = format_datetime(datetime.now(UTC))
     message["Message-ID"] = message_id
     message.set_content(plain_text(body) if html else body)
     if html:
         message.add_alternative(body, subtype="html")
-    raw = message.as_bytes()
+    raw = f"Subject: {_folded(subject)}\r\n".encode() + message.as_bytes()
     _check(raw, recipient, [name for name in _HEADERS if not html or name != _ENCODING])
     return Letter(message_id, raw)
+
+
+def _folded(subject: str) -> str:
+    """Return a subject as the header has it: as it is, or else all of it in encoded words, a line each.
+
+    The library loses spaces where it folds, and readers lose those between encoded words and at the end of a line.
+    """
+    if _PLAIN_SUBJECT.fullmatch(subject):
+        return subject
+    words, word = list[bytes](), b""
+    for letter in subject:
+        if len(word + (encoded := letter.encode())) > _WORD_BYTES:
+            words.append(word)
+            word = b""
+        word += encoded
+    return "\r\n ".join(f"=?utf-8?b?{b64encode(one).decode()}?=" for one in [*words, word])
 
 
 def _check(raw: bytes, recipient: str, expected: list[str]) -> None:
@@ -87,6 +131,11 @@ def _check(raw: bytes, recipient: str, expected: list[str]) -> None:
     headers = BytesHeaderParser(policy=compat32).parsebytes(raw)
     if sorted(headers.keys()) != sorted(expected) or headers["To"] != recipient:
         raise RuntimeError("an email was written with other headers than were meant")
+
+
+def dotted(raw: bytes) -> bytes:
+    """Return an email as DATA sends it: with its end, and with another dot before each that begins a line."""
+    return _DOT.sub(b"..", raw) + b".\r\n"
 
 
 def plain_text(html: str) -> str:

@@ -15,11 +15,13 @@ _CODE: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """Text that Markdown shows as code; a code span ends with its paragraph."""
-_RANGE: Final = r"[0-9]{1,9}(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]{1,9})?"
+_RANGE: Final = r"[0-9]++(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]++)?"
 _LINK: Final = r"""\(\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)"""
 _CITED: Final = re.compile(rf"\[\s*({_RANGE}(?:\s*[,;\uff0c\uff1b\u3001]\s*{_RANGE})*)\s*\](?!{_LINK})")
 _RANGES: Final = re.compile(_RANGE)
 _NUMBER: Final = re.compile(r"[0-9]+")
+_DIGITS: Final = 16
+"""How many digits of a number are read: no source has one of so many, and Python refuses to read thousands."""
 _NAMED: Final = 5
 _SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
 _UNSAFE: Final = re.compile(r"[\s<>\\]")
@@ -38,12 +40,13 @@ def cited_in(text: str) -> list[int]:
     """Return the numbers that a text itself cites, anywhere in brackets.
 
     Code in backquotes cites nothing, nor does a link such as ``[1](url)``. Of a range that is longer than the maximum
-    number of sources, and so names a missing one, only the ends are returned.
+    number of sources, and so names a missing one, only the ends are returned; of a number with more digits than any
+    source's, only the first ones.
     """
     numbers: list[int] = []
     for found in _CITED.finditer(_CODE.sub("`", text)):
         for part in _RANGES.findall(found[1]):
-            ends = sorted(int(number) for number in _NUMBER.findall(part))
+            ends = sorted(int(number.lstrip("0")[:_DIGITS] or 0) for number in _NUMBER.findall(part))
             numbers += range(ends[0], ends[-1] + 1) if ends[-1] - ends[0] < MAX_SOURCES else ends
     return numbers
 
@@ -62,7 +65,13 @@ def check_known(numbers: Iterable[int], known: Sequence[Source], *, cited: Colle
     if not {*unknown}.isdisjoint(cited):
         there += "; a number in brackets that cites nothing goes in backquotes"
     more = " and others" if len(unknown) > _NAMED else ""
-    raise ToolError(f"there is no source {citation(unknown[:_NAMED])}{more}; {there}", code="unknown_source")
+    named = "".join(_shown(one) for one in unknown[:_NAMED])
+    raise ToolError(f"there is no source {named}{more}; {there}", code="unknown_source")
+
+
+def _shown(number: int) -> str:
+    """Return the citation of a number, which may be too long to be written."""
+    return f"[{number}]" if abs(number) < 10 ** (_DIGITS - 1) else f"[a number of {_DIGITS} or more digits]"
 
 
 def report_of(

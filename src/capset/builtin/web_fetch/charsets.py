@@ -21,6 +21,8 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub("", text) if _CONTROLS.search(text) else text
 
 
+MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
+"""The types of texts that may declare their charset themselves."""
 _PRESCAN: Final = 1_024
 _LOOKED_AT: Final = 65_536
 """How many bytes are checked for UTF-8."""
@@ -58,7 +60,7 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
         is_cut: whether the bytes may end within a character.
         ending: ASCII to append to the text; appending it here saves the memory of a second text.
     """
-    codec = _codec(data, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
+    codec = codec_in(data, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
     if codec == _UTF_8:
         codec = "utf-8"
         if data.startswith(codecs.BOM_UTF8):
@@ -73,7 +75,8 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
     return made.decode()
 
 
-def _codec(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
+def codec_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
+    """Return the codec of a text, found as ``text_in`` says; its arguments are the same, and ``data`` stays."""
     for mark, codec in _MARKS:
         if data.startswith(mark):
             return codec

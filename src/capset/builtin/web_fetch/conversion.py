@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 from typing import TYPE_CHECKING, Final
 
 from capset.builtin.web_fetch.charsets import without_controls
-from capset.builtin.web_fetch.markup import PageLinks
+from capset.builtin.web_fetch.markup import PageLinks, resolved
 from capset.builtin.web_fetch.tidy_html import HtmlPage, TooLargeError
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def _convert(piece: str, options: ConversionOptions) -> str:
     try:
         return convert(clean.replace("\0", "\ufffd"), options).content or ""
     except ConversionError:
-        return unescape(_TAG.sub(" ", clean))  # a bug in the library costs the formatting of a piece, not the page
+        return resolved(_TAG.sub(" ", clean))  # a bug in the library costs the formatting of a piece, not the page
 
 
 def _tidied(text: str) -> str:

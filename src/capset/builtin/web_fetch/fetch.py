@@ -9,7 +9,7 @@ from typing import Final, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from capset import Context
-from capset.builtin.web_fetch.charsets import text_in
+from capset.builtin.web_fetch.charsets import MARKED_UP, text_in
 from capset.builtin.web_fetch.conversion import CUT, markdown_of, text_of
 from capset.builtin.web_fetch.page import BodyReading, Format, WebPage, read_body, suffix_of
 from capset.ext import HttpClient, HttpResponse, TransientError, codec_named, in_thread, media_type_of, of_type, slot
@@ -25,7 +25,6 @@ _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]")
 _MOST_WIDE: Final = 6_000_000
 """Maximum bytes of HTML to convert if one wide character quadruples the memory of the text."""
-_MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
 
 
 def filename_of(disposition: str, url: str) -> str | None:
@@ -205,7 +204,7 @@ def rendered(
         wanted: the target format for HTML.
         ending: ASCII to append to a truncated text.
     """
-    is_marked_up = reading.kind == "html" or _MARKED_UP.fullmatch(media_type) is not None
+    is_marked_up = reading.kind == "html" or MARKED_UP.fullmatch(media_type) is not None
     converts = reading.kind == "html" and wanted != "raw"
     is_too_wide = converts and len(reading.data) > _MOST_WIDE and _WIDE.search(reading.data) is not None
     if is_too_wide:

@@ -97,8 +97,10 @@ _MAX_ATTRIBUTES: Final = 16_000
 """How many characters of a tag are searched for attributes."""
 
 _COMMENT_END: Final = re.compile(r"--!?>")
-_UNDISPLAYED: Final = re.compile(r"display\s*+:\s*+none", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
+_ABSURD: Final = re.compile(r"&#0*+[0-9]{8,}+;?")
+_ZEROS: Final = re.compile(r"&#0{8,}+")
+"""References with more digits than any character's, of which Python reads 4,300 at most."""
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 MAX_ADDRESS: Final = 2_048
@@ -119,13 +121,20 @@ def quoted(text: str) -> str:
     return text.translate(_QUOTED)
 
 
+def resolved(text: str) -> str:
+    """Return a text with its entities resolved, however many digits they have."""
+    if "&" not in text:
+        return text
+    return unescape(_ZEROS.sub("&#0", _ABSURD.sub("\ufffd", text)))
+
+
 def attributes(html: str, first: int, last: int) -> dict[str, str]:
     """Return the attributes of a tag, with entities resolved in their values; the first of a name counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
         name, double, single, bare = match.groups("")
         value = double or single or bare
-        found.setdefault(name.lower(), unescape(value) if "&" in value else value)
+        found.setdefault(name.lower(), resolved(value))
     return found
 
 
@@ -134,15 +143,6 @@ def href_of(html: str, first: int, last: int) -> str | None:
     if plain := _HREF.match(html, first, last):  # the usual form
         return plain[1]
     return attributes(html, first, last).get("href")
-
-
-def is_hidden(html: str, first: int, last: int) -> bool:
-    """Return whether the attributes of a tag hide it."""
-    last = min(last, first + _MAX_ATTRIBUTES)
-    if html.find("hidden", first, last) < 0 and html.find("none", first, last) < 0:
-        return False
-    found = attributes(html, first, last)
-    return "hidden" in found or _UNDISPLAYED.search(found.get("style", "")) is not None
 
 
 def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:

@@ -15,11 +15,11 @@ EMPTY: Final = "<td></td>"
 MAX_DEPTH: Final = 64
 """Maximum depth of nested elements; the markup of deeper ones is left out, and their text stays."""
 
-_BARRIERS: Final = frozenset({"table", "td", "th", "caption"})
+BARRIERS: Final = frozenset({"table", "td", "th", "caption"})
 """An end tag inside one of these does not close elements outside of it."""
 
 _TABLE: Final = frozenset({"table"})
-_TABLE_PARTS: Final = _BARRIERS | {"tr"}
+_TABLE_PARTS: Final = BARRIERS | {"tr"}
 LISTS: Final = frozenset({"ul", "ol", "menu", "dir"})
 _PARTED: Final = LISTS | _TABLE
 """Between the items of a list, and the rows of a table, a piece may end."""
@@ -174,7 +174,7 @@ class Open:
     def _end_outer(self, name: str, *, again: bool) -> None:
         names = self.names
         at = len(names) - 1
-        stops = _BARRIERS if name not in _TABLE_PARTS else _TABLE
+        stops = BARRIERS if name not in _TABLE_PARTS else _TABLE
         while names[at] != name:
             if names[at] in stops:
                 return

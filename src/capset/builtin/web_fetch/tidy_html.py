@@ -10,7 +10,9 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Final
 
+from capset.builtin.web_fetch.hidden_elements import HiddenElements
 from capset.builtin.web_fetch.markup import (
+    BLOCKS,
     CELLS,
     CELLS_RUN,
     EMPHASIS,
@@ -28,7 +30,6 @@ from capset.builtin.web_fetch.markup import (
     attributes,
     code,
     href_of,
-    is_hidden,
     language_of,
     number_of,
     quoted,
@@ -47,7 +48,6 @@ _PARTS: Final = frozenset({"table", "tr", "td", "th", "thead", "tbody", "tfoot",
 _ROWS: Final = frozenset({"table", "tr"})
 _SPECIAL: Final = frozenset({"a", "base", "br", "hr", "img", "ol", "pre"})
 _BLOCK: Final = Element("<div>", "</div>")
-_HIDDEN: Final = Element("<div hidden>", "</div>")
 _LISTS: Final = frozenset({"ul", "ol"})
 _LINKLESS: Final = frozenset({"a", "code"})
 _ROW: Final = Element("<tr>", "</tr>")
@@ -72,6 +72,7 @@ class HtmlPage:
         """Positions of a code element to read: the start of its attributes, of its content, and its end."""
         self._in_code = 0
         """Number of tags read in code."""
+        self._hidden = HiddenElements(html, self._beyond)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
@@ -82,6 +83,7 @@ class HtmlPage:
         html, size, search, opened = self._html, len(self._html), MARKUP.search, self._open
         out, written_as = opened.out, WRITTEN
         at = began = written = 0
+        match: re.Match[str] | None = None
         for _ in range(MAX_TAGS):
             at = self._run(at)
             match = search(html, at)
@@ -90,9 +92,8 @@ class HtmlPage:
                 at = began = yield from self._cut_text(at, upto)
             if upto > at:
                 self._text(html[at:upto])
-            if match is None:
-                yield self._piece()
-                return
+            if match is None or written > MAX_TAGS:
+                break
             start, inner, _, end = match.groups()
             if end:
                 at = match.end()
@@ -101,20 +102,20 @@ class HtmlPage:
                 else:
                     self._end(end.lower())
             elif start:
-                name = start if start in written_as else start.lower()
+                name, hidden = start if start in written_as else start.lower(), self._hidden.length
                 at = self._start(name, match) if inner is None else self._whole(name, inner, match)
                 if self._code:
                     at = began = yield from self._cut_code(*self._code)
+                began += self._hidden.length - hidden
             else:
                 at = after_aside(html, upto)
             if (len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS) and self._may_cut(at - began):
                 written += len(out)
                 yield self._piece()
                 began = at
-                if written > MAX_TAGS:
-                    break
         yield self._piece()
-        raise TooLargeError
+        if match or self._hidden.are_too_many:
+            raise TooLargeError
 
     def _may_cut(self, read: int) -> bool:
         """Return whether a piece that is large enough may end here, after so many characters."""
@@ -169,7 +170,9 @@ class HtmlPage:
                 at = after_aside(self._html, match.start())
             else:
                 at = match.end() if match[2] is None else match.start(2)
-            if name in UNREAD and (beyond := self._beyond(name, at)):
+            if self._hidden.hide(name, match.end(1), at):
+                at = self._hidden.end_of(name, at, end, ())
+            elif name in UNREAD and (beyond := self._beyond(name, at)):
                 at = beyond[1]
             elif name in RAW:
                 at = end
@@ -226,7 +229,7 @@ class HtmlPage:
         if (
             element is None
             or len(text) > PIECE_CHARACTERS
-            or (last - first > 1 and is_hidden(self._html, first, last))
+            or self._hidden.hide(name, first, last)
             or ("<" in text and (name in EMPHASIS or not EMPHASIS.isdisjoint(opened.names)))
         ):
             return self._start(name, match)
@@ -250,17 +253,20 @@ class HtmlPage:
         """Read a start tag; return the position to continue at."""
         opened, names = self._open, self._open.names
         first, end = match.end(1), match.end() if match[2] is None else match.start(2)
+        is_hidden = self._hidden.hide(name, first, end)
         if name in CELLS and self._row_is_full():
             opened.out.append(" ")  # the content of further cells is joined to the last one
-            return end
+            return self._hidden.end_of(name, end, len(self._html), names) if is_hidden else end
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
+        if is_hidden:
+            if name in BLOCKS:
+                opened.end_nearest(*ENDS["div"])  # items end paragraphs too
+            return self._hidden.end_of(name, end, len(self._html), names)
         if element := WRITTEN.get(name):
             if self._tables:
                 self._into_cell()
-            if end - first > 1 and is_hidden(self._html, first, end):
-                element = _HIDDEN
-            elif name in EMPHASIS and name in names:
+            if name in EMPHASIS and name in names:
                 element = NOTHING
             opened.push(name, element)
         elif name in UNREAD:
@@ -270,7 +276,7 @@ class HtmlPage:
             self._part(name, first, end)
         elif name in _SPECIAL:
             return self._special(name, first, end)
-        elif name in names:
+        elif name in names or name == "button":  # no paragraph ends beyond it
             opened.push(name, NOTHING)
         return end
 
@@ -340,7 +346,7 @@ class HtmlPage:
 
     def _simple_link(self, first: int, last: int, text: str, match: re.Match[str]) -> int:
         """Read a link with only text in it, if no link is open; return the position to continue at."""
-        if len(text) > PIECE_CHARACTERS or is_hidden(self._html, first, last):
+        if len(text) > PIECE_CHARACTERS or self._hidden.hide("a", first, last):
             return self._start("a", match)
         if self._tables:
             self._into_cell()
@@ -353,10 +359,9 @@ class HtmlPage:
         return None if href is None else self._links.link(href)
 
     def _link(self, first: int, end: int) -> None:
-        hidden = is_hidden(self._html, first, end)
-        address = None if hidden or "code" in self._open.names else self._address(first, end)
+        address = None if "code" in self._open.names else self._address(first, end)
         element = Element(f'<a href="{quoted(address)}">', "</a>", droppable=True) if address else NOTHING
-        self._open.push("a", _HIDDEN if hidden else element)
+        self._open.push("a", element)
 
     def _image(self, found: dict[str, str]) -> None:
         address = self._links.resource(found.get("src", ""))

@@ -198,7 +198,7 @@ class Execution:
         known, context = self._declared(documents), self.context
         if known.scope == "request" or not isinstance(known, Documents):
             raise StateError(f"{documents!r} are Documents; here {known.name!r} is a Resource")
-        return Texts(context.runtime, context.key(known.scope, known.name))
+        return Texts(context.runtime, context.key(known.scope, known.name), deadline=self.origin.options.deadline)
 
     def resources(self, scope: Scope) -> dict[str, AnyResource | Documents]:
         """Return the resources of a scope, by name."""

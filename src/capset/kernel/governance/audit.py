@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from capset.clock import iso
 from capset.definitions.messages import Json
 from capset.definitions.records import Columns, Outcome
-from capset.definitions.secrets import is_secret_name
+from capset.definitions.secrets import is_secret_name, mask_urls
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import (
     ApprovalRejected,
@@ -248,22 +248,25 @@ def _masked(
 
 
 def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
-    """Return plain JSON data with values of secret-looking names replaced, and long texts truncated."""
+    """Return plain JSON data with values of secret-looking names masked, secrets in URLs too, and long texts cut."""
     if value is not None and is_secret_name(name):
         return MASK
     if isinstance(value, str):
+        value = mask_urls(value)
         left = 0 if longest is None else len(value) - longest
         return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {key: redacted(member, key, longest=longest) for key, member in members.items()}
+        return {mask_urls(key): redacted(member, key, longest=longest) for key, member in members.items()}
     if isinstance(value, list):
         return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
     return value
 
 
 def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
-    return text if text is None or redactor is None else redactor(text)
+    if text is None:
+        return None
+    return mask_urls(text if redactor is None else redactor(text))
 
 
 def storable_text(text: str | None) -> str | None:

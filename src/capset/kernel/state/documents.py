@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from capset.clock import iso
@@ -9,6 +10,7 @@ from capset.definitions.contexts import Document
 from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, StateError
 from capset.kernel.runtime import KernelRuntime
+from capset.kernel.state.values import Moved, swap
 from capset.stores.base import DocumentRow, ScopeKey
 
 MAX_TEXT_BYTES: Final = 65_536
@@ -18,24 +20,41 @@ MAX_LISTED: Final = 1_000
 class Texts:
     """The ``DocumentsHandle`` of a run."""
 
-    __slots__ = ("_key", "_runtime")
+    __slots__ = ("_deadline", "_key", "_runtime")
 
-    def __init__(self, runtime: KernelRuntime, key: ScopeKey) -> None:
+    def __init__(self, runtime: KernelRuntime, key: ScopeKey, *, deadline: float | None = None) -> None:
+        """``deadline`` is in the event loop's time."""
         self._runtime = runtime
         self._key = key
+        self._deadline = deadline
 
-    async def add(self, text: str) -> Document:
-        """Store a non-empty text of up to 64 KiB. Raises ``StateError`` for any other."""
+    async def add(
+        self, text: str, *, unless: Callable[[Sequence[Document]], Document | None] | None = None
+    ) -> Document:
+        """Store a non-empty text of up to 64 KiB, unless another stands for it. Raises ``StateError`` for any other."""
         try:
             size = len(checked_text("a document", text).encode())
         except DefinitionError as error:
             raise StateError(error.message) from None
         if not text.strip() or size > MAX_TEXT_BYTES or "\0" in text:
             raise StateError(f"a document is text of 1–{MAX_TEXT_BYTES} bytes without NUL; got {size}")
-        runtime = self._runtime
-        row = DocumentRow(runtime.ids.new(), text, iso(runtime.clock.time_ns()))
-        await runtime.store.documents.add(self._key, row)
-        return _to_document(row)
+        runtime, key = self._runtime, self._key
+        if unless is None:
+            row = self._row(text)
+            await runtime.store.documents.add(key, row)
+            return _to_document(row)
+
+        async def attempt() -> Document:
+            there = [_to_document(row) async for row in self._all()]
+            if (found := unless(there)) is not None:
+                return found
+            row = self._row(text)
+            if not await runtime.store.documents.add(key, row, known={one.id for one in there}):
+                raise Moved
+            return _to_document(row)
+
+        what = f"the {key.scope} collection of {key.name!r}"
+        return await swap(attempt, runtime.lock_of(key), what, deadline=self._deadline, hint="try again")
 
     async def get(self, id: str) -> Document | None:
         """Return a text, or ``None``."""
@@ -55,6 +74,19 @@ class Texts:
     async def delete(self, id: str) -> bool:
         """Delete a text, and return whether there was one."""
         return _is_id(id) and await self._runtime.store.documents.delete(self._key, id)
+
+    def _row(self, text: str) -> DocumentRow:
+        return DocumentRow(self._runtime.ids.new(), text, iso(self._runtime.clock.time_ns()))
+
+    async def _all(self) -> AsyncIterator[DocumentRow]:
+        before: str | None = None
+        while True:
+            page = await self._runtime.store.documents.recent(self._key, limit=MAX_LISTED, before=before)
+            for row in page:
+                yield row
+            if len(page) < MAX_LISTED:
+                return
+            before = page[-1].id
 
 
 def _to_document(row: DocumentRow) -> Document:

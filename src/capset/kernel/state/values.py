@@ -120,8 +120,12 @@ _held: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held", default=
 """The locks held by this task, or by one that started it."""
 
 
+UNCONTENDED: Final = "use patch, increment or push, which never contend, or try again"
+"""The hint to those who set or update a value that others keep changing."""
+
+
 @asynccontextmanager
-async def hold_lock(lock: asyncio.Lock, what: str, end: float) -> AsyncGenerator[None]:
+async def hold_lock(lock: asyncio.Lock, what: str, end: float, hint: str = UNCONTENDED) -> AsyncGenerator[None]:
     """Hold a lock; ``end`` is in the event loop's time. Tasks started inside inherit the knowledge of it.
 
     Raises ``StateError`` if it would wait for itself, ``ConcurrentModificationError`` when the time is up.
@@ -137,8 +141,7 @@ async def hold_lock(lock: asyncio.Lock, what: str, end: float) -> AsyncGenerator
             await lock.acquire()
     except TimeoutError:
         raise ConcurrentModificationError(
-            f"{what} was held by other updates until the time was up",
-            hint="use patch, increment or push, which never contend, or try again",
+            f"{what} was held by other updates until the time was up", hint=hint
         ) from None
     hold = _Hold(lock)
     token = _held.set((*_held.get(), hold))
@@ -160,8 +163,41 @@ MAX_CHARACTERS: Final = 1_048_576
 """Maximum length of a value as JSON text: every change writes all of it."""
 
 
-class _Moved(Exception):
-    """The value was changed since it was read."""
+class Moved(Exception):
+    """Another writer has changed since the reading what was to be changed."""
+
+
+async def swap(
+    attempt: Callable[[], Awaitable[T]],
+    lock: asyncio.Lock,
+    what: str,
+    *,
+    deadline: float | None,
+    hint: str = UNCONTENDED,
+) -> T:
+    """Attempt to read and write, while holding a lock, until no other writer was faster; return the result.
+
+    ``attempt`` raises ``Moved`` if one was. Raises ``ConcurrentModificationError`` when the time is up: at the
+    ``deadline``, which is in the event loop's time, or after ``WAIT_SECONDS``.
+    """
+    loop = asyncio.get_running_loop()
+    end = deadline if deadline is not None else loop.time() + WAIT_SECONDS
+    attempts, pause = 0, _PAUSES_SECONDS[0]
+    async with hold_lock(lock, what, end, hint):
+        while True:
+            attempts += 1
+            try:
+                return await attempt()
+            except Moved:
+                if loop.time() + pause >= end:
+                    times = counted(attempts, "time")
+                    raise ConcurrentModificationError(
+                        f"{what} was changed by others {times} while it was to be written",
+                        attempts=attempts,
+                        hint=hint,
+                    ) from None
+            await asyncio.sleep(pause * random.random())  # noqa: S311  # jitter, not a secret
+            pause = min(2 * pause, _PAUSES_SECONDS[1])
 
 
 class Handle:
@@ -274,33 +310,20 @@ class Handle:
 
     async def _swap(self, change: Callable[[str | None], Awaitable[Written]]) -> Any:
         """Read, change, and write unless another writer was faster; retry until the time is up."""
-        loop = asyncio.get_running_loop()
-        end = self._deadline if self._deadline is not None else loop.time() + WAIT_SECONDS
-        attempts, pause = 0, _PAUSES_SECONDS[0]
-        async with hold_lock(self._cell.lock, self._codec.what, end):
-            while True:
-                row, attempts = await self._cell.read(), attempts + 1
-                text, value = await change(row.value)
 
-                def swapped(now: StateRow, expected: int = row.version, new: str = text) -> str:
-                    if now.version != expected:
-                        raise _Moved
-                    return new
+        async def attempt() -> Any:
+            row = await self._cell.read()
+            text, value = await change(row.value)
 
-                try:
-                    await self._change(swapped)
-                except _Moved:
-                    if loop.time() + pause >= end:
-                        times = counted(attempts, "time")
-                        raise ConcurrentModificationError(
-                            f"{self._codec.what} was changed by others {times} while it was to be written",
-                            attempts=attempts,
-                            hint="use patch, increment or push, which never contend, or try again",
-                        ) from None
-                else:
-                    return value
-                await asyncio.sleep(pause * random.random())  # noqa: S311  # jitter, not a secret
-                pause = min(2 * pause, _PAUSES_SECONDS[1])
+            def swapped(now: StateRow) -> str:
+                if now.version != row.version:
+                    raise Moved
+                return text
+
+            await self._change(swapped)
+            return value
+
+        return await swap(attempt, self._cell.lock, self._codec.what, deadline=self._deadline)
 
 
 class FieldHandle(Handle):

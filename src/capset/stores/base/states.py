@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -65,8 +66,12 @@ class DocumentRow:
 class DocumentStore(Protocol):
     """The texts of every scope; a ``ScopeKey`` names one collection of them. Those of a session are deleted with it."""
 
-    async def add(self, key: ScopeKey, row: DocumentRow) -> None:
-        """Store a text, whose id is new under this key.
+    async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
+        """Store a text, whose id is new under this key, and return true.
+
+        With ``known``, ids, it is stored only if this key has no text but those, in one write transaction: no other
+        caller adds one in between, in any process. False means that there is another. Texts never change, so a caller
+        that has read the known ones has read all that there is.
 
         Raises ``StoreError`` for an id that is taken, and ``StateError`` for a missing session (404) and for text with
         NUL or a lone surrogate in it (400).

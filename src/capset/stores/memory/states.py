@@ -62,17 +62,20 @@ class MemoryDocuments:
             lambda: defaultdict(Collection)
         )
 
-    async def add(self, key: ScopeKey, row: DocumentRow) -> None:
-        """Store a text. Raises ``StoreError`` for an id that is taken, and ``StateError`` as the protocol has it."""
+    async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
+        """Store a text, with ``known`` only if there is no other. Raises as the protocol has it."""
         self._door.check()
         storable(row.text, "the text")
         if key.scope == "session" and key.owner not in self._sessions:
             raise gone("text")
         there = self._owned[key.scope, key.owner][key]
+        if known is not None and not there.rows.keys() <= known:
+            return False
         if row.id in there.rows:
             raise StoreError(f"there is a text {row.id!r} already")
         there.rows[row.id] = row
         there.words[row.id] = sorted(set(words(row.text)))
+        return True
 
     async def get(self, key: ScopeKey, id: str) -> DocumentRow | None:
         """Return a text, or ``None``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
 from sqlalchemy import (
@@ -98,21 +99,24 @@ class SqlDocuments:
         self._reader = reader
         self._search = search
 
-    async def add(self, key: ScopeKey, row: DocumentRow) -> None:
-        """Store a text. Raises ``StoreError`` for an id that is taken, and ``StateError`` as the protocol has it."""
+    async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
+        """Store a text, with ``known`` only if there is no other. Raises as the protocol has it."""
         storable(row.text, "the text")
         found = await _different(row.text)
         values = {**columns_of(key), "id": row.id, "text": row.text, "created_at": row.created_at}
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> bool:
             require_session(connection, key, "text")
+            if known is not None and _has_others(connection, key, known):
+                return False
             try:
                 number = connection.execute(insert(documents).returning(documents.c.number), values).scalar_one()
             except IntegrityError as error:
                 raise StoreError(f"there is a text {row.id!r} already") from error
             self._search.index_words(connection, number, key, found)
+            return True
 
-        await self._writer.write(write)
+        return await self._writer.write(write)
 
     async def get(self, key: ScopeKey, id: str) -> DocumentRow | None:
         """Return a text, or ``None``."""
@@ -154,6 +158,12 @@ class SqlDocuments:
 
 def _at(key: ScopeKey) -> ColumnElement[bool]:
     return and_(*[documents.c[name] == value for name, value in where(key).items()])
+
+
+def _has_others(connection: Connection, key: ScopeKey, known: AbstractSet[str]) -> bool:
+    # Among one more than are known, one is unknown: the rest need not be read.
+    some = select(documents.c.id).where(_at(key)).limit(len(known) + 1)
+    return not set(connection.execute(some).scalars()) <= known
 
 
 async def _different(text: str) -> list[str]:

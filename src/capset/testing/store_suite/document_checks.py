@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, Protocol
 
 from capset.errors import StateError, StoreError
@@ -42,6 +44,26 @@ async def a_text_comes_back_as_it_was_given(make: Make) -> None:
         for text in ("\ud800", "a\0b"):
             await expect_error(StateError, store.documents.add(_KEY, DocumentRow("id-8", text, NOW)), f"{text!r}")
         expect(await store.documents.get(_KEY, "id-8"), None, "a text that no database keeps")
+
+
+async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
+    """With the ids of those that are known, only if there is no other, also where two are stored at once."""
+    async with opened(make) as store:
+        add, rows = store.documents.add, _rows(9)
+        expect(await add(_KEY, rows[0]), True, "storing a text without conditions")
+        expect(await add(_KEY, rows[1], known=set()), False, "storing one where none is known")
+        expect(await store.documents.get(_KEY, rows[1].id), None, "the text that was not stored")
+        expect(await store.documents.search(_KEY, "text 1", limit=9), rows[:1], "what is found then")
+        expect(await add(_KEY, rows[1], known={rows[0].id}), True, "storing it where the other is known")
+        await store.documents.delete(_KEY, rows[0].id)
+        both = {rows[0].id, rows[1].id}
+        expect(await add(_KEY, rows[2], known=both), True, "storing one where a known one is gone")
+        expect(await add(replace(_KEY, owner="bob"), rows[0], known=set()), True, "storing one of another owner")
+        known = {rows[1].id, rows[2].id}
+        stored = await asyncio.gather(*[add(_KEY, row, known=known) for row in rows[3:]])
+        expect(sorted(stored), [*[False] * 5, True], "storing six at once")
+        left = [rows[3:][stored.index(True)], rows[2], rows[1]]
+        expect(await store.documents.recent(_KEY, limit=9), left, "the texts after all that")
 
 
 async def texts_are_listed_newest_first(make: Make) -> None:
@@ -238,6 +260,7 @@ async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
 
 CHECKS: Final[tuple[Check, ...]] = (
     a_text_comes_back_as_it_was_given,
+    a_text_is_stored_beside_known_ones_alone,
     texts_are_listed_newest_first,
     a_deleted_text_is_gone,
     every_part_of_a_key_tells_texts_apart,
