@@ -30,6 +30,7 @@ HELLO = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "enough"}}
 NOISY = '''
 import asyncio
 import os
@@ -248,6 +249,28 @@ def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
     assert codes == [-32700, -32600, -32600, -32600, -32700]
     assert messages[-1]["result"]["isError"] is False
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_call_that_is_cancelled_is_answered_at_older_revisions_only(is_older: bool, noisy: Command) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    asked = [call("sleep"), call("doze", 2)]
+    if not is_older:
+        for one in asked:
+            one["params"]["_meta"] = meta
+    with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(lines(*([HELLO, READY] if is_older else []), asked[0]))
+        process.stdin.flush()
+        while "SLEEPING" not in process.stderr.readline():
+            pass
+        out, _ = process.communicate(lines(CANCEL, asked[1]), timeout=60)
+    answers = {one["id"]: one for one in map(json.loads, out.splitlines()) if one["id"] != 0}
+    assert answers.pop(2)["result"]["structuredContent"] == {"result": "rested"}, "the connection goes on"
+    cancelled = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
+    assert answers == ({1: cancelled} if is_older else {})
+    assert ("sleep", "cancelled") in outcomes(noisy.folder)
 
 
 def test_a_line_without_end_is_refused_and_what_follows_is_read(noisy: Command) -> None:
