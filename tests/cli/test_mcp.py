@@ -19,7 +19,6 @@ from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ElicitResult
 
-from capset.extras import install_command
 from capset.server.mcp.stdio import LAST_SECONDS
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 
@@ -326,20 +325,6 @@ def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: 
     assert (done.code, done.out) == (2, "")
     assert told in done.said
     assert not (noisy.folder / "capset.db").exists()
-
-
-def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    for name in ("mcp", "mcp_types"):
-        (missing / name).mkdir(parents=True)
-        raising = f"raise ModuleNotFoundError('no module named {name}', name='{name}')\n"
-        (missing / name / "__init__.py").write_text(raising, encoding="utf-8")
-    command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(missing)))
-    done = command.anew("mcp", "--agent", "noisy")
-    assert (done.code, done.out) == (2, "")
-    assert install_command("mcp") in done.said
-    assert "Traceback" not in done.err
-    assert command("list").code == 0, "nothing else needs it"
 
 
 def test_help_names_it(run: Run) -> None:

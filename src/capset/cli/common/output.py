@@ -72,6 +72,11 @@ def print_error(error: CapsetError, *, as_json: bool) -> None:
         console.print(f"[dim]hint:[/]  {verbatim(error.hint)}", soft_wrap=True)
 
 
+def in_one(error: CapsetError) -> str:
+    """Return an error with its hint as one text, for a warning."""
+    return error.message if error.hint is None else f"{error.message}; {error.hint}"
+
+
 def pretty(value: Any) -> str:  # plain JSON data
     """Return JSON formatted for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)

@@ -22,7 +22,7 @@ from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Who
-from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
+from capset.cli.common.output import cell, err, in_one, one_line, out, print_json, short, table, verbatim
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
 from capset.cli.common.upstream import asked
 from capset.errors import CapsetError, DefinitionError, counted, unknown
@@ -236,7 +236,7 @@ async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
         async with asked(source, EnvironmentSecrets()) as client:
             return _Seen(source, standings(pins, await client.offers()), await client.unmatched())
     except CapsetError as error:
-        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
+        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=in_one(error))
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:

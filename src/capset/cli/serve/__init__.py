@@ -126,7 +126,7 @@ def serve_command(
     With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
     changes nothing.
     """
-    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
+    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset.server.auth.resources import PublicAddress
     from capset.server.http.middleware import AllowedHosts
 

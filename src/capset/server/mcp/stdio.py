@@ -105,7 +105,7 @@ class _Wire:
             everything.cancel()
 
     async def _end_cancelled(self, request: JSONRPCRequest, answers: MemoryObjectSendStream[SessionMessage]) -> None:
-        """Answer a cancelled request, as its client waits for that, unless it is of revision 2026-07-28 (as over HTTP)."""
+        """Answer a cancelled request as over HTTP: clients before revision 2026-07-28, and only they, wait for it."""
         if PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {}):
             self._settle(request.id)
             return
