@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -38,7 +38,9 @@ class ToolShape(Shape):
     """One tool; its schemas are JSON Schema (values of every JSON type).
 
     ``instructions`` are what a model is told about it while it is in play; ``examples`` are arguments that fit its
-    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more.
+    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more. ``approval`` is
+    ``ask`` if every call needs one, ``dynamic`` if a function decides for each; ``limits`` say how often it may be
+    called (``100/1h``), and ``cost`` what a call uses of a budget.
     """
 
     name: str
@@ -53,6 +55,9 @@ class ToolShape(Shape):
     examples: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     version: str | None = None
     idempotent: bool = False
+    approval: Literal["auto", "ask", "dynamic"] = "auto"
+    limits: list[str] = Field(default_factory=list[str])
+    cost: float | None = None
 
 
 class ToolkitShape(Shape):
@@ -87,6 +92,7 @@ class CapabilityDetail(CapabilityShape):
     ``instructions`` are there with any presets; ``uses`` are the ids of what it needs; ``config`` is the JSON
     Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
     before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
+    ``limits`` are those of all its tools together.
     """
 
     version: str | None = None
@@ -101,6 +107,7 @@ class CapabilityDetail(CapabilityShape):
     data: list[str] = Field(default_factory=list)
     secrets: list[str] = Field(default_factory=list)
     expose: list[str] = Field(default_factory=list)
+    limits: list[str] = Field(default_factory=list[str])
 
 
 def capability_shape(capability: AnyCapability) -> CapabilityShape:
@@ -140,6 +147,7 @@ def capability_detail(capability: AnyCapability) -> CapabilityDetail:
         data=_data(capability),
         secrets=list(capability.secrets),
         expose=list(capability.expose),
+        limits=list(map(str, capability.limits)),
     )
 
 
@@ -168,6 +176,9 @@ def tool_shape(tool: AnyTool) -> ToolShape:
         examples=[dict(example) for example in tool.examples],
         version=tool.version,
         idempotent=tool.idempotent,
+        approval="dynamic" if callable(tool.approval) else tool.approval,
+        limits=list(map(str, tool.limits)),
+        cost=tool.cost,
     )
 
 

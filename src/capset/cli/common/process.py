@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from capset.cli.common.output import one_line
+from capset.definitions.environments import MissingValue
 
 
 def on_ending(end: Callable[[], object]) -> None:
@@ -44,7 +45,11 @@ def prepare() -> None:
 
 
 class OneLine(logging.Formatter):
-    """A formatter without tracebacks that spells out control characters."""
+    """A formatter without tracebacks that spells out control characters, with a hint about a value that is missing."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        told = f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, MissingValue):
+            told += f"\nhint:  {error.option} {one_line(str(error.key))}=…"
+        return told
