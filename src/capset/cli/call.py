@@ -21,10 +21,11 @@ from capset.cli.common.bars import CallBars
 from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
-from capset.cli.common.output import cell, err, pretty, print_error, print_json, visible
+from capset.cli.common.output import cell, err, pretty, print_error, print_json
 from capset.cli.common.remote import Url, ask, server_of, written_options
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_session, refuse_both
+from capset.cli.common.texts import visible
 from capset.definitions.agents import Agent
 from capset.definitions.allowances import Allowance
 from capset.definitions.messages import Json, Message

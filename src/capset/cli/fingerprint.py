@@ -13,9 +13,10 @@ from rich.tree import Tree
 
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
-from capset.cli.common.output import cell, err, out, print_json, verbatim, visible
+from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.common.settings import load_settings
 from capset.cli.common.targets import find_definition, load
+from capset.cli.common.texts import visible
 from capset.composition.compose import compose
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound

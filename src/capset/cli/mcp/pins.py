@@ -22,8 +22,9 @@ from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Who
-from capset.cli.common.output import cell, err, in_one, one_line, out, print_json, short, table, verbatim
+from capset.cli.common.output import cell, err, in_one, out, print_json, short, table, verbatim
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset.cli.common.texts import one_line
 from capset.cli.common.upstream import asked
 from capset.errors import CapsetError, DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
