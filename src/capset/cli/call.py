@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
 
 import typer
 from pydantic_core import from_json
@@ -36,6 +37,8 @@ from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
 
 if TYPE_CHECKING:
     from capset.client import Client
+
+_LACKING: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
 
 
 class ProgressView:
@@ -136,9 +139,10 @@ def call_command(
         if as_json:
             print_json(shape)
         elif error is not None:
-            if isinstance(error, PermissionDenied) and "lacks the permission" in error.message:
-                command = "" if server is None else " to capset key create, where the server is"
-                error.hint = f"permissions of the principal are given with --grant{command}"
+            if isinstance(error, PermissionDenied) and (missing := _LACKING.search(error.message)) is not None:
+                grants = written_options(grant=missing[1].split(" and "))
+                maker = "" if server is None else "where the server is: capset key create NAME --principal WHO"
+                error.hint = f"{maker}{grants}".strip()
             if (asked := approval_of(error)) is not None:
                 again = f"--session {shape['session']}"
                 error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"

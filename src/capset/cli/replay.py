@@ -97,7 +97,7 @@ async def _envelope(named: str, db: str) -> SnapshotEnvelope:
     if found.envelope is None:
         raise DefinitionError(
             f"{named} is a link, which has hashes only: what was in play then is in an envelope",
-            hint="capset diff compares links",
+            hint="capset diff A B compares links",
         )
     return found.envelope
 

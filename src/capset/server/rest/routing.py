@@ -25,7 +25,9 @@ from capset.wire.shapes import Shape
 
 ANYONE: Final = Principal.anonymous()
 """The caller of paths that ask for no key."""
-_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
+_bearer: Final = HTTPBearer(
+    auto_error=False, description="An API key, as made by `capset key create NAME --principal WHO`, or a token."
+)
 _SAYINGS: Final = {
     400: "The request is broken",
     401: "No valid API key",
