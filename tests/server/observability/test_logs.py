@@ -76,7 +76,7 @@ async def test_every_line_begins_alike_whoever_logs_it(monkeypatch: pytest.Monke
             logging.captureWarnings(False)
     log.drain(10)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert {line["logger"] for line in lines} >= {"capset.server", "some.library", "py.warnings"}
+    assert {line["logger"] for line in lines} >= {"capset.requests", "capset.server", "some.library", "py.warnings"}
     assert {"request", "it has started", "it failed"} < {line["event"] for line in lines}
     for line in lines:
         assert tuple(line)[:4] == HEAD

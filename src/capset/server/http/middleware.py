@@ -279,7 +279,7 @@ class ServerMiddleware:
         caller = request_info.caller
         self._access.put(
             {
-                **line_head("request", level="info", logger="capset.server", time=self._service.kernel.now()),
+                **line_head("request", level="info", logger="capset.requests", time=self._service.kernel.now()),
                 "method": scope["method"],
                 "path": scope["path"],
                 "status": request_info.status or CLIENT_LEFT,
