@@ -12,7 +12,7 @@ from tests.cli.support import ADD, FILES, Command, Run
 RECORD = set(COLUMNS)
 TOOL = {
     *("name", "description", "effect", "permissions", "policies", "schema", "output", "hash"),
-    *("instructions", "examples", "idempotent"),
+    *("instructions", "examples", "idempotent", "approval", "limits"),
 }
 
 
