@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test long check format bench agentdojo examples docs conformance guardbench clients mcpclients frontends siege soak faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench clients mcpclients frontends siege soak faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -37,6 +37,9 @@ test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 long: $(SETUP) ## run the tests that take long: generated requests at whole servers, properties with more examples
 	@scripts/install_for_tests.sh
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto -m "long or property and not clients" $(ARGS)
+
+matrix: $(SETUP) ## run the tests of the core on each Python from 3.11 to 3.14 that is here (ARGS=tests/server)
+	@$(BIN)/python -m scripts.matrix $(ARGS)
 
 # Tests that name what a recipe of AGENTS.md left out: files that are made of others, and lists that follow others.
 GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
@@ -116,14 +119,23 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-bench .venv-clients .venv-guardbench .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
+	@rm -rf .venv .venv-bench .venv-clients .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
 	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(SETUP): pyproject.toml uv.lock
+# A Python that is named, and is of another version than that of .venv, makes .venv anew.
+VERSION := -c 'import sys; print(sys.version_info[:2])'
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) $(VERSION) 2>/dev/null),$(shell $(BIN)/python $(VERSION) 2>/dev/null))
+ANEW := anew
+endif
+endif
+
+anew:
+$(SETUP): pyproject.toml uv.lock $(ANEW)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "setup: capset needs Python 3.11 or newer; name one with: make PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/uv || { \
+	@test -z "$(ANEW)" -a -x $(BIN)/uv || { \
 	  echo "setup: making .venv"; \
 	  $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install -qq uv; \
 	} || { \

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+import tomllib
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 from typing import Any
@@ -70,3 +72,20 @@ def test_an_extra_is_missing_until_all_that_it_brings_is_installed(
 
 def test_an_entry_point_of_no_package_misses_nothing() -> None:
     assert missing_extras(EntryPoint("b", "a:b [far]", "capset.capabilities")) is None
+
+
+def test_every_extra_is_used() -> None:
+    """By an entry point, or named by what needs it: one that nothing uses is not offered."""
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    code = "".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    used = set(re.findall(r"""(?:needs_extra|install_command)\(\s*["'](\w+)["']""", code))
+    used |= {extra for point in project["entry-points"]["capset.capabilities"].values() for extra in extras_of(point)}
+    extras = project["optional-dependencies"]
+    assert extras.keys() - {"all"} == used
+    assert set(extras_of(extras["all"][0])) == used
+
+
+def extras_of(text: str) -> list[str]:
+    """Return the names in square brackets."""
+    return re.findall(r"\w+", text.partition("[")[2])

@@ -86,21 +86,38 @@ def imported(module: str, folder: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("module", ["capset", "capset.ext"])
+ALL = ["capset; capset.Kernel", "capset.ext"]
+"""The first of the public names to be used loads all of them."""
+
+
+@pytest.mark.parametrize("module", ALL)
 def test_importing_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     loaded = set(imported(module, tmp_path)["modules"])
-    assert module in loaded
+    assert {"capset.definitions.tools.definition", "pydantic"} <= loaded
     assert not HEAVY & loaded
     assert not {name for name in loaded if name.startswith(("capset.builtin", "capset.cli", "capset.stores.sql"))}
 
 
-@pytest.mark.parametrize("module", ["capset", "capset.ext"])
+@pytest.mark.parametrize("module", ALL)
 def test_importing_has_no_effects(module: str, tmp_path: Path) -> None:
     found = imported(module, tmp_path)
     assert found["effects"] == []
     assert found["changed"] == {}
     assert found["loggers"] == {}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_not_there_is_told_as_by_any_module(tmp_path: Path) -> None:
+    code = (
+        "import sys, capset\n"
+        "assert 'pydantic' not in sys.modules, 'nothing is loaded before it is used'\n"
+        "assert {'Kernel', 'tool', '__all__', '__doc__'} <= {*dir(capset), '__all__'}\n"
+        "from capset import *\n"
+        "assert Kernel is capset.Kernel and not hasattr(capset, 'nothing') and not hasattr(capset, '_nothing')\n"
+        "from capset import nothing\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: cannot import name 'nothing' from 'capset'")
 
 
 def test_defining_a_tool_with_a_docstring_of_one_line_loads_no_parser(tmp_path: Path) -> None:

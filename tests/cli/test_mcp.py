@@ -19,7 +19,6 @@ from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ElicitResult
 
-from capset.extras import install_command
 from capset.server.mcp.stdio import LAST_SECONDS
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 
@@ -30,6 +29,7 @@ HELLO = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "enough"}}
 NOISY = '''
 import asyncio
 import os
@@ -250,6 +250,28 @@ def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_call_that_is_cancelled_is_answered_at_older_revisions_only(is_older: bool, noisy: Command) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    asked = [call("sleep"), call("doze", 2)]
+    if not is_older:
+        for one in asked:
+            one["params"]["_meta"] = meta
+    with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(lines(*([HELLO, READY] if is_older else []), asked[0]))
+        process.stdin.flush()
+        while "SLEEPING" not in process.stderr.readline():
+            pass
+        out, _ = process.communicate(lines(CANCEL, asked[1]), timeout=60)
+    answers = {one["id"]: one for one in map(json.loads, out.splitlines()) if one["id"] != 0}
+    assert answers.pop(2)["result"]["structuredContent"] == {"result": "rested"}, "the connection goes on"
+    cancelled = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
+    assert answers == ({1: cancelled} if is_older else {})
+    assert ("sleep", "cancelled") in outcomes(noisy.folder)
+
+
 def test_a_line_without_end_is_refused_and_what_follows_is_read(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, '"' + "x" * (16 * 1024 * 1024 + 100_000) + '"', call("doze")))
     first, refused, last = [json.loads(line) for line in done.stdout.splitlines()]
@@ -303,20 +325,6 @@ def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: 
     assert (done.code, done.out) == (2, "")
     assert told in done.said
     assert not (noisy.folder / "capset.db").exists()
-
-
-def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    for name in ("mcp", "mcp_types"):
-        (missing / name).mkdir(parents=True)
-        raising = f"raise ModuleNotFoundError('no module named {name}', name='{name}')\n"
-        (missing / name / "__init__.py").write_text(raising, encoding="utf-8")
-    command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(missing)))
-    done = command.anew("mcp", "--agent", "noisy")
-    assert (done.code, done.out) == (2, "")
-    assert install_command("mcp") in done.said
-    assert "Traceback" not in done.err
-    assert command("list").code == 0, "nothing else needs it"
 
 
 def test_help_names_it(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def test_tools_are_looked_at_approved_and_called(run: Run, tmp_path: Path) -> No
     shown = run("mcp", "diff", "--config", file)
     assert shown.code == 3
     assert "+  Add two numbers." in shown.out
-    named = next(word for line in shown.out.splitlines() for word in line.split() if word.startswith("add@"))
-    done = run("mcp", "approve", "--config", file, "shelf", named, "--principal", "ada")
+    command = next(line for line in shown.out.splitlines() if "capset mcp approve shelf add@" in line)
+    done = run(*shlex.split(command)[1:], "--principal", "ada")  # as it is printed
     assert (done.code, done.out.split()[:3]) == (0, ["add", "is", "approved,"])
     assert states(run, file) == {
         "add": "approved",

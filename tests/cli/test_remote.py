@@ -119,7 +119,7 @@ def test_a_call_ends_as_it_does_here(there: There, tool: str, arguments: str, co
 
 def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
     done = there.remote("call", "read_file", "--agent", there.agent, "--args", '{"path": "/a"}')
-    assert "hint: permissions of the principal are given with --grant to capset key create" in done.said
+    assert "hint: where the server is: capset key create NAME --principal WHO --grant" in done.said
     nobody = there.keyless("call", "echo", "--agent", "foreman")
     assert (nobody.code, nobody.out) == (3, "")
     assert "hint: the key is taken from CAPSET_KEY" in nobody.said
@@ -128,7 +128,8 @@ def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
     reader = there.server.key("reader", scopes=["capset:read"])
     denied = there.keyless("audit", "query", CAPSET_KEY=reader)
     assert denied.code == 3
-    assert "lacks the scope capset:audit hint: capset key create gives a key its scopes" in denied.said
+    hint = "hint: a key has the scopes and permissions that it was made with: capset key create NAME"
+    assert f"lacks the scope capset:audit {hint}" in denied.said
 
 
 @pytest.mark.parametrize(

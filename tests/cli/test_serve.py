@@ -244,7 +244,7 @@ def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
 @pytest.mark.spec("P14")
 def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -> None:
     with serving(workshop) as here:
-        assert "no keys yet: capset key create makes one" in here.greeting
+        assert "no keys yet: capset key create NAME --principal WHO makes one" in here.greeting
         key = key_for(workshop)
         with here.client(key) as client:
             assert client.get("/v1/agents").status_code == 200

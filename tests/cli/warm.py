@@ -21,6 +21,7 @@ import threading
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
@@ -98,6 +99,12 @@ def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
     sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
+def load(command: Any) -> None:  # of the click that Typer has in it
+    """Load the commands of a group, which are imported when they are used."""
+    for one in getattr(command, "commands", {}).values():
+        load(one)
+
+
 if __name__ == "__main__":
     command = Path(sys.argv[3])
     sys.path[0] = str(command.parent)
@@ -106,7 +113,7 @@ if __name__ == "__main__":
     # Typer makes all commands at every start, which takes longer than most of them: they are made once.
     typer = import_module("typer.main")
     vars(typer)["get_command"] = cache(typer.get_command)
-    typer.get_command(import_module("capset.cli.app").app)
+    load(typer.get_command(import_module("capset.cli.app").app))
     if (server := sys.modules.get("capset.server.app")) is not None:
         server.make_api()  # which every server of a process shares
     if threading.active_count() > 1:

@@ -56,6 +56,15 @@ async def test_what_a_policy_raises_reaches_hooks_and_the_log_and_nobody_else(
     assert "hunter2" in caplog.text
 
 
+async def test_a_value_that_the_host_has_not_given_is_named_for_the_record() -> None:
+    gate = Policy("gate", lambda request: bool(request.env["tier"]))
+    snapshot = await seen(of(make("tool", gate), make("free")))
+    assert snapshot.failures == ("gate",)
+    verdict = snapshot.explain("tool")
+    assert verdict.reason == "the policy failed, so it denies"
+    assert verdict.detail == "the policy failed, so it denies (KeyError 'tier')"
+
+
 @pytest.mark.spec("F16")
 async def test_the_environment_is_frozen_and_the_hosts_own() -> None:
     seen_by: list[Any] = []

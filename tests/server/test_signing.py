@@ -108,7 +108,7 @@ def test_another_key_signs_once_it_has_succeeded_by_a_record(tmp_path: Path) -> 
     by_new = ("--checkpoint-key", str(tmp_path / "new.key"))
     with running(data, *by_new, XDG_STATE_HOME=str(state)) as early:
         assert ready(early)["reason"] == (
-            "the log has another checkpoint key: capset audit succeed lets this one take over"
+            "the log has another checkpoint key: capset audit succeed --to FILE lets this one take over"
         )
     done = capset("audit", "succeed", "--to", str(tmp_path / "new.key.pub"), "--json")
     assert (done.code, done.json["signed"]) == (0, True), done.err

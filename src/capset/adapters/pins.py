@@ -200,7 +200,9 @@ async def withdraw(
     known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
     names = known if chosen is None else set(chosen)
     for name in sorted(names - known):
-        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}", hint="capset mcp list shows them")
+        raise DefinitionError(
+            f"{source.label}: {unknown('tool', name, known)}", hint="capset mcp list --config FILE shows them"
+        )
     if names:
         act = kernel.act(source.approval_act, {"server": source.pin_key, "tools": dict.fromkeys(names)}, by=by)
         await kernel.store.pins.change(source.pin_key, [], sorted(names), act=act)

@@ -1,169 +1,194 @@
-"""The command ``capset``: one module for each command or group of them."""
+"""The command ``capset``: one module for each command or group of them, imported when it is used."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 import typer.core
+import typer.main
 
-from capset.cli.agents import archive_command, change_command, rollback_command
-from capset.cli.agents import create_command as create_agent_command
-from capset.cli.agents import list_command as list_agents_command
-from capset.cli.agents import show_command as show_agent_command
-from capset.cli.agents.versions import diff_command as diff_agent_command
-from capset.cli.agents.versions import preview_command, versions_command
-from capset.cli.approvals import approve_command, reject_command, show_command
-from capset.cli.approvals import list_command as list_approvals_command
-from capset.cli.audit.chain import (
-    checkpoint_command,
-    checkpoints_command,
-    prune_command,
-    verify_command,
-)
-from capset.cli.audit.keys import keygen_command, pin_command, succeed_command
-from capset.cli.audit.records import export_command, query_command, tail_command
-from capset.cli.call import call_command
-from capset.cli.check import check_command
-from capset.cli.compose import compose_command
-from capset.cli.conversation.commands import chat_command, run_command
-from capset.cli.db import backup_command, upgrade_command
-from capset.cli.db import check_command as check_db_command
-from capset.cli.demo import demo_command
-from capset.cli.describe import describe_command
-from capset.cli.diff import diff_command
-from capset.cli.fingerprint import fingerprint_command
-from capset.cli.gateway import gateway_command, import_command
-from capset.cli.kernel import kernel_command
-from capset.cli.key import create_command, revoke_command
-from capset.cli.key import list_command as list_keys_command
-from capset.cli.list import list_command
-from capset.cli.mcp import mcp_command
-from capset.cli.mcp.pins import approve_command as approve_mcp_command
-from capset.cli.mcp.pins import diff_command as diff_mcp_command
-from capset.cli.mcp.pins import list_command as list_mcp_command
-from capset.cli.mcp.pins import lock_command
-from capset.cli.mcp.withdrawal import withdraw_command
-from capset.cli.replay import replay_command
-from capset.cli.schema import schema_command
-from capset.cli.serve import serve_command
-from capset.cli.sessions import create_command as create_session_command
-from capset.cli.sessions import (
-    delete_command,
-    events_command,
-    fork_command,
-    move_command,
-    rewind_command,
-    state_command,
-)
-from capset.cli.sessions import list_command as list_sessions_command
-from capset.cli.sessions import show_command as show_session_command
+COMMANDS: Final = {
+    "list": "list:list_command",
+    "describe": "describe:describe_command",
+    "call": "call:call_command",
+    "check": "check:check_command",
+    "compose": "compose:compose_command",
+    "fingerprint": "fingerprint:fingerprint_command",
+    "diff": "diff:diff_command",
+    "replay": "replay:replay_command",
+    "schema": "schema:schema_command",
+    "kernel": "kernel:kernel_command",
+    "serve": "serve:serve_command",
+    "run": "conversation.commands:run_command",
+    "chat": "conversation.commands:chat_command",
+    "demo": "demo:demo_command",
+}
+"""The commands that are in no group: where the function of each is, below ``capset.cli``."""
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mcp": {
+        "serve": "mcp:mcp_command",
+        "list": "mcp.pins:list_command",
+        "diff": "mcp.pins:diff_command",
+        "approve": "mcp.pins:approve_command",
+        "withdraw": "mcp.withdrawal:withdraw_command",
+        "lock": "mcp.pins:lock_command",
+    },
+    "gateway": {
+        "serve": "gateway:gateway_command",
+        "import": "gateway:import_command",
+    },
+    "key": {
+        "create": "key:create_command",
+        "list": "key:list_command",
+        "revoke": "key:revoke_command",
+    },
+    "agents": {
+        "list": "agents:list_command",
+        "show": "agents:show_command",
+        "create": "agents:create_command",
+        "change": "agents:change_command",
+        "archive": "agents:archive_command",
+        "versions": "agents.versions:versions_command",
+        "diff": "agents.versions:diff_command",
+        "rollback": "agents:rollback_command",
+        "preview": "agents.versions:preview_command",
+    },
+    "sessions": {
+        "list": "sessions:list_command",
+        "show": "sessions:show_command",
+        "create": "sessions:create_command",
+        "move": "sessions:move_command",
+        "delete": "sessions:delete_command",
+        "state": "sessions:state_command",
+        "events": "sessions:events_command",
+        "fork": "sessions:fork_command",
+        "rewind": "sessions:rewind_command",
+    },
+    "audit": {
+        "query": "audit.records:query_command",
+        "verify": "audit.chain:verify_command",
+        "tail": "audit.records:tail_command",
+        "export": "audit.records:export_command",
+        "keygen": "audit.keys:keygen_command",
+        "pin": "audit.keys:pin_command",
+        "succeed": "audit.keys:succeed_command",
+        "checkpoint": "audit.chain:checkpoint_command",
+        "checkpoints": "audit.chain:checkpoints_command",
+        "prune": "audit.chain:prune_command",
+    },
+    "db": {
+        "upgrade": "db:upgrade_command",
+        "check": "db:check_command",
+        "backup": "db:backup_command",
+    },
+    "approvals": {
+        "list": "approvals:list_command",
+        "show": "approvals:show_command",
+        "approve": "approvals:approve_command",
+        "reject": "approvals:reject_command",
+    },
+}
+"""The groups of commands, in the same way."""
+HELP: Final = {
+    "mcp": "Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
+    "gateway": "Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
+    "key": "Make, list and revoke API keys for the server.",
+    "agents": "List, write, compare and preview the agents that are stored.",
+    "sessions": "List, make, move and delete sessions, and follow their events.",
+    "audit": "Read, check, sign and cut the record of every attempt.",
+    "db": "Upgrade, check and back up a database.",
+    "approvals": "List, approve and reject the calls that somebody has to approve.",
+}
+"""What each group is for."""
+_SERVING: Final = ("mcp", "gateway")
+"""Groups of which the command ``serve`` is meant where none is named: ``capset gateway FILE``."""
 
 
-class ServingGroup(typer.core.TyperGroup):
-    """A group of commands of which ``serve`` is meant where none is named: ``capset gateway FILE``."""
+class LazyCommands(MutableMapping[str, Any]):  # commands are of the click that typer has in it
+    """Commands by their names; the module of one is imported when it is asked for."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # of the click that typer has in it
+    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any]) -> None:
+        self._paths = paths
+        self._made: dict[str, Any] = {**dict.fromkeys(paths), **groups}
+
+    def __getitem__(self, name: str) -> Any:
+        if (made := self._made[name]) is None:
+            module, _, function = self._paths[name].partition(":")
+            alone = typer.Typer(add_completion=False)
+            alone.command(name)(getattr(import_module(f"capset.cli.{module}"), function))
+            made = self._made[name] = typer.main.get_command(alone)
+        return made
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """A group of commands that are imported when they are used."""
+
+    paths: ClassVar[Mapping[str, str]]
+
+    def __init__(self, **settings: Any) -> None:  # typer's own
+        super().__init__(**settings)
+        self.commands = LazyCommands(self.paths, self.commands)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # as above
+        """Return names without their help, for which every command would be imported at each key press."""
+        commands = self.commands
+        self.commands = {name: typer.core.TyperCommand(name) for name in commands}
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self.commands = commands
+
+
+class ServingGroup(LazyGroup):
+    """A group of commands of which ``serve`` is meant where none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # as above
         """Name the command ``serve`` if the first argument is none."""
         first = args[0] if args else ""
         is_named = first in self.commands or first in ctx.help_option_names
         return super().parse_args(ctx, args if is_named else ["serve", *args])
 
 
-app = typer.Typer(
+def _typer(paths: Mapping[str, str], base: type[LazyGroup] = LazyGroup, **settings: Any) -> typer.Typer:  # typer's own
+    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths}), **settings)
+
+
+app = _typer(
+    COMMANDS,
     name="capset",
     help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-audit = typer.Typer(help="Read, check, sign and cut the record of every attempt.", no_args_is_help=True)
-agents = typer.Typer(help="List, write, compare and preview the agents that are stored.", no_args_is_help=True)
-approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
-db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=True)
-key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
-mcp = typer.Typer(
-    cls=ServingGroup,
-    help="Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
-)
-gateway = typer.Typer(
-    cls=ServingGroup,
-    help="Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
-)
-sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
-app.command("list")(list_command)
-app.command("describe")(describe_command)
-app.command("call")(call_command)
-app.command("check")(check_command)
-app.command("compose")(compose_command)
-app.command("fingerprint")(fingerprint_command)
-app.command("diff")(diff_command)
-app.command("replay")(replay_command)
-app.command("schema")(schema_command)
-app.command("kernel")(kernel_command)
-app.command("serve")(serve_command)
-app.command("run")(run_command)
-app.command("chat")(chat_command)
-app.add_typer(mcp, name="mcp")
-mcp.command("serve")(mcp_command)
-mcp.command("list")(list_mcp_command)
-mcp.command("diff")(diff_mcp_command)
-mcp.command("approve")(approve_mcp_command)
-mcp.command("withdraw")(withdraw_command)
-mcp.command("lock")(lock_command)
-app.add_typer(gateway, name="gateway")
-gateway.command("serve")(gateway_command)
-gateway.command("import")(import_command)
-app.add_typer(key, name="key")
-key.command("create")(create_command)
-key.command("list")(list_keys_command)
-key.command("revoke")(revoke_command)
-app.add_typer(agents, name="agents")
-agents.command("list")(list_agents_command)
-agents.command("show")(show_agent_command)
-agents.command("create")(create_agent_command)
-agents.command("change")(change_command)
-agents.command("archive")(archive_command)
-agents.command("versions")(versions_command)
-agents.command("diff")(diff_agent_command)
-agents.command("rollback")(rollback_command)
-agents.command("preview")(preview_command)
-app.add_typer(sessions, name="sessions")
-sessions.command("list")(list_sessions_command)
-sessions.command("show")(show_session_command)
-sessions.command("create")(create_session_command)
-sessions.command("move")(move_command)
-sessions.command("delete")(delete_command)
-sessions.command("state")(state_command)
-sessions.command("events")(events_command)
-sessions.command("fork")(fork_command)
-sessions.command("rewind")(rewind_command)
-app.add_typer(audit, name="audit")
-audit.command("query")(query_command)
-audit.command("verify")(verify_command)
-audit.command("tail")(tail_command)
-audit.command("export")(export_command)
-audit.command("keygen")(keygen_command)
-audit.command("pin")(pin_command)
-audit.command("succeed")(succeed_command)
-audit.command("checkpoint")(checkpoint_command)
-audit.command("checkpoints")(checkpoints_command)
-audit.command("prune")(prune_command)
-app.add_typer(db, name="db")
-db.command("upgrade")(upgrade_command)
-db.command("check")(check_db_command)
-db.command("backup")(backup_command)
-app.add_typer(approvals, name="approvals")
-approvals.command("list")(list_approvals_command)
-approvals.command("show")(show_command)
-approvals.command("approve")(approve_command)
-approvals.command("reject")(reject_command)
-app.command("demo")(demo_command)
+for _name, _paths in GROUPS.items():
+    _serves = _name in _SERVING
+    _base = ServingGroup if _serves else LazyGroup
+    app.add_typer(_typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves), name=_name)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"capset {version('capset')}")
         raise typer.Exit
 

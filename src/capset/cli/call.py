@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
 
 import typer
 from pydantic_core import from_json
@@ -21,10 +22,11 @@ from capset.cli.common.bars import CallBars
 from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
-from capset.cli.common.output import cell, err, pretty, print_error, print_json, visible
+from capset.cli.common.output import cell, err, pretty, print_error, print_json
 from capset.cli.common.remote import Url, ask, server_of, written_options
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_session, refuse_both
+from capset.cli.common.texts import visible
 from capset.definitions.agents import Agent
 from capset.definitions.allowances import Allowance
 from capset.definitions.messages import Json, Message
@@ -35,6 +37,8 @@ from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
 
 if TYPE_CHECKING:
     from capset.client import Client
+
+_LACKING: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
 
 
 class ProgressView:
@@ -135,9 +139,10 @@ def call_command(
         if as_json:
             print_json(shape)
         elif error is not None:
-            if isinstance(error, PermissionDenied) and "lacks the permission" in error.message:
-                command = "" if server is None else " to capset key create, where the server is"
-                error.hint = f"permissions of the principal are given with --grant{command}"
+            if isinstance(error, PermissionDenied) and (missing := _LACKING.search(error.message)) is not None:
+                grants = written_options(grant=missing[1].split(" and "))
+                maker = "" if server is None else "where the server is: capset key create NAME --principal WHO"
+                error.hint = f"{maker}{grants}".strip()
             if (asked := approval_of(error)) is not None:
                 again = f"--session {shape['session']}"
                 error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"

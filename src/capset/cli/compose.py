@@ -36,20 +36,21 @@ def compose_command(
 ) -> Exit:
     """Compose an agent, and show where everything in it comes from: a tree of its capabilities, and its three hashes.
 
-    Tools that are not in play say why.
+    Tools that are not in play say why. It ends with 1 if a policy failed.
     """
     settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
     found = registry.agents.get(agent) or read_agent_file(Path(agent), registry, upstream=Upstream(settings.db))
     composition = compose(found)
-    shape = snapshot_shape(asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env)))
+    snapshot = asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env))
+    shape, code = snapshot_shape(snapshot), Exit.FAILED if snapshot.failures else Exit.DONE
     if as_json:
         print_json(shape.plain())
-        return Exit.DONE
+        return code
     for notice in shape.notices:
         err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
     out().print(tree_of(shape))
-    return Exit.DONE
+    return code
 
 
 def tree_of(shape: SnapshotShape) -> Tree:

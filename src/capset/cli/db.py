@@ -113,6 +113,6 @@ def database_at(url: str) -> SqlStore:
     if not isinstance(store, SqlStore):
         scheme = url.partition("://")[0]  # only the scheme: the rest may contain a password
         raise DefinitionError(
-            f"capset db is for SQLite and PostgreSQL; a store {scheme}:// is neither", hint="name one with --db"
+            f"this is for databases of SQLite and PostgreSQL; a store {scheme}:// is neither", hint="name one with --db"
         )
     return store

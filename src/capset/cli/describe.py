@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.tree import Tree
@@ -21,6 +21,8 @@ from capset.wire.capabilities import (
     capability_detail,
     readiness_of,
 )
+
+_APPROVALS: Final = {"auto": "", "ask": "each call needs approval", "dynamic": "some calls need approval"}
 
 
 @guarded
@@ -60,6 +62,7 @@ def _tree(detail: CapabilityDetail) -> Tree:
         "data": ", ".join(f"{one} (clients may read it)" if _is_shown(one, detail) else one for one in detail.data),
         "secrets": ", ".join(detail.secrets),
         "here": "; ".join(f"{name}: {text}" for name, text in detail.readiness.items()),
+        "limits": ", ".join(detail.limits),
     }
     for name, text in told.items():
         if text:
@@ -109,9 +112,16 @@ def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
 
 
 def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
-    needs = f", needs {' and '.join(tool.permissions)}" if tool.permissions else ""
-    again = ", idempotent" if tool.idempotent else ""
-    tree = Tree(f"[bold]{tool.name}[/] [dim]{tool.effect}{again}{needs}, {short(tool.hash)}[/]")
+    said = [
+        tool.effect,
+        "idempotent" if tool.idempotent else "",
+        f"needs {' and '.join(tool.permissions)}" if tool.permissions else "",
+        _APPROVALS[tool.approval],
+        f"at most {cell(' and '.join(tool.limits))}" if tool.limits else "",
+        f"costs {tool.cost:g}" if tool.cost is not None else "",
+        short(tool.hash),
+    ]
+    tree = Tree(f"[bold]{tool.name}[/] [dim]{', '.join(filter(None, said))}[/]")
     tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
     if full:
         if tool.version:

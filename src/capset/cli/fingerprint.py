@@ -13,9 +13,10 @@ from rich.tree import Tree
 
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
-from capset.cli.common.output import cell, err, out, print_json, verbatim, visible
+from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.common.settings import load_settings
 from capset.cli.common.targets import find_definition, load
+from capset.cli.common.texts import visible
 from capset.composition.compose import compose
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound
@@ -59,21 +60,23 @@ def fingerprint_command(
     """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree; and of its tools' code.
 
     The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
+    It ends with 1 if a policy failed.
     """
     _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
+    code = Exit.FAILED if captured.snapshot.failures else Exit.DONE
     if payload is not None:
         _write(_payload(captured, payload))
-        return Exit.DONE
+        return code
     if envelope is not None:
         _write_envelope(captured, envelope)
         if envelope == "-":
-            return Exit.DONE
+            return code
     shape = hashes_shape(captured.snapshot, with_payloads=payloads)
     if as_json:
         print_json(shape.plain())
-        return Exit.DONE
+        return code
     for notice in shape.notices:
         err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
     console = out()
@@ -81,7 +84,7 @@ def fingerprint_command(
     for shown, text in (shape.payloads or {}).items():
         # Exact for programs; escaped for terminals, where untrusted text must not move the cursor.
         _write(f"\n{shown}\n{visible(text) if sys.stdout.isatty() else text}\n")
-    return Exit.DONE
+    return code
 
 
 async def _captured(named: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:

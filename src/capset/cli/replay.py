@@ -52,7 +52,7 @@ def replay_command(
     """Evaluate a snapshot that was kept against today's definitions: what the agent could do then, and can do now.
 
     Principal and env are those of then, unless options say otherwise; the agent is the one that the envelope names. No
-    tool is called.
+    tool is called. It ends with 1 if a policy fails now.
     """
     today = Today(agent, principal, grant, given_attributes(attribute), env)
     done = asyncio.run(_replayed(envelope, today, load_settings(db=db).db))
@@ -61,6 +61,8 @@ def replay_command(
             print_json(replay_shape(done).plain())
         else:
             show_lines(replay_lines(done, width=out().width))
+    if done.now.snapshot.failures:
+        return Exit.FAILED
     return Exit.DIFFERENT if exit_code and done.differs else Exit.DONE
 
 
@@ -95,7 +97,7 @@ async def _envelope(named: str, db: str) -> SnapshotEnvelope:
     if found.envelope is None:
         raise DefinitionError(
             f"{named} is a link, which has hashes only: what was in play then is in an envelope",
-            hint="capset diff compares links",
+            hint="capset diff A B compares links",
         )
     return found.envelope
 

@@ -21,6 +21,7 @@ class RecordFilters(TypedDict, total=False):
     tool: str | None
     outcome: Outcome | None
     principal: str | None
+    """Its id alone: ``ada``, not ``user:ada``."""
     session: str | None
     correlation: str | None
     agent: str | None

@@ -141,6 +141,8 @@ def policy(
     def build(function: Evaluate) -> Policy:
         name = getattr(function, "__name__", "policy") if given is None else given
         try:
+            if isinstance(function, type):
+                raise TypeError  # it makes an object: that of bool would allow everything
             inspect.signature(function).bind(object())
         except (TypeError, ValueError):
             raise DefinitionError(f"policy {name!r} must take exactly one argument, the request") from None

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Final, Literal, Self, cast, get_args
 
 from capset.definitions.allowances import Allowance, lowest_allowance
+from capset.definitions.environments import MissingValue
 from capset.definitions.names import ATTRIBUTE, checked_optional, checked_permissions, checked_text, listed
 from capset.definitions.secrets import MASK, is_secret_name
 from capset.errors import DefinitionError
@@ -42,7 +43,10 @@ class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attr
             raise DefinitionError(f"{what} have {size:,} bytes as JSON, and may have {MAX_BYTES:,}")
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        try:
+            return self._values[name]
+        except KeyError:
+            raise MissingValue(name, "--attribute") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict, cast
 from capset.composition.compose import Composition
 from capset.composition.installation import InstalledToolkit, PolicyBinding
 from capset.definitions.contexts import Context
+from capset.definitions.environments import Environment
 from capset.definitions.hooks import Hooks, checked_hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.principals import Principal
@@ -79,7 +80,7 @@ async def evaluate(
     hashed = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
     if context is not None and composition.dynamic:
         composition = with_dynamic_uses(composition, context)
-    frozen_env = MappingProxyType(dict(env or {}))
+    frozen_env = MappingProxyType(Environment(env or {}))
     called = composition.block.name if agent_name is None else agent_name
     run_hooks = checked_hooks("evaluate", hooks)
     plan = plan_of(composition)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from capset.definitions.environments import MissingValue
 from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
 from capset.definitions.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
 from capset.evaluation.containment import dispatch_hooks, is_contained
@@ -31,9 +32,11 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """The text for the record, not for the model: the error's type. The error's text is for hooks and the log."""
-        raised = f" ({type(self.error).__name__})" if self.error is not None else ""
-        return f"{self.reason}{raised}"
+        """The text for the record, not for the model: the error's type, or the name of the value that is missing.
+
+        The error's text is for hooks and the log.
+        """
+        return self.reason or "" if self.error is None else f"{self.reason} ({_told(self.error)})"
 
 
 class Ruling(NamedTuple):
@@ -167,8 +170,12 @@ def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
 
 def failed(policy: Policy, error: BaseException) -> Decision:
     """Return the denial of a policy that raised, and log the error."""
-    _log.error("policy %r failed", policy.id, exc_info=error)
+    _log.error("policy %r failed: %s", policy.id, _told(error), exc_info=error)
     return FailedDecision(error=error)
+
+
+def _told(error: BaseException) -> str:
+    return error.told if isinstance(error, MissingValue) else type(error).__name__
 
 
 def decided(policy: Policy, answer: object) -> Decision:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 
-_HINT: Final = "capset audit keygen makes a pair of them"
+_HINT: Final = "capset audit keygen FILE makes a pair of them"
 _LARGEST: Final = 10_000
 """The largest size of a file that may still hold a key, in bytes."""
 

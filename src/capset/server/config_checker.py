@@ -73,7 +73,7 @@ class ConfigChecker:
             await self.close(process)
             raise InvalidArguments(
                 f"The check took more than {CHECK_SECONDS:g} seconds, or {MEMORY // 2**20} MiB of memory: check parts "
-                "of the configuration, or use capset check, which has no such limits"
+                "of the configuration, or use capset check FILE, which has no such limits"
             ) from None
         except BaseException:
             self.process = None

@@ -103,7 +103,7 @@ def no_anchor(before: str) -> Conflict:
     """Return the error for a log with old records but no checkpoint to cut them at."""
     return Conflict(
         f"nothing was pruned: no checkpoint of this key covers records from before {before} and none after it",
-        hint="one that is made today serves once all that it covers is old enough: capset audit checkpoint",
+        hint="one that is made today serves once all that it covers is old enough: capset audit checkpoint --key FILE",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -38,7 +38,9 @@ class ToolShape(Shape):
     """One tool; its schemas are JSON Schema (values of every JSON type).
 
     ``instructions`` are what a model is told about it while it is in play; ``examples`` are arguments that fit its
-    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more.
+    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more. ``approval`` is
+    ``ask`` if every call needs one, ``dynamic`` if a function decides for each; ``limits`` say how often it may be
+    called (``100/1h``), and ``cost`` what a call uses of a budget.
     """
 
     name: str
@@ -53,6 +55,9 @@ class ToolShape(Shape):
     examples: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     version: str | None = None
     idempotent: bool = False
+    approval: Literal["auto", "ask", "dynamic"] = "auto"
+    limits: list[str] = Field(default_factory=list[str])
+    cost: float | None = None
 
 
 class ToolkitShape(Shape):
@@ -88,6 +93,7 @@ class CapabilityDetail(CapabilityShape):
     Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
     before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
     ``readiness`` is what it works with on the machine that answers.
+    ``limits`` are those of all its tools together.
     """
 
     version: str | None = None
@@ -103,6 +109,7 @@ class CapabilityDetail(CapabilityShape):
     secrets: list[str] = Field(default_factory=list)
     expose: list[str] = Field(default_factory=list)
     readiness: dict[str, str] = Field(default_factory=dict[str, str])
+    limits: list[str] = Field(default_factory=list[str])
 
 
 def capability_shape(capability: AnyCapability) -> CapabilityShape:
@@ -148,6 +155,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
         secrets=list(capability.secrets),
         expose=list(capability.expose),
         readiness=dict(readiness or {}),
+        limits=list(map(str, capability.limits)),
     )
 
 
@@ -176,6 +184,9 @@ def tool_shape(tool: AnyTool) -> ToolShape:
         examples=[dict(example) for example in tool.examples],
         version=tool.version,
         idempotent=tool.idempotent,
+        approval="dynamic" if callable(tool.approval) else tool.approval,
+        limits=list(map(str, tool.limits)),
+        cost=tool.cost,
     )
 
 

@@ -74,7 +74,7 @@ def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
         ("a.yaml", "name: " + "9" * 5_000, "a number, a date or a tagged value cannot be read"),
         ("a.yaml", "name: \x00", "not YAML: cannot be parsed"),
         ("a.yaml", "name: " + "[" * 5_000, "is nested too deeply"),
-        ("a.json", '{"name": "x",\n }', ", line 2, column 2: not JSON: Expecting property name"),
+        ("a.json", '{"name": "x",\n x}', ", line 2, column 2: not JSON: Expecting property name"),
         ("a.json", '{"name": "x", "name": "y"}', "not JSON: 'name' stands there twice"),
         ("a.json", '{"name": ' + "9" * 5_000 + "}", "not JSON: Exceeds the limit"),
         ("a.json", "[" * 100_000, "is nested too deeply"),

@@ -210,7 +210,7 @@ async def test_audit_says_who_signs_and_how_long_records_are_kept(tmp_path: Path
 @pytest.mark.parametrize(
     ("audit", "told"),
     [
-        ("{key: nowhere.pem}", "there is no file 'nowhere.pem' to read; capset audit keygen makes one"),
+        ("{key: nowhere.pem}", "there is no file 'nowhere.pem' to read; capset audit keygen FILE makes one"),
         ("{key: audit.pem, every: 5 minutes}", "match"),
         ("{every: 5m}", "required"),
         ("{key: public.pem}", "a private key was expected; this is a public one"),

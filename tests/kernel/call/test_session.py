@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Json, Message, Meta, Progress, Session, tool
-from capset.errors import CapsetError, DeadlineExceeded, InvalidArguments, NotFound, ToolError
+from capset.errors import CapsetError, DeadlineExceeded, DefinitionError, InvalidArguments, NotFound, ToolError
 from tests.kernel.support import ask, desk, read
 
 
@@ -186,3 +186,17 @@ async def test_a_message_can_be_sent_where_nobody_listens() -> None:
         assert (failed.success, failed.data, failed.error.code) == (False, None, "tool_error")
         lost = await session.try_message(session.message("lost", {}))
         assert isinstance(lost.error, NotFound)
+
+
+@pytest.mark.parametrize("door", ["call", "try_call", "stream"])
+async def test_a_name_in_the_place_of_a_tool_is_told_what_to_use_and_that_works(door: str) -> None:
+    async with desk(look) as opened:
+        with pytest.raises(DefinitionError, match="a call takes a Tool object; got 'look'") as raised:
+            await getattr(opened.session, door)("look", text="ab")
+        said, _, code = (raised.value.hint or "").partition("by name it is: await ")
+        assert said == ""
+        scope = {"session": opened.session, "arguments": {"text": "ab"}}
+        assert (await eval(code, scope)).data == "ab"  # the hint, as it is written
+        with pytest.raises(DefinitionError, match="got <function") as raised:
+            await getattr(opened.session, door)(lambda: None)
+        assert raised.value.hint == "give it what @tool has made, not the function"

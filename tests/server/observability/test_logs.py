@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,10 @@ from capset.server.observability import logs
 from capset.server.observability.log_writer import MAX_PENDING, LogWriter
 from capset.server.observability.logs import AccessLog
 from tests.cli.support import CAPSET, Command, clean_environment
+from tests.server.support import site
+
+HEAD = ("time", "level", "logger", "event")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 class Writes(io.BytesIO):
@@ -47,6 +53,37 @@ async def test_lines_of_one_moment_are_one_write() -> None:
     assert written == [[0, 1, 2], [3]]
 
 
+async def test_every_line_begins_alike_whoever_logs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests, of capset, of a library and of Python's warnings, with a traceback or without."""
+    root, stream = logging.getLogger(), io.BytesIO()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    log = LogWriter(stream)
+    async with site(log=stream) as here:
+        logs.configure(log)
+        try:
+            async with here.client("ada") as client:
+                await client.get("/v1/healthz")
+            logging.getLogger("capset.server").info("it has started")
+            try:
+                raise ValueError("x")
+            except ValueError:
+                logging.getLogger("some.library").exception("it failed")
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.warn("too old", DeprecationWarning, stacklevel=1)
+        finally:
+            logging.captureWarnings(False)
+    log.drain(10)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert {line["logger"] for line in lines} >= {"capset.requests", "capset.server", "some.library", "py.warnings"}
+    assert {"request", "it has started", "it failed"} < {line["event"] for line in lines}
+    for line in lines:
+        assert tuple(line)[:4] == HEAD
+        assert TIME.fullmatch(line["time"])
+        assert line["level"] in ("info", "warning", "error")
+
+
 @pytest.mark.spec("P43")
 def test_what_is_not_read_is_lost_and_counted_and_a_later_line_says_so() -> None:
     reading, writing = os.pipe()
@@ -63,7 +100,7 @@ def test_what_is_not_read_is_lost_and_counted_and_a_later_line_says_so() -> None
         while sum(line.get("lost", 1) for line in found) < count:
             found.append(json.loads(reader.readline()))
         told = [line for line in found if "lost" in line]
-        assert {tuple(line) for line in told} == {("event", "time", "lost")}
+        assert {tuple(line) for line in told} == {(*HEAD, "lost")}
         assert {line["event"] for line in told} == {"log_lines_lost"}
         assert sum(line["lost"] for line in told) == log.lost
         log.put([b"{}"])

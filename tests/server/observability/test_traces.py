@@ -267,6 +267,7 @@ def test_a_line_that_a_library_logs_names_its_trace() -> None:
         logging.getLogger("capset.kernel").warning("something else")
         log.drain()
     finally:
+        logging.captureWarnings(False)
         root.handlers[:], root.level = before
         logging.getLogger("capset").setLevel(known)
     within, outside = map(json.loads, written.getvalue().splitlines())

@@ -162,6 +162,20 @@ async def test_nothing_of_another_organisation_is_there(shop: Site, caller: http
     assert (await caller.get(f"/v1/approvals/{request}")).json()["status"] == "pending"
 
 
+async def test_an_answer_needs_no_body(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    session = await make_session(caller, "till")
+    for answer, status in (("approve", "approved"), ("reject", "rejected")):
+        request = await asked(caller, session, amount=len(answer))
+        done = await boss.post(f"/v1/approvals/{request}/{answer}")
+        assert (done.status_code, done.json()["status"], done.json()["scope"]) == (200, status, "once")
+    request = await asked(caller, session)
+    path = f"/v1/approvals/{request}/approve"
+    problem(await boss.post(path, content="scope=session"), 415, "unsupported_media_type")
+    problem(
+        await boss.post(path, content="null", headers={"content-type": "application/json"}), 422, "invalid_arguments"
+    )
+
+
 @pytest.mark.spec("P12", "P15")
 async def test_requests_are_filtered_and_paged(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
     sessions = [await make_session(caller, "till") for _ in range(2)]

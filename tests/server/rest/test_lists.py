@@ -147,6 +147,10 @@ async def test_a_capability_is_told_in_full(shared: Site, asker: httpx2.AsyncCli
     assert tools.keys() == {one.name for one in shared.registry.get("kit").every_tool}
     assert (tools["unlock"]["permissions"], tools["unlock"]["effect"]) == (["vault:open"], "write")
     assert tools["echo"]["schema"] == tools_of(shared.registry)["echo"].arguments.json_schema
+    for one in shared.registry.get("kit").every_tool:
+        told = tools[one.name]
+        assert (told["limits"], told["cost"]) == ([str(limit) for limit in one.limits], one.cost)
+        assert told["approval"] == ("dynamic" if callable(one.approval) else one.approval)
     said = problem(await asker.get("/v1/capabilities/kiit"), 404, "not_found")
     assert "did you mean 'kit'" in said["detail"]
 

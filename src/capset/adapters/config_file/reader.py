@@ -246,7 +246,7 @@ class Reading:
         try:
             key = CheckpointKey.read(self._path.parent / given.key)
         except (OSError, ValueError):
-            self._report("audit.key", f"there is no file {given.key!r:.80} to read; capset audit keygen makes one")
+            self._report("audit.key", f"there is no file {given.key!r:.80} to read; capset audit keygen FILE makes one")
         except DefinitionError as error:
             self._report("audit.key", error.message + (f"; {error.hint}" if error.hint else ""))
         else:

@@ -171,7 +171,7 @@ class AuditShape(StrictShape):
 
     key: str = Field(
         description="The file of the private key that signs, absolute or seen from this file's folder; "
-        "`capset audit keygen` makes one."
+        "`capset audit keygen FILE` makes one."
     )
     every: Window = Field("5m", description="How often a checkpoint is signed while records come.")
     keep: Window | None = Field(None, description="How long records are kept, such as `90d`; for ever, if left out.")
@@ -214,11 +214,13 @@ class ConfigurationShape(StrictShape):
     )
     mcp_servers: dict[str, McpServerShape] = Field(
         default_factory=dict[str, McpServerShape],
-        description="MCP servers by name, whose approved tools the agent has. `capset mcp approve` approves them.",
+        description="MCP servers by name, whose approved tools the agent has. "
+        "`capset mcp approve SERVER --config FILE` approves them.",
     )
     apis: dict[str, ApiShape] = Field(
         default_factory=dict[str, ApiShape],
-        description="APIs by name, whose approved operations the agent has. `capset mcp approve` approves them, too.",
+        description="APIs by name, whose approved operations the agent has. "
+        "`capset mcp approve api:NAME --config FILE` approves them, too.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 

@@ -33,7 +33,8 @@ from capset.stores.base import Pruned
 from capset.wire.audit import PrunedShape, verification_shape
 
 PrivateKey = Annotated[
-    Path, typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen makes it.")
+    Path,
+    typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen FILE makes it."),
 ]
 
 

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from capset.cli.common.output import cell, one_line
+from capset.cli.common.output import cell
+from capset.cli.common.texts import one_line
 from capset.definitions.messages import Progress
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from capset.cli.common.texts import one_line, visible
 from capset.errors import CapsetError
 from capset.wire.errors import error_shape
 
@@ -21,22 +21,6 @@ PIPE_WIDTH: Final = 160
 """The width of text in columns when it goes to a file or another program."""
 LONGEST_WORD: Final = 24
 """The maximum width of text in table columns that never wrap."""
-_HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
-"""Unicode categories that could move a terminal's cursor or change its display: controls, formats, separators."""
-
-
-class _Spelling(dict[int, str]):
-    """A table for ``str.translate`` that spells out hidden characters; filled as characters are met."""
-
-    def __missing__(self, code: int) -> str:
-        shown = chr(code)
-        if shown not in "\n\t" and unicodedata.category(shown) in _HIDDEN:
-            shown = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-        self[code] = shown
-        return shown
-
-
-_SPELLING: Final = _Spelling()
 
 
 class _Console(Console):
@@ -72,19 +56,14 @@ def print_error(error: CapsetError, *, as_json: bool) -> None:
         console.print(f"[dim]hint:[/]  {verbatim(error.hint)}", soft_wrap=True)
 
 
+def in_one(error: CapsetError) -> str:
+    """Return an error with its hint as one text, for a warning."""
+    return error.message if error.hint is None else f"{error.message}; {error.hint}"
+
+
 def pretty(value: Any) -> str:  # plain JSON data
     """Return JSON formatted for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def visible(text: str) -> str:
-    """Return text with control and format characters spelled out, except for newlines and tabs."""
-    return text.translate(_SPELLING)
-
-
-def one_line(text: str) -> str:
-    """Return text as ``visible`` does, with newlines spelled out too."""
-    return visible(text).replace("\n", "\\n")
 
 
 def verbatim(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import logging
@@ -11,11 +10,14 @@ import signal
 import sys
 from collections.abc import Callable
 
-from capset.cli.common.output import one_line
+from capset.cli.common.texts import one_line
+from capset.definitions.environments import MissingValue
 
 
 def on_ending(end: Callable[[], object]) -> None:
     """Call ``end`` at each SIGINT and SIGTERM, in the running event loop."""
+    import asyncio  # which takes longer to load than some commands to run
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
@@ -44,7 +46,11 @@ def prepare() -> None:
 
 
 class OneLine(logging.Formatter):
-    """A formatter without tracebacks that spells out control characters."""
+    """A formatter without tracebacks that spells out control characters, with a hint about a value that is missing."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        told = f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, MissingValue):
+            told += f"\nhint:  {error.option} {one_line(str(error.key))}=…"
+        return told

@@ -52,10 +52,16 @@ class Server:
             async with Client(self.url, key=self.key, plain_http=plain_http) as client:
                 yield client
         except Unauthenticated as error:
-            error.hint = "the key is taken from CAPSET_KEY; capset key create makes one, where the server is"
+            error.hint = (
+                "the key is taken from CAPSET_KEY; where the server is, one is made by "
+                "capset key create NAME --principal WHO"
+            )
             raise
         except PermissionDenied as error:
-            error.hint = "capset key create gives a key its scopes and permissions: --scope, --grant"
+            error.hint = (
+                "a key has the scopes and permissions that it was made with: "
+                "capset key create NAME --principal WHO --scope SCOPE --grant PERMISSION"
+            )
             raise
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.sources import Source
 from capset.cli.common.exits import needs_extra
-from capset.cli.common.output import err, verbatim
+from capset.cli.common.output import err, in_one, verbatim
 from capset.cli.common.settings import has_db
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.secrets import Secrets
@@ -120,5 +120,5 @@ class Upstream:
             try:
                 return await pins_of(kernel, source, client.first_offers)
             except CapsetError as error:
-                err().print(f"[yellow]warning:[/] {verbatim(error.message)}", soft_wrap=True)
+                err().print(f"[yellow]warning:[/] {verbatim(in_one(error))}", soft_wrap=True)
                 return ()

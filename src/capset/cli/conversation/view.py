@@ -10,7 +10,8 @@ from rich.console import Console
 
 from capset.cli.common.bars import CallBars
 from capset.cli.common.exits import Exit
-from capset.cli.common.output import cell, err, out, pretty, print_json, verbatim, visible
+from capset.cli.common.output import cell, err, out, pretty, print_json, verbatim
+from capset.cli.common.texts import visible
 from capset.definitions.messages import Progress
 from capset.wire.turns import EventShape
 

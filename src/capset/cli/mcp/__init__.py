@@ -13,13 +13,12 @@ import typer
 
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.common.configuration import ConfigFile
-from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.process import on_ending
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, announce, find_served, open_kernel
 from capset.errors import DefinitionError
-from capset.extras import install_command
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -65,15 +64,10 @@ def mcp_command(
 
 
 def _server() -> Serve:
-    # Only this command needs the SDK, which may not be installed.
-    try:
-        from capset.server.auth.signing_keys import StoredKeys
-        from capset.server.mcp import serve_stdio
-        from capset.server.mcp.exchanges import ApprovalAccess
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise DefinitionError("MCP needs an extra", hint=install_command("mcp")) from None
+    needs_extra("mcp", "mcp")
+    from capset.server.auth.signing_keys import StoredKeys
+    from capset.server.mcp import serve_stdio
+    from capset.server.mcp.exchanges import ApprovalAccess
 
     def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
         decide = partial(kernel.approvals.decide, by=session.snapshot.principal)

@@ -22,8 +22,10 @@ from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Who
-from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
+from capset.cli.common.output import cell, err, in_one, out, print_json, short, table, verbatim
+from capset.cli.common.remote import written_options
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset.cli.common.texts import one_line
 from capset.cli.common.upstream import asked
 from capset.errors import CapsetError, DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
@@ -93,8 +95,9 @@ def diff_command(
         print_json({"items": items, "problems": _problems(seen)})
     else:
         _warn(seen)
+        where = written_options(config=config, agent=agent, db=db)
         for one, tool in changed:
-            for line in _difference(one.source.pin_key, tool):
+            for line in _difference(one.source.pin_key, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     if any(one.problem for one in seen):
         return Exit.FAILED
@@ -242,7 +245,7 @@ async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
             tools = await _told(client, standings(pins, await client.offers()))
             return _Seen(source, tools, await client.unmatched())
     except CapsetError as error:
-        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
+        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=in_one(error))
 
 
 async def _told(client: McpConnection | OpenApiClient, tools: Iterable[Standing]) -> list[Standing]:
@@ -270,7 +273,7 @@ async def _approve(source: Source, settings: Settings, named: Sequence[str] | No
             if not offer.hash.startswith(expected):
                 raise DefinitionError(
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
-                    hint="look at it again: capset mcp diff",
+                    hint="look at it again: capset mcp diff --config FILE",
                 )
         return await _told(client, await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted))
 
@@ -357,8 +360,11 @@ def _approved(pin: ToolPin) -> Mapping[str, Any]:
     return shape_of(pin)
 
 
-def _difference(server: str, tool: Standing) -> Iterator[str]:
-    """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now."""
+def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
+    """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now.
+
+    ``where`` are the options with which ``capset mcp approve`` finds it.
+    """
     from capset.adapters.offers import shown
 
     pin, offer = tool.pin, tool.offer
@@ -370,7 +376,7 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
     for problem in tool.problems:
         yield f"! {shown(problem)}"
     if offer is not None and not offer.is_unusable:
-        yield f"  capset mcp approve … {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}"
+        yield f"  capset mcp approve {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}{where}"
     yield ""
 
 

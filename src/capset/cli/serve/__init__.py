@@ -126,14 +126,15 @@ def serve_command(
     With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
     changes nothing.
     """
-    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
+    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset.server.auth.resources import PublicAddress
     from capset.server.http.middleware import AllowedHosts
 
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
         raise DefinitionError(
-            f"--insecure is for loopback only; got --host {host}", hint="make keys instead: capset key create"
+            f"--insecure is for loopback only; got --host {host}",
+            hint="make keys instead: capset key create NAME --principal WHO",
         )
     if not insecure and (principal is not None or grant or attribute):
         raise DefinitionError(
@@ -150,7 +151,7 @@ def serve_command(
         attributes=jwt_attribute,
     )
     if insecure and issuer is not None:
-        raise DefinitionError("--insecure asks for no token: leave it or the --jwt options out")
+        raise DefinitionError("--insecure asks for no token: leave it out, or --jwt-issuer and what belongs to it")
     public = None if not public_url else PublicAddress.of(public_url)
     names = AllowedHosts.of(
         host,
@@ -286,7 +287,7 @@ def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys:
         return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
     if issuer is not None:
         return f" [dim]and tokens of {cell(issuer.issuer)}[/]"
-    return "" if has_keys else " [yellow]no keys yet:[/] capset key create makes one"
+    return "" if has_keys else " [yellow]no keys yet:[/] capset key create NAME --principal WHO makes one"
 
 
 @contextmanager

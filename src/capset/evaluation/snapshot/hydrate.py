@@ -137,7 +137,10 @@ def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> 
             yield Field(one.name, unknown("tool", one.name, installed)), None
         elif (shown := tool_hash(today.tool)) != one.hash:
             told = f"its hash is {shown[:12]}… now, and was {one.hash[:12]}…"
-            yield Field(one.name, f"the tool {one.name!r} is not what it was: {told}"), "capset diff says what changed"
+            yield (
+                Field(one.name, f"the tool {one.name!r} is not what it was: {told}"),
+                "capset diff A B says what changed",
+            )
         elif lost := [name for name in one.policies if name not in {policy.id for policy in today.gates}]:
             told = f"the tool {one.name!r} was behind the policy {lost[0]!r}, and is not any more"
             hint = "bind the agent, which has the policies of its capabilities and toolkits"

@@ -17,7 +17,7 @@ from capset.definitions.policies import Decision, Policy
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown
 from capset.evaluation.plan import Group, Plan
-from capset.evaluation.policies import PolicyMode, rule
+from capset.evaluation.policies import FailedDecision, PolicyMode, rule
 from capset.fingerprint.hashes import Ref, tool_hash
 from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload, tool_payload
 
@@ -156,6 +156,11 @@ class Snapshot:
     def decisions(self) -> Mapping[str, Decision]:
         """The decisions of all policies that were asked, by their ids."""
         return MappingProxyType({policy.id: decision for policy, decision in self.answers.items()})
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The ids of the policies that failed, and so deny; the log says how."""
+        return tuple(policy.id for policy, one in self.answers.items() if isinstance(one, FailedDecision))
 
     @property
     def instructions(self) -> tuple[str, ...]:

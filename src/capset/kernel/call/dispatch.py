@@ -59,10 +59,10 @@ def nested_call(
 def resolve_tool(tool: AnyTool) -> Resolve:
     """Return a resolver of one tool object; a tool that the agent does not have resolves to a refusal."""
     if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-        raise DefinitionError(
-            f"a call takes a Tool object; got {tool!r}",
-            hint="to call by name: session.invoke(session.message(name, …))",
-        )
+        hint = "give it what @tool has made, not the function"
+        if isinstance(tool, str):
+            hint = f"by name it is: await session.try_message(session.message({tool!r:.80}, arguments))"
+        raise DefinitionError(f"a call takes a Tool object; got {tool!r:.80}", hint=hint)
     return lambda context: context.compiled.by_tool.get(tool) or unknown_tool(tool.name)
 
 

@@ -93,7 +93,7 @@ async def _is_own(runtime: KernelRuntime, key: PublicKey) -> bool:
 
 
 def _other() -> str:
-    return "the log has another checkpoint key: capset audit succeed lets this one take over"
+    return "the log has another checkpoint key: capset audit succeed --to FILE lets this one take over"
 
 
 async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:

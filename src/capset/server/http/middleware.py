@@ -58,6 +58,7 @@ from capset.server.http.request_context import (
 )
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
+from capset.server.observability.log_writer import line_head
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
@@ -278,8 +279,7 @@ class ServerMiddleware:
         caller = request_info.caller
         self._access.put(
             {
-                "event": "request",
-                "time": self._service.kernel.now(),
+                **line_head("request", level="info", logger="capset.requests", time=self._service.kernel.now()),
                 "method": scope["method"],
                 "path": scope["path"],
                 "status": request_info.status or CLIENT_LEFT,

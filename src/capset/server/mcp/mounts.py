@@ -95,7 +95,10 @@ class _Entrance:
         caller.check_calls()
         asked = (caller.agent or self._agent) if id is None else id
         if asked is None:
-            raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
+            raise NotFound(
+                "this key has no default agent",
+                hint="capset key create NAME --principal WHO --agent ID makes one that has; or use /mcp/agents/ID",
+            )
         identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
         if scope["method"] != "POST":
             await self._look(caller, asked)  # only a message creates a session

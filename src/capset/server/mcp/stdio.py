@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final
 
 from anyio import CancelScope, Event, create_memory_object_stream, create_task_group, move_on_after
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.server.streamable_http import REQUEST_CANCELLED
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
     ErrorData,
     JSONRPCError,
-    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
@@ -52,7 +54,7 @@ async def serve_stdio(
     incoming, read = create_memory_object_stream[SessionMessage | Exception]()
     write, outgoing = create_memory_object_stream[SessionMessage]()
     async with create_task_group() as tasks:
-        tasks.start_soon(wire.take, incoming)
+        tasks.start_soon(wire.take, incoming, write)
         tasks.start_soon(wire.give, outgoing, tasks.cancel_scope)
         await server.run(read, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
@@ -66,8 +68,12 @@ class _Wire:
         self._open: set[RequestId] = set()
         self._answered = Event()
 
-    async def take(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Pass on every incoming message, and answer malformed ones."""
+    async def take(
+        self,
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
+        answers: MemoryObjectSendStream[SessionMessage],
+    ) -> None:
+        """Pass on every incoming message, and answer malformed ones, and cancelled ones of older clients."""
         async with incoming:
             async for line in self._lines():
                 if (message := await self._message(line)) is None:
@@ -75,10 +81,10 @@ class _Wire:
                 match message.message:
                     case JSONRPCRequest(method=changes.METHOD):
                         pass  # it is answered only at the end
-                    case JSONRPCRequest(id=asked):
-                        self._open.add(asked)
-                    case JSONRPCNotification(method="notifications/cancelled", params={"requestId": asked}):
-                        self._settle(asked)  # a cancelled request is not answered
+                    case JSONRPCRequest() as request:
+                        self._open.add(request.id)
+                        unanswered = partial(self._end_cancelled, request, answers)
+                        message.metadata = ServerMessageMetadata(on_request_unanswered=unanswered)
                     case _:
                         pass
                 await incoming.send(message)
@@ -97,6 +103,14 @@ class _Wire:
                         self._settle(message.message.id)
         except OSError:
             everything.cancel()
+
+    async def _end_cancelled(self, request: JSONRPCRequest, answers: MemoryObjectSendStream[SessionMessage]) -> None:
+        """Answer a cancelled request as over HTTP: clients before revision 2026-07-28, and only they, wait for it."""
+        if PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {}):
+            self._settle(request.id)
+            return
+        error = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+        await answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=error)))
 
     def _settle(self, asked: RequestId | None) -> None:
         if asked is not None:

@@ -6,17 +6,24 @@ import os
 import select
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from threading import Condition, Thread
-from typing import BinaryIO, Final
+from time import time_ns
+from typing import Any, BinaryIO, Final
 
 from pydantic_core import to_json
+
+from capset.clock import iso
 
 MAX_PENDING: Final = 4 * 1024 * 1024
 """Maximum size of lines that wait to be written, in bytes; further ones are lost, and counted."""
 DRAIN_SECONDS: Final = 1.0
 """How long the end of the server waits for the last lines to be written."""
+
+
+def line_head(event: str, *, level: str, logger: str, time: str | None = None) -> dict[str, Any]:  # plain data
+    """Return the members with which every line begins; ``time`` is ISO 8601 UTC, now if left out."""
+    return {"time": time or iso(time_ns()), "level": level, "logger": logger, "event": event}
 
 
 class LogWriter:
@@ -62,8 +69,8 @@ class LogWriter:
                 self._changed.wait_for(lambda: self._pending or self._untold)
                 lines, self._pending, self._size = self._pending, [], 0
                 if self._untold:
-                    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-                    lines.append(to_json({"event": "log_lines_lost", "time": now, "lost": self._untold}))
+                    head = line_head("log_lines_lost", level="warning", logger="capset.server")
+                    lines.append(to_json(head | {"lost": self._untold}))
                     self._untold = 0
                 self._is_writing = True
             with suppress(OSError, ValueError):  # a log that is closed is closed

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
 from pydantic_core import to_json
 
-from capset.server.observability.log_writer import LogWriter
+from capset.server.observability.log_writer import LogWriter, line_head
 
 FLUSH_SECONDS: Final = 0.1
 """How long an access log line may wait to be written."""
@@ -28,8 +29,12 @@ def _traced(_: object, method: str, line: dict[str, Any]) -> dict[str, Any]:  # 
 _SHARED: Final[list[Any]] = [  # structlog's processors
     _traced,
     structlog.processors.add_log_level,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
+
+
+def _headed(_: object, method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:  # plain data
+    """Begin a line as every other one begins."""
+    return {**line_head(line.pop("event"), level=line.pop("level"), logger=line.pop("logger")), **line}
 
 
 def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
@@ -44,6 +49,7 @@ def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _headed,
                 structlog.processors.JSONRenderer(_text),
             ],
         )
@@ -52,6 +58,7 @@ def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("capset").setLevel(level)
+    logging.captureWarnings(True)
     for name in ("uvicorn", "uvicorn.error", "mcp"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

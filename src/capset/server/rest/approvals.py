@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Body, Query
 
 from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
@@ -25,6 +25,8 @@ from capset.wire.approvals import (
 )
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
+Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]
+Rejecting = Annotated[RejectInput, Body(default_factory=RejectInput)]
 
 
 class ApprovalFilter(Paged):
@@ -57,7 +59,7 @@ async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
-async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput) -> ApprovalShape:
+async def approve(service: Served, caller: Approves, id: Id, given: Approving) -> ApprovalShape:
     """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403)."""
     row = await find_approval(service, caller, id)
     if given.arguments is not None and given.scope == "session":
@@ -67,6 +69,6 @@ async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
-async def reject(service: Served, caller: Approves, id: Id, given: RejectInput) -> ApprovalShape:
+async def reject(service: Served, caller: Approves, id: Id, given: Rejecting) -> ApprovalShape:
     """Reject a call; its caller reads the note."""
     return approval_shape(await decide_approval(service, caller, id, Answer(approved=False, note=given.note)))

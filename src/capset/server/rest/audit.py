@@ -40,7 +40,7 @@ class AuditFilter(Asked):
     id: _Text = None
     tool: _Text = None
     outcome: Outcome | None = None
-    principal: _Text = None
+    principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
     session: _Text = None
     correlation: _Text = None
     agent: _Text = None

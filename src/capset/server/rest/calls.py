@@ -127,7 +127,7 @@ class EventStream:
         **problems(400, 404, 409, 413, 415, 422, 429),
         200: {
             "description": "The call was let through; `success` says whether the tool did its work. "
-            "As events: every message while it runs, then this object as `result`.",
+            "As events: every message while it runs, without a name, then this object as the event `result`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
     },

@@ -25,7 +25,9 @@ from capset.wire.shapes import Shape
 
 ANYONE: Final = Principal.anonymous()
 """The caller of paths that ask for no key."""
-_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
+_bearer: Final = HTTPBearer(
+    auto_error=False, description="An API key, as made by `capset key create NAME --principal WHO`, or a token."
+)
 _SAYINGS: Final = {
     400: "The request is broken",
     401: "No valid API key",
@@ -111,18 +113,22 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route with JSON bodies parsed by ``parse_json``; other content types and unknown queries are refused."""
+    """A route with JSON bodies parsed by ``parse_json``; other content types and unknown queries are refused.
+
+    A body with a default may be left out.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """Return FastAPI's handler, for strict requests."""
         handle, takes_body = super().get_route_handler(), self.body_field is not None
+        needs_body = self.body_field is not None and self.body_field.field_info.is_required()
         takes_query = bool(self.dependant.query_params)
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             if not takes_query:
                 refuse_query(request.scope)
-            if takes_body:
+            if takes_body and (needs_body or await strict.body()):
                 check_json_type(request.headers.get("content-type", ""))
                 if not await strict.body():
                     parse_json(b"")  # FastAPI would report a missing parameter

@@ -62,7 +62,10 @@ class Followed(Asked):
     operation_id="send_message",
     response_model=TurnShape,
     responses={
-        200: {"description": "As events: those of this turn, up to its end", "content": _EVENTS},
+        200: {
+            "description": "As events, each named by its type: those of this turn, up to its end",
+            "content": _EVENTS,
+        },
         **problems(400, 404, 409, 413, 415, 422, 429, 501),
         202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
     },

@@ -51,7 +51,7 @@ def test_a_url_that_names_no_database_is_refused_and_not_repeated(url: str) -> N
 
 async def test_without_the_driver_it_is_named(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(DefinitionError, match="needs psycopg") as failure:
+    with pytest.raises(DefinitionError, match="needs the extra 'postgres'") as failure:
         await open_postgres(postgres_url).open()
     assert failure.value.hint == install_command("postgres")
 

@@ -70,7 +70,7 @@ def ambiguous_tool(compiled: CompiledTool) -> CompiledTool:
         compiled,
         InvalidArguments(
             f"the tool {compiled.name!r} is installed under several names here, so that it is not said which is meant",
-            hint="call it by one of its names: session.invoke(session.message(name, …))",
+            hint="by one of its names it is: await session.try_message(session.message(name, arguments))",
         ),
     )
 

@@ -103,7 +103,8 @@ class PostgresStore(SqlStore):
             import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError:
             raise DefinitionError(
-                "a store in PostgreSQL needs psycopg, which is not installed", hint=install_command("postgres")
+                "a store in PostgreSQL needs the extra 'postgres', which is not installed",
+                hint=install_command("postgres"),
             ) from None
         writing = writing_engine(self._url, self._name, busy_seconds=self._busy_seconds)
         return writing, reading_engine(self._url, self._name)

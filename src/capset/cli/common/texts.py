@@ -1,0 +1,33 @@
+"""Untrusted texts for a terminal: control and format characters spelled out."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+_HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
+"""Unicode categories that could move a terminal's cursor or change its display: controls, formats, separators."""
+
+
+class _Spelling(dict[int, str]):
+    """A table for ``str.translate`` that spells out hidden characters; filled as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        shown = chr(code)
+        if shown not in "\n\t" and unicodedata.category(shown) in _HIDDEN:
+            shown = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        self[code] = shown
+        return shown
+
+
+_SPELLING: Final = _Spelling()
+
+
+def visible(text: str) -> str:
+    """Return text with control and format characters spelled out, except for newlines and tabs."""
+    return text.translate(_SPELLING)
+
+
+def one_line(text: str) -> str:
+    """Return text as ``visible`` does, with newlines spelled out too."""
+    return visible(text).replace("\n", "\\n")
