@@ -11,7 +11,7 @@ from capset.definitions.allowances import Allowance
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.hooks import Hooks
-from capset.definitions.model_context import ContextFunction, ContextValue
+from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import AGENT, checked, checked_text, text_keyed
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
@@ -46,7 +46,7 @@ class Agent(Block):
         instructions: Iterable[str] | None = None,
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         description: str = "",
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,

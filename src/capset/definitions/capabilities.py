@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 from capset.definitions.hooks import Hooks
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.mcp_offers import McpOffer, checked_offers
-from capset.definitions.model_context import ContextFunction, ContextValue
+from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import (
     CAPABILITY,
     PRESET,
@@ -125,7 +125,7 @@ class Capability(Generic[H, C]):
         aliases: Iterable[str] = (),
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         instructions: Iterable[str] | None = None,
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,

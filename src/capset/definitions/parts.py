@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from capset.definitions.files import normalise_path, parents_of
 from capset.definitions.hooks import Hooks, checked_hooks
-from capset.definitions.model_context import ContextEntry, ContextFunction, ContextValue, checked_context
+from capset.definitions.model_context import ContextDeclaration, ContextEntry, checked_context
 from capset.definitions.names import BLOCK, checked, checked_texts, mapped
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.resources import (
@@ -62,7 +62,7 @@ def make_part(
     owner: str,
     *,
     instructions: Iterable[str] | None = None,
-    context: Iterable[ContextValue | ContextFunction] | None = None,
+    context: Iterable[ContextDeclaration] | None = None,
     tools: Iterable[Member] | None = None,
     policies: Iterable[Policy] | None = None,
     resources: Iterable[AnyResource | Documents] | None = None,
@@ -169,7 +169,7 @@ class Preset:
         self,
         *,
         instructions: Iterable[str] | None = None,
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
