@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
 
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
+from capset.definitions.callables import is_async
 from capset.definitions.hooks import Hooks
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.mcp_offers import McpOffer, checked_offers
@@ -283,7 +283,7 @@ def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
 def _helpers(owner: str, helpers: object) -> object:
     if helpers is not None and not callable(helpers):
         raise DefinitionError(f"{owner}: helpers is a class or a function of the context; got {helpers!r}")
-    if iscoroutinefunction(helpers):
+    if helpers is not None and is_async(helpers):
         raise DefinitionError(f"{owner}: helpers must be a plain function: ctx.use() does not wait")
     return helpers
 

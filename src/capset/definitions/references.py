@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
+from capset.definitions.callables import checked_function, is_async
 from capset.definitions.names import TOOL, checked, listed, mapped, sealed
 from capset.errors import DefinitionError, unknown
 
@@ -120,17 +121,11 @@ def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
         raise DefinitionError(
             f"{owner}: uses has {name!r} itself, which makes capabilities", hint=f"call it: {name}(…) is one"
         )
-    if inspect.iscoroutinefunction(entry):
+    if is_async(entry):
         raise DefinitionError(
             f"{owner}: the dynamic uses {name!r} must be a plain function, not an async one: it decides without waiting"
         )
-    try:
-        inspect.signature(entry).bind(object())
-    except (TypeError, ValueError):
-        raise DefinitionError(
-            f"{owner}: the dynamic uses {name!r} must take exactly one argument, the context"
-        ) from None
-    return entry
+    return checked_function(f"{owner}: the dynamic uses {name!r}", entry, "the context")
 
 
 def is_maker(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeForm, TypeVar
 
-from capset.definitions.names import RESOURCE, checked, checked_text, listed, sealed
+from capset.definitions.names import RESOURCE, checked, checked_text, copied, listed, sealed
 from capset.errors import DefinitionError, ResourceConflict, unknown
 from capset.schemas.own_code import is_own_function
 from capset.schemas.schema import Schema, schema_of
@@ -179,8 +179,10 @@ def _maker(owner: str, schema: Schema, default: Any) -> Callable[[], Any] | None
     if default is _NONE:
         return None
 
+    kept = default if callable(default) else copied(f"{owner}: its default", default)
+
     def make() -> Any:
-        return default() if callable(default) else deepcopy(default)
+        return kept() if callable(kept) else deepcopy(kept)
 
     try:
         schema.check(make())

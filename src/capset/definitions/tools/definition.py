@@ -222,8 +222,13 @@ def tool(
 
     def build(function: Callable[..., Any]) -> Tool[..., Any]:
         if inspect.isclass(function) or not callable(function):
-            raise DefinitionError(f"@tool takes a function; got {function!r}")
+            hint = "take it from its class: tool(Service.search)" if isinstance(function, classmethod) else None
+            raise DefinitionError(f"@tool takes a function; got {function!r:.80}", hint=hint)
         own_name = getattr(function, "__name__", None)
+        if own_name is None and name is None:
+            raise DefinitionError(
+                f"@tool: {function!r:.80} has no name of its own", hint="give one: tool(name='search')(…)"
+            )
         tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
         documented, described = read_docstring(function)
         signature = read_signature(f"tool {tool_name!r}", function, described)

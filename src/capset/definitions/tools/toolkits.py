@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict, cast, overload
 
 from typing_extensions import Unpack
 
+from capset.definitions.callables import checked_function
 from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
 from capset.definitions.policies import Policy, distinct_policies
@@ -102,11 +103,7 @@ class DynamicToolkit:
         owner = f"dynamic toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
-        try:
-            inspect.signature(make).bind(object())
-        except (TypeError, ValueError):
-            raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
-        store(self, "make", make)
+        store(self, "make", checked_function(owner, make, "the ToolkitContext"))
         _store_options(self, owner, options)
 
     def __repr__(self) -> str:
