@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from capset.definitions.callables import is_async
 from capset.definitions.hooks import Hooks
+from capset.definitions.identity import Definition
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.mcp_offers import McpOffer, checked_offers
 from capset.definitions.model_context import ContextDeclaration
@@ -81,7 +82,7 @@ C = TypeVar("C", default=None)
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Capability(Generic[H, C]):
+class Capability(Definition, Generic[H, C]):
     """A named bundle of instructions, context, tools, data, files and helpers, in switchable presets.
 
     Frozen, and compared by identity. ``part`` is its contribution regardless of presets. With the status

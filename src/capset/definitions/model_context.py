@@ -9,6 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from capset.definitions.identity import Definition
 from capset.definitions.names import checked_text, listed
 from capset.errors import DefinitionError
 
@@ -51,7 +52,7 @@ ContextDeclaration = ContextValue | ContextFunction | Sequence["ContextDeclarati
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ContextEntry:
+class ContextEntry(Definition):
     """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
 
     name: str

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from capset.definitions.files import normalise_path, parents_of
 from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.identity import Definition
 from capset.definitions.model_context import ContextDeclaration, ContextEntry, checked_context
 from capset.definitions.names import BLOCK, checked, checked_texts, copied, mapped
 from capset.definitions.policies import Policy, distinct_policies
@@ -32,7 +33,7 @@ _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Part:
+class Part(Definition):
     """Everything that is merged. ``declared`` names the surfaces that were given at all, even if empty.
 
     ``members`` are the tools and toolkits as declared, ``tools`` are all tools among and inside them.
@@ -149,7 +150,7 @@ def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Preset:
+class Preset(Definition):
     """The part of a capability that applies only while this preset is on; see ``Capability`` for each surface."""
 
     part: Part

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, overload
 
 from capset.definitions.callables import checked_function
+from capset.definitions.identity import Definition
 from capset.definitions.names import POLICY, checked, checked_text, listed
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, PolicyConflict
@@ -75,7 +76,7 @@ Evaluate = Callable[[Request], Answer]
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Policy:
+class Policy(Definition):
     """A named policy, compared by identity: one object is evaluated once, however many tools carry it.
 
     ``phase`` is when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At

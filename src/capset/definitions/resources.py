@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeForm, TypeVar
 
+from capset.definitions.identity import Definition
 from capset.definitions.names import RESOURCE, checked, checked_text, copied, listed, sealed
 from capset.errors import DefinitionError, ResourceConflict, unknown
 from capset.schemas.own_code import is_own_function
@@ -98,7 +99,7 @@ _NONE: Final[Any] = object()  # no default; of any type, since it is used in pla
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Resource(Generic[T]):
+class Resource(Definition, Generic[T]):
     """A value of one type that outlives a call: ``Resource("notes", list[str], scope="session", default=list)``.
 
     Frozen, and compared by identity. ``schema`` validates every write and every read. Handlers access the value through
@@ -146,7 +147,7 @@ AnyResource = Resource[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Documents:
+class Documents(Definition):
     """A collection of texts that can be searched by their words: ``Documents("memories", scope="user")``.
 
     Frozen, and compared by identity. Handlers access the texts through ``ctx.documents(memories)``.

@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from capset.definitions.callables import checked_function
 from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.identity import Definition
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.principals import Principal
@@ -49,7 +50,7 @@ class ToolkitOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Toolkit:
+class Toolkit(Definition):
     """A group of tools and other toolkits, with shared settings. Frozen, and compared by identity.
 
     ``members`` are in the order of their declaration. Its ``policies`` apply to everything inside; a denial also
@@ -85,7 +86,7 @@ MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class DynamicToolkit:
+class DynamicToolkit(Definition):
     """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them.
 
     If its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
