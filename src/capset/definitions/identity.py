@@ -58,7 +58,7 @@ class FrozenValue(_Frozen):
 
 
 class _View(dict[Any, Any]):
-    """What a read-only view shows, on its way to another process."""
+    """The members of a read-only view, on their way to another process."""
 
 
 def _thawed(value: Any) -> Any:

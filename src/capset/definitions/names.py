@@ -105,7 +105,7 @@ V = TypeVar("V")
 
 
 def copied(what: str, value: V) -> V:
-    """Return a deep copy, which nobody can change later; raise ``DefinitionError`` if there can be none."""
+    """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if there can be none."""
     try:
         return deepcopy(value)
     except Exception as error:  # of the value's own code, which may raise anything
