@@ -133,6 +133,15 @@ async def test_other_arguments_are_those_that_were_given_however_they_are_kept(a
         assert await waits == f"bob has {amount}"
 
 
+@pytest.mark.spec("G17", "F1")
+async def test_a_call_that_waits_has_the_arguments_that_it_was_made_with() -> None:
+    async with till() as here:
+        session = await here.session()
+        waiting = await session.suspended(await here.asked(session, amount=2**60))
+        assert waiting.arguments is not None
+        assert json.loads(waiting.arguments.text) == {"to": "bob", "amount": 2**60}
+
+
 @pytest.mark.spec("G17")
 @pytest.mark.parametrize("wrong", [{"to": "bob"}, {"to": "bob", "amount": "4"}, {"to": "bob", "amount": 4, "tip": 1}])
 async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[str, Any], store: str) -> None:
