@@ -76,7 +76,7 @@ def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
 
     As tags it would be shown in the system text, instead of being sent.
     """
-    if not _MESSAGE.issubset(value) or (len(value) > len(_MESSAGE) and value["role"] not in _ROLES):
+    if not _MESSAGE.issubset(value) or (len(value) > len(_MESSAGE) and str(value["role"]) not in _ROLES):
         return None
     return (
         "a mapping of role and content, which looks like a message and would be shown as tags",

@@ -16,10 +16,14 @@ from collections.abc import (
 )
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import partial
 from inspect import Parameter
+from pathlib import PurePath
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -37,6 +41,8 @@ ADAPTED: Final = "__capset_adapts__"
 """The attribute of a function wrapped by capset that holds the original."""
 UNHEARD: Final = "__capset_unheard__"
 """The attribute of a stream handler that holds the function that does its work without events."""
+_CONSTANTS: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
+"""Types whose values cannot be changed, although they are copied anew."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
@@ -69,7 +75,7 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
     fields: dict[str, Any] = {}
     for parameter in parameters[1:] if takes_context else parameters:
         fields[parameter.name] = _field(owner, parameter, hints, described.get(parameter.name))
-    if unknown := sorted(described.keys() - {one.name for one in parameters} - _own_names(inner)):
+    if described and (unknown := sorted(described.keys() - inspect.signature(inner).parameters.keys())):
         raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is no parameter")
     shape, produced = _outcome(owner, inner, hints)
     return Signature(shape, takes_context, fields, produced)
@@ -132,11 +138,6 @@ def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
         raise DefinitionError(f"{owner}: {error}") from None
 
 
-def _own_names(inner: Callable[..., Any]) -> set[str]:
-    """Return the names of all parameters of a function, which its docstring may describe."""
-    return set(inspect.signature(inner).parameters)
-
-
 def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
@@ -194,7 +195,8 @@ def _default(value: Any) -> dict[str, Any]:
         hash(value)
     except TypeError:
         return {"default": value}
-    return {"default": value} if deepcopy(value) is value else {"default_factory": CopiedDefault(value)}
+    is_constant = isinstance(value, _CONSTANTS) or deepcopy(value) is value
+    return {"default": value} if is_constant else {"default_factory": CopiedDefault(value)}
 
 
 def _lazy(annotation: Any) -> type | None:
