@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from threading import Lock
 from typing import Annotated, Any
 
@@ -103,6 +105,17 @@ async def test_the_default_of_a_parameter_stays_as_it_was(make: Any) -> None:
     default: Any = made.arguments.json_schema["properties"]["items"]["default"]
     assert default in ([1], {"items": [1]})
     assert given == [1, 2]
+
+
+@pytest.mark.spec("K4")
+def test_what_cannot_be_changed_is_no_function_of_the_hosts() -> None:
+    @tool
+    def show(day: date = date(2024, 2, 29), price: Decimal = Decimal("1.5"), place: str = "here") -> str:
+        """Show."""
+        return f"{day} {price} {place}"
+
+    assert not show.arguments.has_own_code
+    assert show.arguments.check({}) == {"day": date(2024, 2, 29), "price": Decimal("1.5"), "place": "here"}
 
 
 @pytest.mark.spec("C33")

@@ -195,8 +195,9 @@ def _default(value: Any) -> dict[str, Any]:
         hash(value)
     except TypeError:
         return {"default": value}
-    is_constant = isinstance(value, _CONSTANTS) or deepcopy(value) is value
-    return {"default": value} if is_constant else {"default_factory": CopiedDefault(value)}
+    if isinstance(value, _CONSTANTS) or deepcopy(value) is value:
+        return {"default": value}
+    return {"default_factory": CopiedDefault(value)}
 
 
 def _lazy(annotation: Any) -> type | None:
