@@ -42,7 +42,7 @@ ADAPTED: Final = "__capset_adapts__"
 UNHEARD: Final = "__capset_unheard__"
 """The attribute of a stream handler that holds the function that does its work without events."""
 _CONSTANTS: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
-"""Types whose values cannot be changed, although they are copied anew."""
+"""Types whose values cannot be changed, although a copy is another object."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
