@@ -24,6 +24,14 @@ def decided(allowed: dict[str, Any], arguments: dict[str, Any]) -> Decision:
 
 
 @pytest.mark.spec("M6")
+def test_rules_stay_as_they_were_given() -> None:
+    allowed: dict[str, Any] = {"path": {"type": "string", "enum": ["/a"]}}
+    rules = checked_rules("rules", {"read": {"arguments": allowed}})
+    allowed["path"]["enum"].append("/b")
+    assert rules["read"].get("arguments") == {"path": {"type": "string", "enum": ["/a"]}}
+
+
+@pytest.mark.spec("M6")
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

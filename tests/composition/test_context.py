@@ -217,3 +217,70 @@ def test_a_message_is_of_the_user_or_the_assistant() -> None:
     for text in (5, "\ud800"):
         with pytest.raises(DefinitionError, match="a context message's content"):
             ContextMessage("user", text)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.spec("C22", "C24", "C25")
+def test_a_list_may_hold_functions_in_their_places() -> None:
+    def inner(ctx: object) -> str:
+        return "two"
+
+    def outer(input: object, ctx: object) -> dict[str, str]:
+        return {"b": "four"}
+
+    entries = Capability(
+        "c", context=["zero", ["one", inner, [None, {"b": "three"}, [outer, ""]]], ["five", "six"]]
+    ).part.context
+    assert [(one.name, one.takes) for one in entries] == [
+        ("static", 0), ("static", 0), ("inner", 1), ("static", 0), ("outer", 2), ("static", 0),
+    ]  # fmt: skip
+    assert [one.value for one in entries if one.function is None] == ["zero", "one", {"b": "three"}, ("five", "six")]
+    assert [one.function for one in entries if one.function is not None] == [inner, outer]
+
+
+@pytest.mark.spec("C22")
+def test_a_function_deeper_than_in_lists_is_refused_and_so_is_a_list_without_an_end() -> None:
+    def function(ctx: object) -> str:
+        return ""
+
+    endless: list[Any] = [function]
+    endless.append(endless)
+    for wrong, message in (
+        ([{"a": function}], "context is text, a mapping"),
+        ([endless], "nested more than 20 levels"),
+    ):
+        with pytest.raises(DefinitionError, match=f"capability 'c': .*{message}"):
+            Capability("c", context=wrong)
+
+
+@pytest.mark.spec("C21")
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "Hi"},
+        {"content": "Hi", "role": "engineer"},
+        {"role": "tool", "content": "Hi", "name": "x"},
+    ],
+)
+def test_a_mapping_of_role_and_content_is_no_message_and_is_refused(message: dict[str, str]) -> None:
+    for declared in ([message], message, [["a", message]], [["a", lambda ctx: "b", [message]]]):
+        with pytest.raises(DefinitionError, match="role and content") as refused:
+            Capability("c", context=declared)
+        assert "ContextMessage(" in str(refused.value.hint)
+    for returned in (message, [message]):  # as a function returns it
+        with pytest.raises(ContextError, match="'a' itself has a mapping of role and content") as at_last:
+            render_context([(ContributionSource(("a",)), returned)])
+        assert "ContextMessage(" in str(at_last.value.hint)
+
+
+@pytest.mark.spec("C21", "C23")
+def test_a_role_or_a_content_below_a_tag_or_of_another_kind_is_a_tag() -> None:
+    fine = [
+        {"history": [{"role": "user", "content": "Hi"}]},
+        {"role": "engineer", "content": "x", "goals": "y"},
+        {"role": "x"},
+    ]
+    rendered = render_context(
+        [(ContributionSource(("a",)), one.value) for one in Capability("c", context=fine).part.context]
+    )
+    assert "<role>\n    user\n  </role>" in rendered.xml
+    assert "<goals>\n  y\n</goals>" in rendered.xml

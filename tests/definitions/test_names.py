@@ -8,6 +8,10 @@ from capset import Agent, Capability, DefinitionError, Policy, Principal, Tool, 
 from capset.definitions.names import PERMISSION, checked, checked_permissions, checked_texts
 
 
+def yes(request: object) -> bool:
+    return True
+
+
 def named(name: object) -> Tool[[], int]:
     @tool(name=name)  # pyright: ignore[reportArgumentType]
     def handler() -> int:
@@ -55,9 +59,9 @@ def test_a_wrong_name_of_an_agent_is_refused(name: object) -> None:
 
 @pytest.mark.parametrize("id", [one for one in NEVER if one != ""] + ["", "a" * 101])
 def test_a_wrong_id_of_a_policy_is_refused(id: object) -> None:
-    assert Policy("team.billing:v-2_x", bool).id == "team.billing:v-2_x"
+    assert Policy("team.billing:v-2_x", yes).id == "team.billing:v-2_x"
     with pytest.raises(DefinitionError, match="a policy's id must match"):
-        Policy(id, bool)  # pyright: ignore[reportArgumentType]
+        Policy(id, yes)  # pyright: ignore[reportArgumentType]
 
 
 WRONG_PERMISSIONS = [

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import pytest
 
-from capset import Decision, DefinitionError, Policy, Principal, Request, allow, ask, deny, policy
+from capset import Decision, DefinitionError, Policy, Principal, Request, allow, ask, deny, policy, tool
 
 REQUEST = Request({}, Principal("p"))
+
+
+def work() -> None:
+    """Work."""
 
 
 @pytest.mark.spec("F15")
@@ -44,12 +49,32 @@ def test_anything_that_takes_one_request_will_do() -> None:
 @pytest.mark.spec("F15")
 @pytest.mark.parametrize(
     "wrong",
-    [lambda: True, lambda one, two: True, lambda *, request: True, 5, None, "by_day", bool, Policy("inner", bool)],
+    [lambda: True, lambda one, two: True, lambda *, request: True, 5, None, "by_day", Policy("inner", Gate())],
     ids=lambda wrong: type(wrong).__name__,
-)  # fmt: skip
+)
 def test_what_cannot_take_one_request_is_refused(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match="policy 'gate' must take exactly one argument"):
-        policy(id="gate")(wrong)
+    for make in (policy(id="gate"), lambda function: Policy("gate", function)):
+        with pytest.raises(DefinitionError, match=r"policy 'gate' must (take exactly|be a function of) one argument"):
+            make(wrong)
+
+
+@pytest.mark.spec("F15")
+@pytest.mark.parametrize(
+    "wrong",
+    [bool, str, dict, Gate, any, callable, operator.truth, functools.partial(isinstance, 1), functools.cache(bool)],
+    ids=repr,
+)
+def test_what_takes_anything_is_no_function_of_a_request(wrong: Any) -> None:
+    for make in (
+        policy,
+        policy(id="gate"),
+        lambda function: Policy("gate", function),
+        lambda rule: tool(approval=rule)(work),
+    ):
+        with pytest.raises(
+            DefinitionError, match=r"must be a function of one argument, the request; \w+ takes anything"
+        ):
+            make(wrong)
 
 
 def test_a_policy_without_a_function_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator
 from random import Random
@@ -37,7 +38,7 @@ def documents(seed: int, count: int) -> Iterator[Any]:
 
 
 def for_reference(value: Any) -> Any:
-    """Return a document as the reference takes it: with integers beyond ±2^53 in their written form.
+    """Return a document as the reference takes it: with integers beyond ±2^53, and what looks like them, as written.
 
     The reference refuses ±2^53 too, which RFC 8785 would write as the number that it is.
     """
@@ -49,9 +50,20 @@ def for_reference(value: Any) -> Any:
         case list() | tuple():
             return [for_reference(item) for item in value]
         case dict():
-            return {key: for_reference(member) for key, member in value.items()}
+            members = {key: for_reference(member) for key, member in value.items()}
+            return {f"${key}": members[key] for key in members} if looks_tagged(value) else members
         case _:
             return value
+
+
+def looks_tagged(members: dict[str, Any]) -> bool:
+    """Return whether an object is one that the written form of an integer has to be told apart from."""
+    if len(members) != 1:
+        return False
+    ((key, value),) = members.items()
+    if not isinstance(value, str) or not re.fullmatch(r"\$+int", key) or not re.fullmatch(r"-?[1-9][0-9]*", value):
+        return False
+    return len(value) <= 4_300 and abs(int(value)) > EXACT
 
 
 def _value(random: Random, levels: int) -> Any:

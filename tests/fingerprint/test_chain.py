@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,20 @@ def test_the_short_way_of_writing_a_record_is_canonical_json(row: dict[str, Any]
     payload = link_payload(row)
     assert canonical(payload) == walked(payload)
     assert seal(row)["hash"] == hashlib.sha256(walked(payload)).hexdigest()
+
+
+@pytest.mark.spec("G20", "F1")
+@given(columns, st.sampled_from(['{"$int":"9007199254740993"}', '{"$$int":"9007199254740993"}', "9007199254740993"]))
+def test_a_record_is_no_object_that_looks_like_an_integer_and_old_chains_hold(row: dict[str, Any], text: str) -> None:
+    told = {**entry("a").columns(), **dict.fromkeys(("arguments", "reason", "tool", "code"), text)}
+    (link,) = [seal({**told, "seq": 1, "writer": "w", "previous": GENESIS})]
+    # As every RFC 8785 writes it, and as records were written before integers were told from objects like them.
+    assert link["hash"] == hashlib.sha256(rfc8785.dumps(link_payload(link))).hexdigest()
+    assert verify([link]) == Verification(1)
+    payload = link_payload(row)
+    exact = [value for value in payload.values() if not isinstance(value, int) or abs(value) < 2**53]
+    if len(exact) == len(payload):
+        assert walked(payload) == rfc8785.dumps(payload)
 
 
 @pytest.mark.spec("G20")

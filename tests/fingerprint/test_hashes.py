@@ -302,7 +302,9 @@ def test_what_no_model_and_no_gate_sees_moves_nothing(change: dict[str, Any]) ->
 @settings(deadline=None)
 @given(
     st.permutations([f"p:{letter}" for letter in "abcdef"]),
-    st.permutations([by_day, by_night, Policy("third", bool), Policy("a", bool), Policy("Z", bool)]),
+    st.permutations(
+        [by_day, by_night, Policy("third", by_day.evaluate), Policy("a", by_day.evaluate), Policy("Z", by_day.evaluate)]
+    ),
 )
 def test_the_order_of_permissions_and_policies_moves_nothing(permissions: list[str], policies: list[Policy]) -> None:
     given_first = tool(permissions=sorted(permissions), policies=sorted(policies, key=lambda one: one.id))(save)

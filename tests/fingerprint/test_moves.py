@@ -218,7 +218,7 @@ def test_what_an_agent_declares_itself_moves_what_it_changes(agent: dict[str, An
 
 @pytest.mark.spec("F6")
 @pytest.mark.parametrize(
-    "context", [[{"dynamic": "recent"}], [{"role": "user", "content": "Hi."}], [{"tags": [["a"]]}]]
+    "context", [[{"dynamic": "recent"}], [{"in": {"role": "user", "content": "Hi."}}], [{"tags": [["a"]]}]]
 )
 def test_no_mapping_passes_for_something_else(context: Any) -> None:
     others: list[list[Any]] = [[recent], [ContextMessage("user", "Hi.")], [{"tags": {"a": None}}], [["tags", "a"]]]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from threading import Barrier
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -58,6 +60,72 @@ async def test_nested_blocks_inherit_what_is_built_around_them() -> None:
     inner = Sequencer("inner").then(asks("c"))
     root = Sequencer("s", uses=[HELPING]).when(build, Sequencer("around").parallel(asks("a"), asks("b"), c=inner))
     assert await run(root) == {"a": 0, "b": 0, "c": 0}
+    assert len(BUILT) == 1
+
+
+@pytest.mark.spec("C30")
+async def test_an_enclosing_block_that_uses_it_shares_it_whatever_ran_before() -> None:
+    inner = Sequencer("inner").then(asks("c"))
+    in_sequence = Sequencer("s", uses=[HELPING]).tap(asks("a")).tap(inner).then(asks("b"))
+    assert await run(in_sequence) == 0
+    assert len(BUILT) == 1
+    assert await run(Sequencer("s", uses=[HELPING]).parallel(asks("a"), asks("b"), c=inner)) == {"a": 1, "b": 1, "c": 1}
+    assert len(BUILT) == 2
+
+
+@pytest.mark.spec("C30")
+async def test_threads_of_parallel_blocks_share_what_takes_long_to_build() -> None:
+    made: list[object] = []
+    both_ask = Barrier(2)
+
+    def slow(ctx: Context) -> object:
+        both_ask.wait(10)
+        made.append(object())
+        return made[-1]
+
+    capability = Capability("slow", helpers=slow)
+
+    def first(ctx: Context, value: object) -> int:
+        return made.index(ctx.use(capability))
+
+    def second(ctx: Context, value: object) -> int:
+        both_ask.wait(10)  # the other is building
+        return made.index(ctx.use(capability))
+
+    branches = [Handler(one.__name__, one, uses=[capability]) for one in (first, second)]
+    assert await run(Sequencer("s", uses=[capability]).parallel(*branches)) == {"first": 0, "second": 0}
+    assert len(made) == 1
+
+
+@pytest.mark.spec("C30")
+async def test_the_outermost_block_shares_with_all_that_use_it_alike_and_with_no_others() -> None:
+    def size(ctx: Context, value: object) -> tuple[int, int]:
+        return ctx.use(HELPING).size, BUILT.index(ctx.use(HELPING))
+
+    large = HELPING.with_config(Options(size=9))
+
+    def sized(name: str, uses: Any) -> Handler:
+        return Handler(name, size, uses=[uses])
+
+    inner = Sequencer("inner", uses=[large]).parallel(sized("c", large), sized("d", HELPING), sized("e", HELPING))
+    root = Sequencer("s", uses=[HELPING]).parallel(sized("a", HELPING), sized("b", large), inner=inner)
+    found = await run(root)
+    flat = {name: found[name] for name in ("a", "b")} | found["inner"]
+    assert [flat[name][0] for name in "abcde"] == [1, 9, 9, 1, 1]
+    numbers = [flat[name][1] for name in "abcde"]
+    assert numbers[0] == numbers[3] == numbers[4]
+    assert len(set(numbers)) == len(BUILT) == 3  # "b" has one of its own: nothing around it is configured like it
+
+
+@pytest.mark.spec("C30", "C9")
+async def test_what_needs_another_is_built_once_for_a_block_and_its_tools() -> None:
+    leaning: Capability[Any] = Capability("leaning", uses=[HELPING], helpers=lambda ctx: ctx.use(HELPING))
+
+    def same(ctx: Context, value: object) -> bool:
+        return ctx.use(leaning) is ctx.use(HELPING)
+
+    steps = [Handler(name, same, uses=[leaning]) for name in ("a", "b")]
+    assert await run(Sequencer("s", uses=[leaning]).parallel(*steps)) == {"a": True, "b": True}
     assert len(BUILT) == 1
 
 

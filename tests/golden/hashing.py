@@ -109,7 +109,7 @@ def _stocked(found: dict[str, tuple[Mapping[str, Any], str]]) -> None:
     (one,) = used.chosen
     parts = [part for _, part in one.parts]
     members = [_reference(member, one.names) for part in parts for member in part.members]
-    payload = capability_payload(shelf, members, presets=one.presets)
+    payload = capability_payload(shelf, members, presets=one.presets, prefix="s_", rename={"send": "ship"})
     found["capability shelf, as used"] = payload, digest(payload)
     own = [_reference(member, {}) for member in stocked.part.members]
     found["toolkit stocked"] = root_payload(stocked, own), str(root_hash(stocked))

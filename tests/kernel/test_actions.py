@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from capset import Context, Kernel, Principal, Request, ToolError, policy, tool
+from capset import Agent, Context, Kernel, Policy, Principal, Request, Tool, ToolError, compose, policy, tool
+from capset.definitions.tools.processors import handles
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import (
     DefinitionError,
@@ -17,9 +20,12 @@ from capset.errors import (
     LimitExceeded,
     NotFound,
     PermissionDenied,
+    PolicyConflict,
+    StateConflict,
     StoreError,
     ToolNameConflict,
 )
+from capset.flows import Handler, as_tool
 from capset.kernel.actions import ActionRegistry, ExecutionContext
 from tests.kernel.support import TappedStore, records_of
 
@@ -245,3 +251,97 @@ async def test_a_context_is_asked_for_by_its_name() -> None:
     async with registry(fail) as (_, actions):
         with pytest.raises(DefinitionError, match="ExecutionContext"):
             await actions.execute("fail", {}, Principal("ada"))  # pyright: ignore[reportArgumentType]
+
+
+def gated(name: str, gate: Policy) -> Tool[..., Any]:
+    return tool(name=name, description="Gated.", effect="read", policies=[gate])(_done)
+
+
+def _done() -> str:
+    return "done"
+
+
+def routed(type: str, name: str) -> Tool[..., Any]:
+    """Return a tool of a stream processor, which messages of a type lead to."""
+    inbound = {
+        "description": "Routed.",
+        "type": "object",
+        "properties": {"kind": {"const": "query"}, "type": {"const": type}},
+        "required": ["kind", "type"],
+    }
+    outbound = {
+        "description": "Done.",
+        "type": "object",
+        "properties": {"kind": {"const": "reply"}, "type": {"const": f"{type}.done"}, "data": {"type": "string"}},
+        "required": ["kind", "type", "data"],
+    }
+
+    async def handle(message: Any, emit: Any, ctx: Context) -> None:
+        raise AssertionError("nothing calls it")
+
+    return Tool.from_processor(
+        inbound=inbound, outbound=outbound, factory=handles(handle), description="Routed.", name=name
+    )
+
+
+def stateful(name: str, model: type[BaseModel]) -> Tool[..., Any]:
+    def step(ctx: Context, value: object) -> str:
+        return "done"
+
+    state: dict[Any, type[BaseModel]] = {"session": model}
+    return as_tool(Handler(name, step, state=state, description="Stateful."), effect="read")
+
+
+class Counted(BaseModel):
+    count: int = 0
+
+
+class Worded(BaseModel):
+    count: str = ""
+
+
+def _yes(request: Request) -> bool:
+    return True
+
+
+FIRST, SECOND = Policy("gate", _yes), Policy("gate", _yes)
+NOT_TOGETHER = {
+    "policies": (gated("one", FIRST), gated("two", SECOND), PolicyConflict),
+    "type and name": (gated("now", FIRST), routed("actions.now", "later"), ToolNameConflict),
+    "name and type": (routed("now", "later"), gated("now", FIRST), ToolNameConflict),
+    "types": (routed("go.now", "one"), routed("go.now", "two"), ToolNameConflict),
+    "state": (stateful("one", Counted), stateful("two", Worded), StateConflict),
+}
+
+
+@pytest.mark.spec("G6", "C39")
+@pytest.mark.parametrize("case", NOT_TOGETHER)
+async def test_what_cannot_be_together_is_refused_and_what_was_there_goes_on(case: str) -> None:
+    there, new, error = NOT_TOGETHER[case]
+    async with registry(GET_WEATHER, there) as (kernel, actions):
+        assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
+        for refused in ((new,), (gated("third", FIRST), new)):
+            with pytest.raises(error):
+                actions.register(*refused)
+        assert [one.name for one in actions.list()] == sorted(["get-weather", there.name])
+        assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
+        assert len({record.session for record in await records_of(kernel.audit)}) == 1
+        with pytest.raises(error):
+            ActionRegistry(kernel, [new, there])
+        with pytest.raises(error):
+            compose(Agent("actions", tools=[there, new]))
+        actions.register(dataclasses.replace(new, name=there.name), replace=True)
+        assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
+
+
+@pytest.mark.spec("G6")
+def test_what_was_registered_one_by_one_composes_as_a_whole() -> None:
+    kernel = Kernel(store="memory://")
+    several = [tool_ for there, new, _ in NOT_TOGETHER.values() for tool_ in (there, new)]
+    for order in (several, several[::-1], several[1:] + several[:1]):
+        actions = ActionRegistry(kernel)
+        for one in order:
+            with suppress(DefinitionError):
+                actions.register(one, replace=True)
+        compose(Agent("actions", tools=actions.list()))
+        assert len(actions.list()) >= 2

@@ -55,9 +55,14 @@ def words(field: str, given: Iterable[str]) -> tuple[str, ...]:
     return tuple(checked_text(f"{field}: a word", one) for one in listed(field, given))
 
 
+def distinct_names(field: str, given: Iterable[str]) -> frozenset[str]:
+    """Return names as a set."""
+    return frozenset(words(field, list(given) if isinstance(given, Set) else given))
+
+
 def optional_names(field: str, given: Iterable[str] | None) -> frozenset[str] | None:
     """Return names as a set, or nothing if none are given."""
-    return None if given is None else frozenset(words(field, list(given) if isinstance(given, Set) else given))
+    return None if given is None else distinct_names(field, given)
 
 
 def optional_url(field: str, given: str | None) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, cast
@@ -18,14 +16,13 @@ from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Limits
 from capset.errors import CapsetError, DefinitionError, TransientError, unknown
-from capset.fingerprint.canonical import MAX_EXACT, canonical, digest
+from capset.fingerprint.canonical import canonical, digest, read
 from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 
 State = Literal["approved", "changed", "new", "gone", "left out"]
 """How a tool stands to its pin. One is left out by its declaration, which selects others."""
-_INTEGER: Final = re.compile(r"-?[1-9][0-9]{15,3999}")
 Ask = Callable[[], Awaitable[Sequence[Offer]]]
 """Returns what a source says of its tools."""
 FIRST_USE: Final = Actor("first-use", "agent", None)
@@ -137,21 +134,12 @@ def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
 
 def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
     """Return what was approved of a tool. Raises ``DefinitionError`` if it is not what the pin's hash says."""
-    shape: Mapping[str, Any] = json.loads(pin.shape, object_hook=_with_long_integers)
+    shape: Mapping[str, Any] = read(pin.shape)
     if digest(shape) != pin.hash:
         raise DefinitionError(
             f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
         )
     return shape
-
-
-def _with_long_integers(members: dict[str, Any]) -> Any:  # JSON
-    """Return an object, or the integer beyond 2^53 that canonical JSON writes as one."""
-    match members:
-        case {"$int": str(digits)} if len(members) == 1 and _INTEGER.fullmatch(digits) and abs(int(digits)) > MAX_EXACT:
-            return int(digits)
-        case _:
-            return members
 
 
 async def approve(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, cast
 
-from capset.definitions.names import checked_permissions, mapped
+from capset.definitions.names import checked_permissions, copied, mapped
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.tools.options import Effect, Limits, checked_options
 from capset.errors import DefinitionError, unknown
@@ -65,7 +65,7 @@ def checked_rules(owner: str, given: Mapping[str, Mapping[str, Any]]) -> Rules: 
             rules["permissions"] = checked_permissions(what, rules["permissions"])
         if "arguments" in rules:
             _allowed(what, rules["arguments"])
-        found[name] = cast("ToolRules", MappingProxyType(rules))
+        found[name] = cast("ToolRules", MappingProxyType(copied(what, rules)))
     return MappingProxyType(found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from capset.composition.sources import Contributed, ContributionSource
-from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue
+from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue, message_mistake
 from capset.errors import ContextError, ContextShapeConflict
 
 RESERVED: Final = frozenset(
@@ -63,6 +63,8 @@ def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) ->
             case ContextMessage():
                 messages.append(value)
             case Mapping():
+                if (mistake := message_mistake(cast("Mapping[Any, Any]", value))) is not None:
+                    raise ContextError(f"the context of {source} has {mistake[0]}", hint=mistake[1])
                 _gather(tags, cast("Mapping[Any, Any]", value), source, (), level)
             case list() | tuple():
                 for one in cast("Sequence[object]", value):

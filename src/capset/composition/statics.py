@@ -86,6 +86,7 @@ def _used(chosen: Iterable[Chosen]) -> Iterator[Fingerprinted]:
             names=one.names,
             uses=hashes,
             with_base=one.is_base,
+            prefix=one.prefix,
         )
         shown = digest(payload)
         hashes.setdefault(one.capability, shown)

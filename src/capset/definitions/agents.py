@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
@@ -11,8 +12,8 @@ from capset.definitions.allowances import Allowance
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.hooks import Hooks
-from capset.definitions.model_context import ContextFunction, ContextValue
-from capset.definitions.names import AGENT, checked, checked_text, text_keyed
+from capset.definitions.model_context import ContextDeclaration
+from capset.definitions.names import AGENT, checked, checked_text, copied, text_keyed
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
@@ -46,7 +47,7 @@ class Agent(Block):
         instructions: Iterable[str] | None = None,
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         description: str = "",
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
@@ -62,10 +63,11 @@ class Agent(Block):
         """Check and freeze every argument. Raises ``DefinitionError``, naming the agent.
 
         The agent's own parts are declared as on a ``Capability``; its ``policies`` apply to every tool that it has.
-        ``static_context``, values of the host's own by name, is where a session host starts to merge the context of a
-        turn; it is never hashed, and no model sees it. ``model`` names the model that the runner of its turns should
-        use, in that runner's own terms, 1–200 characters; it is not hashed either. ``allowance`` limits what its
-        sessions and runs may use, and all its calls together; it is not hashed, and never raises another allowance.
+        ``static_context``, values of the host's own by name, copied deep, is where a session host starts to merge the
+        context of a turn; it is never hashed, and no model sees it. ``model`` names the model that the runner of its
+        turns should use, in that runner's own terms, 1–200 characters; it is not hashed either. ``allowance`` limits
+        what its sessions and runs may use, and all its calls together; it is not hashed, and never raises another
+        allowance.
         """
         owner = f"agent {name!r}"
         part = make_part(
@@ -88,7 +90,10 @@ class Agent(Block):
             description=checked_text(f"{owner}: description", description),
             part=part,
         )
-        self.static_context = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
+        given = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
+        self.static_context = MappingProxyType(
+            {key: copied(f"{owner}: static_context: {key!r}", value) for key, value in given.items()}
+        )
         self.model = None if model is None else _model(owner, model)
         if allowance is not None and not isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"{owner}: allowance is an Allowance(…); got {allowance!r:.80}")

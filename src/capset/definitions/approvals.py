@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
+from capset.definitions.callables import checked_function
 from capset.definitions.policies import Decision, Request
 from capset.errors import DefinitionError
 
@@ -128,6 +129,8 @@ def checked_approval(owner: str, rule: object) -> ApprovalRule:
     """Return a tool's approval rule. Raises ``DefinitionError`` for anything else."""
     if isinstance(rule, str) and rule not in ("auto", "ask"):
         raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r}")
-    if isinstance(rule, str) or callable(rule):
+    if isinstance(rule, str):
         return cast("ApprovalRule", rule)
-    raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r:.80}")
+    if not callable(rule):
+        raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r:.80}")
+    return checked_function(f"{owner}: approval", rule, "the request")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from capset.definitions.identity import Definition
 from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef, DynamicUses
 
@@ -45,7 +46,7 @@ class Running(Protocol):
         ...
 
 
-class Block(ABC):
+class Block(Definition, ABC):
     """A named step. An agent is one, of the kind ``generator``; ``capset.flows`` has the others.
 
     Frozen, and compared by identity. ``part`` is its own contribution, ``children`` are the blocks that it runs, by

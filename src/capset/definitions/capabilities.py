@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
 
@@ -13,10 +12,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
+from capset.definitions.callables import is_async
 from capset.definitions.hooks import Hooks
+from capset.definitions.identity import Definition
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.mcp_offers import McpOffer, checked_offers
-from capset.definitions.model_context import ContextFunction, ContextValue
+from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import (
     CAPABILITY,
     PRESET,
@@ -81,7 +82,7 @@ C = TypeVar("C", default=None)
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Capability(Generic[H, C]):
+class Capability(Definition, Generic[H, C]):
     """A named bundle of instructions, context, tools, data, files and helpers, in switchable presets.
 
     Frozen, and compared by identity. ``part`` is its contribution regardless of presets. With the status
@@ -126,7 +127,7 @@ class Capability(Generic[H, C]):
         aliases: Iterable[str] = (),
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         instructions: Iterable[str] | None = None,
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
@@ -288,13 +289,13 @@ def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
 def _helpers(owner: str, helpers: object) -> object:
     if helpers is not None and not callable(helpers):
         raise DefinitionError(f"{owner}: helpers is a class or a function of the context; got {helpers!r}")
-    if iscoroutinefunction(helpers):
+    if helpers is not None and is_async(helpers):
         raise DefinitionError(f"{owner}: helpers must be a plain function: ctx.use() does not wait")
     return helpers
 
 
 def _readiness(owner: str, readiness: object) -> object:
-    if readiness is not None and (not callable(readiness) or iscoroutinefunction(readiness)):
+    if readiness is not None and (not callable(readiness) or is_async(readiness)):
         raise DefinitionError(f"{owner}: readiness is a plain function without arguments; got {readiness!r}")
     return readiness
 

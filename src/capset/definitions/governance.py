@@ -11,13 +11,14 @@ from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Approver
 from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
+from capset.definitions.identity import FrozenValue
 from capset.definitions.limits import Limit
 from capset.definitions.names import PERMISSION, checked_flag, checked_permissions, checked_text, listed, mapped
 from capset.errors import DefinitionError, unknown
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Roles:
+class Roles(FrozenValue):
     """Permissions by role: ``Roles({"reader": ["notes:read"], "editor": ["reader", "notes:write"]})``.
 
     A member of a role is a permission if it contains a colon, otherwise another role. Raises ``DefinitionError`` for an
@@ -108,7 +109,7 @@ def _checked_quota(name: str, given: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Governance:
+class Governance(FrozenValue):
     """Default permissions, authentication, recording, approvals and limits of a kernel.
 
     Args:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from capset.definitions.identity import Definition
 from capset.definitions.names import checked_text, listed
 from capset.errors import DefinitionError
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_LEVELS: Final = 20
 """How deeply mappings and lists of context may nest."""
+_MESSAGE: Final = frozenset({"role", "content"})
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,12 @@ ContextFunction = (
 )
 """A function of the context, of the block's input (of any type) and the context, or without arguments."""
 
+ContextDeclaration = ContextValue | ContextFunction | Sequence["ContextDeclaration"]
+"""One entry as it is declared: a value, a function that returns one, or a list of those."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ContextEntry:
+class ContextEntry(Definition):
     """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
 
     name: str
@@ -61,7 +68,43 @@ def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
     """
     alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
     given: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
-    return tuple(_entry(owner, one) for one in given if one is not None and one != "")
+    return tuple(chain.from_iterable(_entries(owner, one, 0) for one in given))
+
+
+def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
+    """Return what is wrong with a mapping that is a message as providers write it, and a hint; ``None`` for others.
+
+    As tags it would be shown in the system text, instead of being sent.
+    """
+    if not _MESSAGE.issubset(value) or (len(value) > len(_MESSAGE) and str(value["role"]) not in _ROLES):
+        return None
+    return (
+        "a mapping of role and content, which looks like a message and would be shown as tags",
+        "a message of the user or of the assistant is ContextMessage('user', …)",
+    )
+
+
+def _entries(owner: str, given: object, level: int) -> Iterator[ContextEntry]:
+    """Yield an entry, or those of a list with functions in it, each of which is resolved on its own."""
+    _check_level(owner, level)
+    several = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    if _has_function(several, level):
+        for one in several:
+            yield from _entries(owner, one, level + 1)
+    elif given is not None and given != "":
+        yield _entry(owner, cast("object", given))
+
+
+def _check_level(owner: str, level: int) -> None:
+    if level > MAX_LEVELS:
+        raise DefinitionError(f"{owner}: context must not be nested more than {MAX_LEVELS} levels deep")
+
+
+def _has_function(given: Sequence[object], level: int) -> bool:
+    return level <= MAX_LEVELS and any(
+        callable(one) or (isinstance(one, list | tuple) and _has_function(cast("Sequence[object]", one), level + 1))
+        for one in given
+    )
 
 
 def _entry(owner: str, given: object) -> ContextEntry:
@@ -71,9 +114,8 @@ def _entry(owner: str, given: object) -> ContextEntry:
     return ContextEntry("static", _frozen(owner, given, 0), None, 0)
 
 
-def _frozen(owner: str, value: object, level: int) -> ContextValue:
-    if level > MAX_LEVELS:
-        raise DefinitionError(f"{owner}: context must not be nested more than {MAX_LEVELS} levels deep")
+def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> ContextValue:
+    _check_level(owner, level)
     match value:
         case None | ContextMessage():
             return value
@@ -81,9 +123,11 @@ def _frozen(owner: str, value: object, level: int) -> ContextValue:
             return checked_text(f"{owner}: context", value)
         case Mapping():
             members = cast("Mapping[Any, object]", value)
-            return MappingProxyType({key: _frozen(owner, member, level + 1) for key, member in members.items()})
+            if not in_tag and (mistake := message_mistake(members)) is not None:
+                raise DefinitionError(f"{owner}: context has {mistake[0]}", hint=mistake[1])
+            return MappingProxyType({key: _frozen(owner, one, level + 1, in_tag=True) for key, one in members.items()})
         case list() | tuple():
-            return tuple(_frozen(owner, one, level + 1) for one in cast("Sequence[object]", value))
+            return tuple(_frozen(owner, one, level + 1, in_tag=in_tag) for one in cast("Sequence[object]", value))
         case _:
             raise DefinitionError(
                 f"{owner}: context is text, a mapping, a ContextMessage, a list of those or a function; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from copy import deepcopy
 from dataclasses import FrozenInstanceError
 from types import MappingProxyType
 from typing import Any, Final, Never, cast
@@ -98,6 +99,20 @@ def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{what} must be a mapping; got {values!r:.80}")
     return dict(cast("Mapping[Any, Any]", values))
+
+
+V = TypeVar("V")
+
+
+def copied(what: str, value: V) -> V:
+    """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if there can be none."""
+    try:
+        return deepcopy(value)
+    except Exception as error:  # of the value's own code, which may raise anything
+        raise DefinitionError(
+            f"{what} cannot be copied, so it could change later: {type(error).__name__}: {error}",
+            hint="give plain data, or a function that makes the value when it is needed",
+        ) from error
 
 
 K = TypeVar("K", bound=type)

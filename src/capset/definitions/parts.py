@@ -6,14 +6,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from capset.definitions.files import normalise_path, parents_of
 from capset.definitions.hooks import Hooks, checked_hooks
-from capset.definitions.model_context import ContextEntry, ContextFunction, ContextValue, checked_context
-from capset.definitions.names import BLOCK, checked, checked_texts, mapped
+from capset.definitions.identity import Definition
+from capset.definitions.model_context import ContextDeclaration, ContextEntry, checked_context
+from capset.definitions.names import BLOCK, checked, checked_texts, copied, mapped
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.resources import (
     AnyResource,
@@ -32,7 +33,7 @@ _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Part:
+class Part(Definition):
     """Everything that is merged. ``declared`` names the surfaces that were given at all, even if empty.
 
     ``members`` are the tools and toolkits as declared, ``tools`` are all tools among and inside them.
@@ -62,7 +63,7 @@ def make_part(
     owner: str,
     *,
     instructions: Iterable[str] | None = None,
-    context: Iterable[ContextValue | ContextFunction] | None = None,
+    context: Iterable[ContextDeclaration] | None = None,
     tools: Iterable[Member] | None = None,
     policies: Iterable[Policy] | None = None,
     resources: Iterable[AnyResource | Documents] | None = None,
@@ -145,22 +146,11 @@ def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     own = mapped(f"{owner}: model_settings", settings)
     if not all(isinstance(key, str) for key in own):
         raise DefinitionError(f"{owner}: model_settings are a mapping with texts as keys; got {settings!r}")
-    return MappingProxyType({key: _copied(value) for key, value in own.items()})
-
-
-def _copied(value: Any) -> Any:
-    """Return a private copy of a setting: plain containers are copied, everything else in them stays as it is."""
-    match value:
-        case dict():
-            return {key: _copied(member) for key, member in cast("dict[Any, Any]", value).items()}
-        case list():
-            return [_copied(one) for one in cast("list[Any]", value)]
-        case _:
-            return value
+    return MappingProxyType({key: copied(f"{owner}: model_settings: {key!r}", value) for key, value in own.items()})
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Preset:
+class Preset(Definition):
     """The part of a capability that applies only while this preset is on; see ``Capability`` for each surface."""
 
     part: Part
@@ -169,7 +159,7 @@ class Preset:
         self,
         *,
         instructions: Iterable[str] | None = None,
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,

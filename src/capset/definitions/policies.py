@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, overload
 
+from capset.definitions.callables import checked_function
+from capset.definitions.identity import Definition
 from capset.definitions.names import POLICY, checked, checked_text, listed
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, PolicyConflict
@@ -75,7 +76,7 @@ Evaluate = Callable[[Request], Answer]
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Policy:
+class Policy(Definition):
     """A named policy, compared by identity: one object is evaluated once, however many tools carry it.
 
     ``phase`` is when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At
@@ -90,8 +91,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         checked("a policy's id", self.id, POLICY)
-        if not callable(self.evaluate):
-            raise DefinitionError(f"policy {self.id!r}: evaluate must be a function of one Request")
+        checked_function(f"policy {self.id!r}", self.evaluate, "the request")
         for what, value, known in (("binding", self.binding, Binding), ("phase", self.phase, Phase)):
             if value not in get_args(known):
                 raise DefinitionError(f"policy {self.id!r}: {what} must be one of {get_args(known)}; got {value!r}")
@@ -139,14 +139,7 @@ def policy(
     given = first if isinstance(first, str) else id
 
     def build(function: Evaluate) -> Policy:
-        name = getattr(function, "__name__", "policy") if given is None else given
-        try:
-            if isinstance(function, type):
-                raise TypeError  # it makes an object: that of bool would allow everything
-            inspect.signature(function).bind(object())
-        except (TypeError, ValueError):
-            raise DefinitionError(f"policy {name!r} must take exactly one argument, the request") from None
-        return Policy(name, function, binding, phase)
+        return Policy(getattr(function, "__name__", "policy") if given is None else given, function, binding, phase)
 
     if isinstance(first, str):
         if second is None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from capset.definitions.names import TOOL, checked, listed, mapped, sealed
+from capset.definitions.callables import checked_function, is_async
+from capset.definitions.identity import Definition
+from capset.definitions.names import TOOL, checked, checked_text, listed, mapped, sealed
 from capset.errors import DefinitionError, unknown
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ C = TypeVar("C", default=None)
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True)
-class CapabilityRef(Generic[H, C]):
+class CapabilityRef(Definition, Generic[H, C]):
     """A capability with choices; ``with_presets``, ``with_config`` and ``with_names`` each return a new one.
 
     ``base`` is the capability itself. ``presets`` are the explicit choices only; ``config`` is ``None`` if the
@@ -36,6 +38,25 @@ class CapabilityRef(Generic[H, C]):
     config: C | None = None
     prefix: str | None = None
     rename: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Check and freeze every choice. Raises ``DefinitionError``."""
+        from capset.definitions.capabilities import Capability  # it imports this module
+
+        if not isinstance(self.base, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+            raise DefinitionError(f"a reference is to a Capability; got {self.base!r:.80}")
+        store = object.__setattr__
+        store(self, "presets", _checked_presets(self.base, self.presets))
+        if self.config is not None:
+            store(self, "config", _checked_config(self.base, self.config))
+        _check_prefix(self.base, self.prefix)
+        if self.rename is not None:
+            store(self, "rename", _checked_names(self.base, self.rename))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled by value: only the capability has a place of its own."""
+        rename = None if self.rename is None else dict(self.rename)
+        return type(self), (self.base, dict(self.presets), self.config, self.prefix, rename)
 
     def __repr__(self) -> str:
         said = [f"{name}={is_on}" for name, is_on in self.presets.items()]
@@ -52,25 +73,11 @@ class CapabilityRef(Generic[H, C]):
 
         Raises ``DefinitionError`` for a preset that the capability does not have, and a choice that is not a bool.
         """
-        for name, is_on in choices.items():
-            if name not in self.base.presets:
-                raise DefinitionError(f"capability {self.name!r}: {unknown('preset', name, self.base.presets)}")
-            if not isinstance(is_on, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-                raise DefinitionError(f"capability {self.name!r}, preset {name!r}: True or False; got {is_on!r}")
-        return replace(self, presets=MappingProxyType({**self.presets, **choices}))
+        return replace(self, presets={**self.presets, **choices})
 
     def with_config(self, config: C) -> CapabilityRef[H, C]:
         """Return a reference with this config. Raises ``DefinitionError`` unless it is an instance of the model."""
-        model = self.base.config
-        if model is None:
-            raise DefinitionError(f"capability {self.name!r} has no config")
-        if not isinstance(config, model):
-            raise DefinitionError(
-                f"capability {self.name!r}: its config is a {model.__name__}; got {type(config).__name__}"
-            )
-        # The caller's own object may still be changed.
-        frozen = config.model_copy(deep=True) if isinstance(config, BaseModel) else config
-        return replace(self, config=frozen)
+        return replace(self, config=_checked_config(self.base, config))
 
     def with_names(self, *, prefix: str | None = None, rename: Mapping[str, str] | None = None) -> CapabilityRef[H, C]:
         """Return a reference that gives its tools other names: each prefixed with ``prefix``, or as ``rename`` maps it.
@@ -78,20 +85,50 @@ class CapabilityRef(Generic[H, C]):
         ``rename`` maps a tool's own name to the whole new one. Raises ``DefinitionError`` for a tool that the
         capability does not have, and an invalid name.
         """
-        owner, own = f"capability {self.name!r}", [tool.name for tool in self.base.every_tool]
-        renamed = {} if rename is None else mapped(f"{owner}: rename", rename)
-        for old, new in renamed.items():
-            if old not in own:
-                raise DefinitionError(f"{owner}: {unknown('tool', str(old), own)}")
-            checked(f"{owner}: the new name of {old!r}", new, TOOL)
-        for name in own if prefix is not None else ():
-            checked(f"{owner}: {name!r} with its prefix", f"{prefix}{name}", TOOL)
-        merged = None if rename is None and self.rename is None else {**(self.rename or {}), **renamed}
-        return replace(
-            self,
-            prefix=self.prefix if prefix is None else prefix,
-            rename=None if merged is None else MappingProxyType(merged),
+        renamed = self.rename if rename is None else {**(self.rename or {}), **_checked_names(self.base, rename)}
+        return replace(self, prefix=self.prefix if prefix is None else prefix, rename=renamed)
+
+
+def _checked_presets(base: Capability[Any, Any], choices: object) -> Mapping[str, bool]:
+    owner = f"capability {base.name!r}"
+    chosen = mapped(f"{owner}: presets", choices)
+    for name, is_on in chosen.items():
+        if name not in base.presets:
+            raise DefinitionError(f"{owner}: {unknown('preset', str(name), base.presets)}")
+        if not isinstance(is_on, bool):
+            raise DefinitionError(f"{owner}, preset {name!r}: True or False; got {is_on!r}")
+    return MappingProxyType(chosen)
+
+
+def _checked_config(base: Capability[Any, C], config: C) -> C:
+    model = base.config
+    if model is None:
+        raise DefinitionError(f"capability {base.name!r} has no config")
+    if not isinstance(config, model):
+        raise DefinitionError(
+            f"capability {base.name!r}: its config is a {model.__name__}; got {type(config).__name__}"
         )
+    # The caller's own object may still be changed.
+    return config.model_copy(deep=True) if isinstance(config, BaseModel) else config
+
+
+def _check_prefix(base: Capability[Any, Any], prefix: object) -> None:
+    if prefix is None:
+        return
+    owner = f"capability {base.name!r}"
+    checked_text(f"{owner}: prefix", prefix)
+    for tool in base.every_tool:
+        checked(f"{owner}: {tool.name!r} with its prefix", f"{prefix}{tool.name}", TOOL)
+
+
+def _checked_names(base: Capability[Any, Any], rename: object) -> Mapping[str, str]:
+    owner, own = f"capability {base.name!r}", [tool.name for tool in base.every_tool]
+    renamed = mapped(f"{owner}: rename", rename)
+    for old, new in renamed.items():
+        if old not in own:
+            raise DefinitionError(f"{owner}: {unknown('tool', str(old), own)}")
+        checked(f"{owner}: the new name of {old!r}", new, TOOL)
+    return MappingProxyType(renamed)
 
 
 AnyRef = CapabilityRef[Any, Any]
@@ -120,17 +157,11 @@ def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
         raise DefinitionError(
             f"{owner}: uses has {name!r} itself, which makes capabilities", hint=f"call it: {name}(…) is one"
         )
-    if inspect.iscoroutinefunction(entry):
+    if is_async(entry):
         raise DefinitionError(
             f"{owner}: the dynamic uses {name!r} must be a plain function, not an async one: it decides without waiting"
         )
-    try:
-        inspect.signature(entry).bind(object())
-    except (TypeError, ValueError):
-        raise DefinitionError(
-            f"{owner}: the dynamic uses {name!r} must take exactly one argument, the context"
-        ) from None
-    return entry
+    return checked_function(f"{owner}: the dynamic uses {name!r}", entry, "the context")
 
 
 def is_maker(function: Callable[..., Any]) -> bool:

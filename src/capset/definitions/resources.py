@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeForm, TypeVar
 
-from capset.definitions.names import RESOURCE, checked, checked_text, listed, sealed
+from capset.definitions.identity import Definition
+from capset.definitions.names import RESOURCE, checked, checked_text, copied, listed, sealed
 from capset.errors import DefinitionError, ResourceConflict, unknown
 from capset.schemas.own_code import is_own_function
 from capset.schemas.schema import Schema, schema_of
@@ -98,7 +99,7 @@ _NONE: Final[Any] = object()  # no default; of any type, since it is used in pla
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Resource(Generic[T]):
+class Resource(Definition, Generic[T]):
     """A value of one type that outlives a call: ``Resource("notes", list[str], scope="session", default=list)``.
 
     Frozen, and compared by identity. ``schema`` validates every write and every read. Handlers access the value through
@@ -146,7 +147,7 @@ AnyResource = Resource[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Documents:
+class Documents(Definition):
     """A collection of texts that can be searched by their words: ``Documents("memories", scope="user")``.
 
     Frozen, and compared by identity. Handlers access the texts through ``ctx.documents(memories)``.
@@ -179,8 +180,10 @@ def _maker(owner: str, schema: Schema, default: Any) -> Callable[[], Any] | None
     if default is _NONE:
         return None
 
+    kept = default if callable(default) else copied(f"{owner}: its default", default)
+
     def make() -> Any:
-        return default() if callable(default) else deepcopy(default)
+        return kept() if callable(kept) else deepcopy(kept)
 
     try:
         schema.check(make())

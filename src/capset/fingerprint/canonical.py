@@ -1,8 +1,9 @@
-"""Canonical JSON: RFC 8785, extended with a form for integers beyond ±2^53 (spec 2, F1)."""
+"""Canonical JSON: RFC 8785, extended with a form for integers beyond ±2^53, and its reader (spec 2, F1)."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -12,17 +13,23 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
+from capset.fingerprint.paths import has_surrogate, path_of, path_to
 from capset.schemas.plain_data import is_flat
 
 MAX_EXACT: Final = 2**53
+MAX_DIGITS: Final = 4_300
+"""How many digits an integer may have; Python reads no longer ones."""
+_TAG: Final = re.compile(r"\$+int")
+"""The key of an object that stands for an integer, or is written with one ``$`` more because it looks like that."""
+_DIGITS: Final = re.compile(rf"-?([1-9][0-9]{{15,{MAX_DIGITS - 1}}})")
 
 
 class Uncanonical(Exception):
-    """A value has no canonical form. ``steps`` is the path to it, innermost first: ``[".name", "[2]", ".tools"]``."""
+    """A value has no canonical form. ``steps`` is the path to it, innermost first: ``["name", 2, "tools"]``."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.steps: list[str] = []
+        self.steps: list[str | int] = []
 
 
 def written(value: object) -> str:
@@ -55,7 +62,29 @@ def _constant(value: bool | None) -> str:
 
 
 def _integer(value: int) -> str:
-    return str(value) if -MAX_EXACT <= value <= MAX_EXACT else f'{{"$int":"{value}"}}'
+    if -MAX_EXACT <= value <= MAX_EXACT:
+        return str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a process may allow more or fewer digits
+        text = ""
+    if not _is_beyond(text):
+        raise Uncanonical(f"an integer must have at most {MAX_DIGITS:,} digits")
+    return f'{{"$int":"{text}"}}'
+
+
+def _is_beyond(text: object) -> bool:
+    """Whether a value is the text of an integer beyond ±2^53, as one is written."""
+    found = _DIGITS.fullmatch(text) if isinstance(text, str) else None
+    return found is not None and (len(found[1]) > 16 or found[1] > str(MAX_EXACT))
+
+
+def _looks_tagged(members: Mapping[Any, Any]) -> bool:
+    """Whether an object would be taken for an integer, or for an object that is written with one ``$`` more."""
+    if len(members) != 1:
+        return False
+    ((key, value),) = members.items()
+    return isinstance(key, str) and _TAG.fullmatch(key) is not None and _is_beyond(value)
 
 
 def _array(items: Iterable[object]) -> str:
@@ -64,7 +93,7 @@ def _array(items: Iterable[object]) -> str:
         for item in items:
             texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number is the path
     except Uncanonical as refused:
-        refused.steps.append(f"[{len(texts)}]")
+        refused.steps.append(len(texts))
         raise
     return f"[{','.join(texts)}]"
 
@@ -72,6 +101,8 @@ def _array(items: Iterable[object]) -> str:
 def _object(members: Mapping[Any, Any]) -> str:
     # The C encoder asks a mapping for its items too, so both code paths see the same.
     plain = cast("dict[Any, object]", members if type(members) is dict else dict(members.items()))
+    if len(plain) == 1 and _looks_tagged(plain):
+        plain = {f"${key}": value for key, value in plain.items()}
     texts: list[str] = []
     key = None
     try:
@@ -80,7 +111,7 @@ def _object(members: Mapping[Any, Any]) -> str:
             texts.append(f"{encode_basestring(key)}:{_WRITERS.get(type(value), _other)(value)}")
     except Uncanonical as refused:
         if key is not None:
-            refused.steps.append(f".{key}")
+            refused.steps.append(key)
         raise
     return f"{{{','.join(texts)}}}"
 
@@ -146,6 +177,8 @@ _ODD_NUMBER: Final = re.compile(
     rb":[-0-9](?:[0-9]{15}|[0-9]*(?:\.[0-9]+(?:e[-+][0-9]+)?|e[-+][0-9]+)[:}\]])",
 )
 """An integer that may be beyond 2^53, or a float: Python writes all floats with a point, or a signed exponent."""
+_TAGGED: Final = b'$int":"'
+"""What the form of an integer has in it, and texts have only escaped."""
 _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
 """A key that may not be a string: such keys do not sort among strings, so one is first, written as it would be."""
 
@@ -159,14 +192,14 @@ def encoded(value: Any) -> bytes | None:
     if kind not in _CONTAINERS:
         return None
     if _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
-        return to_json(dict(sorted(value.items()))) if is_flat(value) else None
+        return to_json(dict(sorted(value.items()))) if is_flat(value) and not _looks_tagged(value) else None
     try:
         data = _encode(value).encode()
     except (TypeError, ValueError, RecursionError):
         return None
     if not data.isascii() and data.translate(None, _BASIC_PLANE):
         return None
-    if _ODD_KEY.search(data):
+    if _TAGGED in data or _ODD_KEY.search(data):
         return None
     bones = data.translate(_SKELETON, _FLESH)
     may_be_odd = b"0.0" in bones or b"0e+0" in bones or _LONG in bones
@@ -188,7 +221,7 @@ PROFILE: Final = "jcs-1"
 
 
 class NotCanonical(ValueError):
-    """A value has no canonical form. ``path`` locates it, such as ``$.tools[2].name``."""
+    """A value has no canonical form. ``path`` locates it: ``$.tools[2].name``, or ``$["my key"]`` for other keys."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -198,7 +231,8 @@ class NotCanonical(ValueError):
 def canonical(value: Any) -> bytes:
     """Return the canonical UTF-8 bytes of plain JSON data (mappings, lists, tuples, text, numbers, booleans, None).
 
-    Raises ``NotCanonical`` for NaN, infinities, keys that are not text, lone surrogates, cycles and anything else.
+    Different data have different bytes, and ``read`` returns the data. Raises ``NotCanonical`` for NaN, infinities,
+    integers of more than 4,300 digits, keys that are not text, lone surrogates, cycles and anything else.
     """
     # The bytes always equal the walk's: the shortcut only avoids the walk where it is not needed.
     data = encoded(value)
@@ -210,11 +244,36 @@ def walked(value: Any) -> bytes:
     try:
         return written(value).encode()
     except Uncanonical as refused:
-        raise NotCanonical("$" + "".join(reversed(refused.steps)), str(refused)) from None
+        raise NotCanonical(path_of(reversed(refused.steps)), str(refused)) from None
     except UnicodeEncodeError:
-        raise NotCanonical("$", "text holds a lone surrogate, which has no UTF-8") from None
+        raise NotCanonical(path_to(value, has_surrogate), "text holds a lone surrogate, which has no UTF-8") from None
     except RecursionError:
-        raise NotCanonical("$", "nested too deeply, or a cycle") from None
+        raise NotCanonical(path_to(value), "nested too deeply, or a cycle") from None
+
+
+def read(text: str | bytes) -> Any:
+    """Return the data of canonical text. Raises ``ValueError`` for text that is not JSON, or nested too deeply."""
+    try:
+        return json.loads(text, object_hook=_untagged, parse_int=_read_digits)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def as_json(text: str | bytes) -> str:
+    """Return canonical text as ordinary JSON, with integers beyond ±2^53 as numbers, for a parser that reads those."""
+    return json.dumps(read(text), ensure_ascii=False, separators=(",", ":"))
+
+
+def _read_digits(text: str) -> int | float:
+    """Return an integer, or the float whose form is so many digits: an integer beyond ±2^53 has another form."""
+    return float(text) if _is_beyond(text) else int(text)
+
+
+def _untagged(members: dict[str, Any]) -> Any:
+    if not _looks_tagged(members):
+        return members
+    ((key, value),) = members.items()
+    return int(value) if key == "$int" else {key[1:]: value}
 
 
 def digest(payload: Any) -> str:

@@ -10,10 +10,10 @@ from difflib import SequenceMatcher
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from capset.fingerprint.canonical import canonical
+from capset.fingerprint.paths import word
 
 ChangeKind = Literal["added", "removed", "changed", "reordered", "renamed"]
 """``reordered``: the same items in another order. ``renamed``: the same model class under another name."""
-_WORD: Final = re.compile(r"[\w$@-]+")
 _NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
 
 
@@ -46,11 +46,6 @@ def same(before: Any, after: Any) -> bool:
 def at(path: str, step: str) -> str:
     """Return the path of a member; ``step`` is its key as written by ``word``."""
     return f"{path}.{step}" if path else step
-
-
-def word(key: str) -> str:
-    """Return a key as a step of a path."""
-    return key if _WORD.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def compare(path: str, before: Any, after: Any) -> Iterator[Change]:

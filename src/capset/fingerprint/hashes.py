@@ -91,9 +91,14 @@ def capability_hash(
     names: Mapping[str, str] | None = None,
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
+    prefix: str = "",
 ) -> str:
     """Return the hash of one capability with its tools, as used here; see ``used_payload``."""
-    return digest(used_payload(capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base))
+    return digest(
+        used_payload(
+            capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base, prefix=prefix
+        )
+    )
 
 
 def used_payload(
@@ -104,10 +109,12 @@ def used_payload(
     names: Mapping[str, str] | None = None,
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
+    prefix: str = "",
 ) -> Payload:
     """Return the payload of a capability as used here; see ``capability_payload``.
 
-    ``names`` are its tools' names by their own; ``uses`` has the hashes of the capabilities that it needs.
+    ``names`` are its tools' names by their own, ``prefix`` is that of the tools that it makes at run time; ``uses`` has
+    the hashes of the capabilities that it needs.
     """
     on = capability.default if presets is None else presets
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
@@ -120,6 +127,8 @@ def used_payload(
         config=config,
         uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
         with_base=with_base,
+        prefix=prefix,
+        rename={own: here for own, here in (names or {}).items() if here != prefix + own},
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ from capset.definitions.parts import Part
 from capset.definitions.policies import Policy
 from capset.definitions.resources import AnyResource, Documents, state_schema
 from capset.definitions.tools.definition import AnyTool
-from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit
+from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit, toolkits_in
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical
 
@@ -87,12 +88,15 @@ def capability_payload(
     config: BaseModel | None = None,
     uses: Sequence[Payload] = (),
     with_base: bool = True,
+    prefix: str = "",
+    rename: Mapping[str, str] = MappingProxyType({}),
 ) -> Payload:
     """Return the payload of a capability with these presets on, by default its own.
 
     ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits; ``uses`` those of
     its dependencies. ``policyBindings`` has its own policies that are not asked at every turn. ``with_base`` is false
-    if only presets are added to a capability already present.
+    if only presets are added to a capability already present. ``prefix`` and ``rename`` are what a reference says of
+    names; where tools are made at run time, no member shows it.
     """
     on = list(capability.default if presets is None else presets)
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
@@ -123,6 +127,10 @@ def capability_payload(
         payload["version"] = capability.version
     if capability.limits:
         payload["limits"] = _limits(capability.limits)
+    if (prefix or rename) and any(
+        isinstance(one, DynamicToolkit) for part in parts for one in toolkits_in(part.members)
+    ):
+        payload["names"] = {"prefix": prefix, "rename": dict(rename)}
     return payload
 
 

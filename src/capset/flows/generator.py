@@ -11,7 +11,7 @@ from typing_extensions import TypeForm
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.hooks import Hooks
-from capset.definitions.model_context import ContextFunction, ContextValue
+from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
@@ -43,7 +43,7 @@ class Generator(Block):
         instructions: Iterable[str] | None = None,
         uses: Uses = (),
         tools: Iterable[Member] | None = None,
-        context: Iterable[ContextValue | ContextFunction] | None = None,
+        context: Iterable[ContextDeclaration] | None = None,
         policies: Iterable[Policy] | None = None,
         input: TypeForm[Any] | None = None,
         output: TypeForm[Any] | None = None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.names import listed
 from capset.definitions.principals import Principal
@@ -75,6 +76,24 @@ class _Version:
         return self._agent
 
 
+def _related(agent: str, new: Sequence[AnyTool], known: Mapping[str, AnyTool]) -> list[AnyTool]:
+    """Return new tools with all those of the known ones that could be in conflict with them.
+
+    To compose these is to compose all, and stays cheap where many tools are registered one by one.
+    """
+    added, policies = set(new), {gate.id: gate for one in new for gate in one.policies}
+    routes = {name for one in new if one.contract for name in (one.type, one.type.removeprefix(f"{agent}."))}
+    return [
+        one
+        for one in known.values()
+        if one in added
+        or one.block is not None
+        or one.contract is not None
+        or one.name in routes
+        or any(policies.get(gate.id, gate) is not gate for gate in one.policies)
+    ]
+
+
 class ActionRegistry:
     """Tools by id over one kernel: ``registry.register(tool)``, ``await registry.execute(id, params, context)``.
 
@@ -90,10 +109,11 @@ class ActionRegistry:
         self.register(*listed("an action registry's tools", tools))
 
     def register(self, *tools: AnyTool, replace: bool = False) -> None:
-        """Register tools, all or none, by swapping in a new mapping.
+        """Register tools, all or none, by swapping in a new mapping; if one is refused, the old one stays in use.
 
         Their schemas were checked when the tools were created. Raises ``DefinitionError`` for an object that is not a
-        tool, and ``ToolNameConflict`` if another tool has the name, unless ``replace`` is true.
+        tool, ``ToolNameConflict`` if another tool has the name, unless ``replace`` is true, and as ``compose`` does for
+        a tool that cannot be in one agent with the others, such as one with another policy of the same id.
         """
         known = dict(self._version.tools)
         for one in tools:
@@ -109,6 +129,7 @@ class ActionRegistry:
                 )
             known[one.name] = one
         if tools:
+            compose(Agent(self._name, tools=_related(self._name, tools, known)))
             self._version = _Version(self._name, known)
 
     def get(self, id: str) -> AnyTool | None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import to_json
-from pydantic_core.core_schema import TaggedUnionSchema, WithDefaultSchema
+from pydantic_core.core_schema import IsSubclassSchema, TaggedUnionSchema, WithDefaultSchema
+
+
+class CopiedDefault:
+    """A default that can be hashed and yet be changed, so that pydantic itself would share one between all values."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __call__(self) -> Any:
+        """Return a copy."""
+        return deepcopy(self.value)
 
 
 class UntitledJsonSchema(GenerateJsonSchema):
@@ -20,6 +32,8 @@ class UntitledJsonSchema(GenerateJsonSchema):
 
     def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
         """Write out a default; a set is sorted, since its own order differs from process to process."""
+        if isinstance(factory := schema.get("default_factory"), CopiedDefault):
+            schema = {**schema, "default": factory.value}
         default = schema.get("default")
         items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
         if any(map(_holds_set, items)):
@@ -27,6 +41,10 @@ class UntitledJsonSchema(GenerateJsonSchema):
         if isinstance(default, Set):
             schema = {**schema, "default": sorted(items, key=to_json)}
         return super().default_schema(schema)
+
+    def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
+        """Refuse a class as a value: pydantic would describe it as anything, and nothing in JSON is one."""
+        raise ValueError(f"JSON has no classes, such as {schema['cls'].__name__}; take a Literal or an Enum of names")
 
     def emit_warning(self, kind: str, detail: str) -> None:
         """Refuse anything that would be missing from the schema, such as a default that is not JSON data."""

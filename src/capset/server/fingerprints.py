@@ -18,7 +18,7 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.toolkits import Member, Toolkit
 from capset.errors import DefinitionError, NotFound, StoreError
 from capset.evaluation.code import code_of, known_code, read_code_of
-from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest, read
 from capset.fingerprint.hashes import member_payload, used_payload
 from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
@@ -163,7 +163,7 @@ def _stored_payload(row: PayloadRow) -> dict[str, Any]:  # JSON
     """Return the stored payload of a hash. Raises ``StoreError`` if it does not match the hash."""
     try:
         payload: Any = from_json(row.payload, allow_inf_nan=False)
-        if not isinstance(payload, dict) or (row.profile == PROFILE and digest(payload) != row.hash):
+        if not isinstance(payload, dict) or (row.profile == PROFILE and digest(read(row.payload)) != row.hash):
             raise StoreError(f"what is kept for the hash {row.hash} was changed: it has another one")
     except (ValueError, NotCanonical) as error:
         raise StoreError(f"what is kept for the hash {row.hash} was changed: {error}") from None

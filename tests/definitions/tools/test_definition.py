@@ -92,7 +92,7 @@ def test_a_function_is_not_yet_a_policy(wrong: Any) -> None:
 def test_a_policy_stands_once_and_two_of_one_id_are_a_conflict() -> None:
     assert tool(policies=[gate, gate])(save).policies == (gate,)
     with pytest.raises(PolicyConflict, match="tool 'save': two different policies have the id 'gate'"):
-        tool(policies=[gate, Policy("gate", bool)])(save)
+        tool(policies=[gate, Policy("gate", lambda request: True)])(save)
 
 
 def test_decorating_changes_nothing_about_the_function() -> None:

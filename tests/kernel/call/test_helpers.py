@@ -124,6 +124,22 @@ async def test_the_untyped_view_destructures_and_gives_defaults() -> None:
 
 
 @pytest.mark.spec("C30")
+@pytest.mark.parametrize("name", ["items", "keys", "values", "get", "pop"])
+async def test_the_untyped_view_has_capabilities_with_the_names_of_methods(name: str) -> None:
+    named: Capability[Any] = Capability(name, helpers=lambda ctx: f"the helpers of {name}")
+
+    @tool
+    async def look(ctx: Context) -> str:
+        """Look at it in every way."""
+        assert getattr(ctx.cap, name) == ctx.cap[name] == ctx.use(named)
+        assert {one: ctx.cap[one] for one in ctx.cap} == {"counter": ctx.use(counter), name: ctx.use(named)}
+        return getattr(ctx.cap, name)
+
+    async with opened(Agent("tester", uses=[counter, named], tools=[look])) as desk:
+        assert await desk.session.call(look) == f"the helpers of {name}"
+
+
+@pytest.mark.spec("C30")
 async def test_an_error_of_a_factory_is_not_taken_for_an_unknown_name() -> None:
     def fails(ctx: Context) -> str:
         return {"a": "b"}["inner"]

@@ -22,7 +22,10 @@ async def test_an_entry_is_text_a_mapping_a_function_or_a_list_of_those() -> Non
     def both(input: Any, ctx: Context) -> list[Any]:
         return [{"asked": str(input)}, f"Said to {ctx.principal.id}.", None]
 
-    entries = ["Plain.", {"place": "here"}, waits, both, lambda: "Nothing needed.", [{"place": "there"}, "Listed."]]
+    entries = [
+        *("Plain.", {"place": "here"}, waits),
+        [both, [lambda: "Nothing needed."], {"place": "there"}, "Listed."],
+    ]
     agent = Agent("tester", system_prompt="Prompt.", context=entries)
     async with opened(agent) as desk:
         assert await desk.session.system_text("why") == "\n\n".join(

@@ -123,6 +123,25 @@ async def test_other_arguments_take_the_place_of_those_asked_for() -> None:
         assert record.approval == row.id
 
 
+@pytest.mark.spec("G17", "F1")
+@pytest.mark.parametrize("amount", [2**60, -(2**60)])
+async def test_other_arguments_are_those_that_were_given_however_they_are_kept(amount: int) -> None:
+    async with till() as here:
+        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": amount}))
+        assert await waits == f"bob has {amount}"
+
+
+@pytest.mark.spec("G17", "F1")
+async def test_a_call_that_waits_has_the_arguments_that_it_was_made_with() -> None:
+    async with till() as here:
+        session = await here.session()
+        waiting = await session.suspended(await here.asked(session, amount=2**60))
+        assert waiting.arguments is not None
+        assert json.loads(waiting.arguments.text) == {"to": "bob", "amount": 2**60}
+
+
 @pytest.mark.spec("G17")
 @pytest.mark.parametrize("wrong", [{"to": "bob"}, {"to": "bob", "amount": "4"}, {"to": "bob", "amount": 4, "tip": 1}])
 async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[str, Any], store: str) -> None:

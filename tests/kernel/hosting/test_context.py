@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -69,6 +70,24 @@ async def test_what_the_host_does_later_to_its_mappings_changes_no_context() -> 
         session = await hosted(host, Agent("helper", static_context=static), context=registered, run=context_of)
         static["a"] = registered["b"] = 2
         assert await session.start() == {"a": 1, "b": 1}
+
+
+@pytest.mark.spec("F24")
+async def test_static_context_is_copied_deep_and_no_turn_changes_it() -> None:
+    async def spoil(turn: SessionTurn) -> Mapping[str, Any]:
+        turn.context["prices"]["tea"].append(3)
+        return {"prices": {"tea": list(turn.context["prices"]["tea"])}}
+
+    static = {"prices": {"tea": [1]}}
+    agent = Agent("helper", static_context=static)
+    static["prices"]["tea"].append(2)
+    async with hosting() as (_, host):
+        session = await hosted(host, agent, run=spoil)
+        assert await session.start() == await session.start() == {"prices": {"tea": [1, 3]}}
+    assert agent.static_context == {"prices": {"tea": [1]}}
+    with pytest.raises(DefinitionError, match="agent 'helper': static_context: 'lock' cannot be copied") as refused:
+        Agent("helper", static_context={"lock": Lock()})
+    assert "a function that makes the value" in str(refused.value.hint)
 
 
 @pytest.mark.spec("F24")

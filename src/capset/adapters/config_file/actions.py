@@ -143,17 +143,20 @@ class _Building:
         if not self._is_sound:
             return None
         times = [one for one in (tool.timeout, shape.timeout) if one is not None]
-        return replace(
-            tool,
-            name=shape.name,
-            title=shape.title or tool.title,
-            description=shape.description or tool.description,
-            permissions=tool.permissions | (permissions or frozenset()),
-            limits=tuple(dict.fromkeys((*tool.limits, *(limits or ())))),
-            timeout=min(times) if times else None,
-            approval="ask" if shape.approval == "ask" else tool.approval,
-            retry=retry or tool.retry,
-            version=version,
+        return self._try(
+            "",
+            lambda: replace(
+                tool,
+                name=shape.name,
+                title=shape.title or tool.title,
+                description=shape.description or tool.description,
+                permissions=tool.permissions | (permissions or frozenset()),
+                limits=tuple(dict.fromkeys((*tool.limits, *(limits or ())))),
+                timeout=min(times) if times else None,
+                approval="ask" if shape.approval == "ask" else tool.approval,
+                retry=retry or tool.retry,
+                version=version,
+            ),
         )
 
     def _limits(self) -> tuple[Limit, ...]:

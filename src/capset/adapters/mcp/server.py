@@ -13,6 +13,7 @@ from capset.adapters.declarations import (
     BYTES,
     HEADER,
     SECONDS,
+    distinct_names,
     optional_names,
     optional_url,
     secrets_in,
@@ -24,6 +25,7 @@ from capset.adapters.mcp.resources import Resources, checked_resources, context_
 from capset.adapters.tool_rules import Rules, checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.identity import FrozenValue
 from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
 from capset.definitions.policies import Policy
@@ -45,7 +47,7 @@ Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpSource:
+class McpSource(FrozenValue):
     """An MCP server by its name alone."""
 
     name: str = checked_field(source_name("an MCP server"))
@@ -113,7 +115,7 @@ class McpServer(McpSource):
     """The tools that are used, by their names there; all of them if left out."""
     resources: Resources = checked_field(checked_resources, ())
     """The resources that may be read, by URI or template; none if left out."""
-    prompts: Iterable[str] = checked_field(lambda field, given: frozenset(words(field, given)), ())
+    prompts: Iterable[str] = checked_field(distinct_names, ())
     """The prompts that are used, by their names there; none if left out."""
     rules: Rules = checked_field(checked_rules, ())
     """The rules of each tool, by its name on the server, or ``*`` for every tool: effect, limits, approval and so on.

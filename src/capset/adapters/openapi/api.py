@@ -25,6 +25,7 @@ from capset.adapters.declarations import (
 from capset.adapters.tool_rules import Rules, checked_rules
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.identity import FrozenValue
 from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions, checked_text
 from capset.definitions.tools.options import Effect, Limits
@@ -88,7 +89,7 @@ def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSource:
+class ApiSource(FrozenValue):
     """An API by its name alone."""
 
     name: str = checked_field(source_name("an API"))

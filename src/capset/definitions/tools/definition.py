@@ -15,13 +15,15 @@ from typing_extensions import TypeVar, Unpack
 from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.identity import Definition
 from capset.definitions.limits import Limit
 from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
-from capset.definitions.names import TOOL, checked, checked_text, listed, mapped
+from capset.definitions.names import TOOL, checked, checked_optional, checked_text, listed, mapped
 from capset.definitions.policies import Policy
 from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
 from capset.definitions.tools.options import (
     ARGUMENT_BYTES,
+    OPTIONS,
     Effect,
     ProcessorOptions,
     ToolOptions,
@@ -43,7 +45,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, kw_only=True)
-class Tool(Generic[P, R_co]):
+class Tool(Definition, Generic[P, R_co]):
     """A tool of an agent: a name, a schema, an effect, policies, and the handler that does the work.
 
     Made by ``@tool``; frozen, and compared by identity. ``P`` and ``R_co`` are the handler's own parameters and result,
@@ -82,6 +84,20 @@ class Tool(Generic[P, R_co]):
     """The maximum size of its arguments as JSON text; like the timeout, not part of the hash."""
     title: str | None = None
     """The display name; not part of the hash."""
+
+    def __post_init__(self) -> None:
+        """Check every field that an option sets, and what goes with it; raise ``DefinitionError``."""
+        checked("a tool's name", self.name, TOOL)
+        owner = f"tool {self.name!r}"
+        options = {name: getattr(self, name) for name in OPTIONS}
+        for name, value in checked_options(owner, options).items():
+            object.__setattr__(self, name, value)
+        if not checked_text(f"{owner}: description", self.description).strip():
+            raise DefinitionError(f"{owner} needs a docstring (or description=): the model chooses by it")
+        object.__setattr__(self, "title", checked_optional(f"{owner}: title", self.title))
+        object.__setattr__(self, "examples", _checked_examples(owner, self.arguments, self.examples))
+        if self.contract is not None:
+            _check_contract(owner, self.name, self.effect, self.contract)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
@@ -222,8 +238,13 @@ def tool(
 
     def build(function: Callable[..., Any]) -> Tool[..., Any]:
         if inspect.isclass(function) or not callable(function):
-            raise DefinitionError(f"@tool takes a function; got {function!r}")
+            hint = "take it from its class: tool(Service.search)" if isinstance(function, classmethod) else None
+            raise DefinitionError(f"@tool takes a function; got {function!r:.80}", hint=hint)
         own_name = getattr(function, "__name__", None)
+        if own_name is None and name is None:
+            raise DefinitionError(
+                f"@tool: {function!r:.80} has no name of its own", hint="give one: tool(name='search')(…)"
+            )
         tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
         documented, described = read_docstring(function)
         signature = read_signature(f"tool {tool_name!r}", function, described)
@@ -243,19 +264,23 @@ def tool(
 
 
 def make_tool(
-    name: str, description: object, options: Mapping[str, Any], *, arguments: Schema, **fields: Any
+    name: str, description: str, options: Mapping[str, Any], *, arguments: Schema, **fields: Any
 ) -> Tool[..., Any]:
-    """Return the tool of a checked name; ``fields`` are those that no option sets.
+    """Return a tool; ``fields`` are those that no option sets. Raises ``DefinitionError``."""
+    return Tool(name=name, description=description, arguments=arguments, **options, **fields)
 
-    Every tool is made here, so all options are checked here. Raises ``DefinitionError``.
-    """
-    owner = f"tool {name!r}"
-    given = checked_options(owner, options)
-    text = checked_text(f"{owner}: description", description)
-    if not text.strip():
-        raise DefinitionError(f"{owner} needs a docstring (or description=): the model chooses by it")
-    examples = _checked_examples(owner, arguments, options.get("examples", ()))
-    return Tool(name=name, description=text, arguments=arguments, examples=examples, **given, **fields)
+
+def _check_contract(owner: str, name: str, effect: Effect, contract: Contract) -> None:
+    """Refuse a name and an effect that do not go with the messages of a stream processor."""
+    if contract.is_whole and name == contract.type:
+        raise DefinitionError(
+            f"{owner}: its data is no object, so a call of the tool and a message of that type differ",
+            hint="give the tool another name: name='…'",
+        )
+    if (effect == "read") != (contract.kind == "query"):
+        raise DefinitionError(
+            f"{owner}: a query reads and a command does more; its inbound is a {contract.kind}, its effect {effect!r}"
+        )
 
 
 def _checked_examples(

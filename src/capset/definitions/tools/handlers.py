@@ -14,17 +14,26 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from copy import deepcopy
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from functools import partial
 from inspect import Parameter
+from pathlib import PurePath
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from capset.definitions.callables import bound_names, inner_function
 from capset.definitions.contexts import Context
 from capset.definitions.messages import Progress, Reply
+from capset.definitions.names import copied
 from capset.errors import DefinitionError
+from capset.schemas.generators import CopiedDefault
 
 Shape = Literal["sync", "async", "stream", "processor"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +41,8 @@ ADAPTED: Final = "__capset_adapts__"
 """The attribute of a function wrapped by capset that holds the original."""
 UNHEARD: Final = "__capset_unheard__"
 """The attribute of a stream handler that holds the function that does its work without events."""
+_CONSTANTS: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
+"""Types whose values cannot be changed, although a copy is another object."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
@@ -51,7 +62,12 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
 
     Raises ``DefinitionError`` naming the owner and the parameter at fault.
     """
-    hints = _hints(owner, function)
+    inner = inner_function(function)
+    if inspect.isclass(inner):
+        raise DefinitionError(
+            f"{owner}: a handler is a function; got {function!r:.80}", hint="write a function that makes the object"
+        )
+    hints = _hints(owner, inner)
     parameters = _parameters(owner, function)
     takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
     if takes_context and parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
@@ -59,15 +75,18 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
     fields: dict[str, Any] = {}
     for parameter in parameters[1:] if takes_context else parameters:
         fields[parameter.name] = _field(owner, parameter, hints, described.get(parameter.name))
-    if unknown := sorted(described.keys() - {one.name for one in parameters}):
+    if described and (unknown := sorted(described.keys() - inspect.signature(inner).parameters.keys())):
         raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is no parameter")
-    shape, produced = _outcome(owner, function, hints)
+    shape, produced = _outcome(owner, inner, hints)
     return Signature(shape, takes_context, fields, produced)
 
 
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return a handler's description, empty if it has no docstring, and those of its parameters."""
-    text = (inspect.getdoc(function) or "").strip()
+    inner = inner_function(function)
+    # The docstring of partial itself says nothing of the function, and that of an object is its class's.
+    told = inspect.cleandoc(inner.__doc__ or "") if inner is not function else ""
+    text = (told or (not isinstance(function, partial) and inspect.getdoc(function)) or "").strip()
     if "\n" not in text:
         return text, {}
     # Only docstrings with more than one line pay for the parser.
@@ -111,8 +130,10 @@ def is_adapted(function: Callable[..., Any]) -> bool:
 
 
 def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a function but those that a partial has bound: a model must not change them."""
+    bound = bound_names(function)
     try:
-        return list(inspect.signature(function).parameters.values())
+        return [one for one in inspect.signature(function).parameters.values() if one.name not in bound]
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{owner}: {error}") from None
 
@@ -134,11 +155,17 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise DefinitionError(f"{where}: only parameters with a name of their own can be described to a model")
     if parameter.name not in hints:
-        raise DefinitionError(f"{where} needs a type annotation")
+        hint = None
+        if parameter.name in ("self", "cls"):
+            hint = "a method has its object once it is taken from it: tool(service.search)"
+        raise DefinitionError(f"{where} needs a type annotation", hint=hint)
     annotation = hints[parameter.name]
     if annotation is Context:
         raise DefinitionError(f"{where}: Context comes first or not at all")
     bare, *declared = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    default = parameter.default
+    if isinstance(default, FieldInfo):  # def f(count: int = Field(gt=0)), in the way of pydantic's models
+        declared, default = [*declared, default], parameter.empty
     if bare is Any:
         raise DefinitionError(f"{where}: Any says nothing to a model; use object, or the type that is meant")
     if (lazy := _lazy(annotation)) is not None:
@@ -151,10 +178,26 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
     notes: dict[str, Any] = {}
     if description and not any(field.description for field in fields):
         notes["description"] = description
-    if parameter.default is not parameter.empty:
-        # A mutable default must not be shared between calls; pydantic copies the default of a field.
-        notes["default"] = parameter.default
-    return Annotated[annotation, Field(**notes)] if notes else annotation
+    if default is not parameter.empty:
+        notes |= _default(copied(f"{where}: its default", default))
+    kept = [copied(f"{where}: its Field", note) if isinstance(note, FieldInfo) else note for note in declared]
+    if notes:
+        kept.append(Field(**notes))
+    return Annotated[(bare, *kept)] if kept else bare
+
+
+def _default(value: Any) -> dict[str, Any]:
+    """Return the options of a field with a default of its own for every call, which a handler may change.
+
+    Pydantic copies only what cannot be hashed.
+    """
+    try:
+        hash(value)
+    except TypeError:
+        return {"default": value}
+    if isinstance(value, _CONSTANTS) or deepcopy(value) is value:
+        return {"default": value}
+    return {"default_factory": CopiedDefault(value)}
 
 
 def _lazy(annotation: Any) -> type | None:

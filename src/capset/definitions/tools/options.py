@@ -112,3 +112,5 @@ _CHECKS: Final[Mapping[str, Check]] = {
     ),
 }
 """The checks of options in the order of their errors; ``retry`` depends on another, and ``examples`` on the schema."""
+OPTIONS: Final = (*_CHECKS, "retry")
+"""The options that are checked here, by the fields of a tool that they set."""

@@ -129,26 +129,15 @@ def processor_tool(
     contract, arguments, output = contract_of(owner, inbound, outbound, buffer)
     called = contract.type.replace(".", "_").replace(":", "_") if name is None else name
     checked(f"the name of the processor of {contract.type!r}", called, TOOL)
-    if contract.is_whole and called == contract.type:
-        raise DefinitionError(
-            f"tool {called!r}: its data is no object, so a call of the tool and a message of that type differ",
-            hint="give the tool another name: name='…'",
-        )
     if not callable(factory) or not _takes(factory, 0):
         raise DefinitionError(
             f"tool {called!r}: its factory must be a function without parameters; got {factory!r:.80}",
             hint="write factory=lambda: process, factory=handles(handle) or factory=yields(generate)",
         )
-    wanted = effect or ("read" if contract.kind == "query" else "write")
-    if (wanted == "read") != (contract.kind == "query"):
-        raise DefinitionError(
-            f"tool {called!r}: a query reads and a command does more; its inbound is a {contract.kind}, its effect "
-            f"{wanted!r}"
-        )
     return make_tool(
         called,
         description,
-        {**options, "effect": wanted},
+        {**options, "effect": effect or ("read" if contract.kind == "query" else "write")},
         arguments=arguments,
         output=output,
         parameters=tuple(arguments.names),

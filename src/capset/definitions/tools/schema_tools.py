@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import Unpack
 
+from capset.definitions.callables import inner_function
 from capset.definitions.contexts import Context
 from capset.definitions.names import TOOL, checked, checked_optional
 from capset.definitions.tools.handlers import Shape, adapting
@@ -39,10 +39,7 @@ def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
     """Return how a plain handler is called. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     if inspect.isclass(handler) or not callable(handler):
         raise DefinitionError(f"{owner}: a handler is a function of (params, context) or (params); got {handler!r:.80}")
-    called: Any = handler
-    while isinstance(called, partial):
-        called = cast("Any", called.func)
-    called = called if inspect.isroutine(called) else getattr(called, "__call__", called)  # noqa: B004  # an object
+    called = inner_function(handler)
     inner = inspect.unwrap(called)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise DefinitionError(

@@ -9,7 +9,9 @@ from typing import Any, Final, TypedDict, cast, overload
 
 from typing_extensions import Unpack
 
+from capset.definitions.callables import checked_function
 from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.identity import Definition
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.principals import Principal
@@ -48,7 +50,7 @@ class ToolkitOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Toolkit:
+class Toolkit(Definition):
     """A group of tools and other toolkits, with shared settings. Frozen, and compared by identity.
 
     ``members`` are in the order of their declaration. Its ``policies`` apply to everything inside; a denial also
@@ -84,7 +86,7 @@ MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class DynamicToolkit:
+class DynamicToolkit(Definition):
     """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them.
 
     If its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
@@ -102,11 +104,7 @@ class DynamicToolkit:
         owner = f"dynamic toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
-        try:
-            inspect.signature(make).bind(object())
-        except (TypeError, ValueError):
-            raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
-        store(self, "make", make)
+        store(self, "make", checked_function(owner, make, "the ToolkitContext"))
         _store_options(self, owner, options)
 
     def __repr__(self) -> str:

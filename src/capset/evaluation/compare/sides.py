@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from pydantic_core import from_json
-
 from capset.errors import DefinitionError, NotFound, StoreError
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
-from capset.fingerprint.canonical import PROFILE, NotCanonical, digest
+from capset.fingerprint.canonical import PROFILE, NotCanonical, digest, read
 from capset.fingerprint.diff import format_hash_short
 from capset.fingerprint.hashes import Ref, runtime_hash
 from capset.fingerprint.links import CapabilityLink
@@ -138,7 +136,7 @@ async def _stored_payloads(lineage: LineageStore, org: str | None, side: Side) -
             row = await lineage.payload(org, wanted)
             if row is None or row.profile != link.profile:
                 continue
-            payload: Any = from_json(row.payload, allow_inf_nan=False)
+            payload: Any = read(row.payload)
             if not isinstance(payload, dict):
                 raise DefinitionError(f"the payload of {format_hash_short(wanted)}… is no JSON object")
             known[wanted] = cast("Payload", payload)

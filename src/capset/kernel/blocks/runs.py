@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from capset.definitions.blocks import Block
+from capset.definitions.callables import is_async
 from capset.definitions.contexts import Context
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.containment import is_contained
@@ -105,7 +105,7 @@ class BlockRun:
         Raises ``InternalError`` for an exception that is no ``CapsetError``; the log has the details.
         """
         work = partial(function, *arguments)
-        if iscoroutinefunction(function):
+        if is_async(function):
             return await self._contained(work())
         return await self._contained(run_for(self, self.base.block.name, work))
 

@@ -250,8 +250,15 @@ class _NoHelpers(NotFound, AttributeError):
     """The error of a missing attribute: also an ``AttributeError``, so that ``hasattr`` and ``getattr`` work."""
 
 
+_METHODS: Final = frozenset(name for name in dir(Mapping) if not name.startswith("_"))
+
+
 class HelpersByName(Mapping[str, Any]):
-    """Helpers by the name of their capability, built on lookup; capabilities without helpers are absent."""
+    """Helpers by the name of their capability, built on lookup; capabilities without helpers are absent.
+
+    A capability with the name of a method of mappings, such as ``items``, takes its place; then Python has no
+    ``keys`` for ``**ctx.cap``, or no ``get`` for ``match``.
+    """
 
     __slots__ = ("_ctx",)
 
@@ -264,6 +271,12 @@ class HelpersByName(Mapping[str, Any]):
         if name not in known:
             raise _NoHelpers(unknown("capability with helpers", name, known))
         return self._ctx.use(known[name])
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return a capability's helpers, if it has the name of a method."""
+        if name in _METHODS and name in self._known():
+            return self[name]
+        return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
         """Return a capability's helpers."""

@@ -5,7 +5,7 @@ Nested executions inherit from it (spec 1, C9, C30); only writes propagate back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -108,25 +108,24 @@ class Execution:
         return found
 
     def use(self, given: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
-        """Return a capability's helpers: those that an enclosing execution has built with the same config, or new ones.
+        """Return a capability's helpers, which are those of the outermost execution that uses it with the same config.
 
-        A nested call does not own helpers: they are built for the block or the direct call that began it, with its
-        context.
+        So they are shared by all that is nested in it, whichever asks first, and built with its context. A nested call
+        owns no helpers: those that only it has are built for the block or the direct call that began it.
         """
         chosen = self.chosen(given)
         capability, make = chosen.capability, chosen.capability.helpers
         if make is None:
             raise NotFound(f"the capability {capability.name!r} has no helpers")
-        owner = self
-        while owner.block is None and owner.above is not None:
-            owner = owner.above
-        above: Execution | None = owner
+        owners = [one for one in self._upwards() if one.block is not None or one.above is None]
+        using = [one for one in owners if one._uses(chosen)]
+        owner = using[-1] if using else owners[0]
         with owner._building:  # sync handlers call this from threads
-            while above is not None:
-                built = above._helpers.get(capability)
+            for one in owners:
+                # An execution between may have built some before its dynamic uses gave it what an outer one has.
+                built = one._helpers.get(capability)
                 if built is not None and built.config == chosen.config:
                     return built.helpers
-                above = above.above
             if capability in owner._making:
                 chain = " → ".join(one.name for one in (*owner._making, capability))
                 raise DefinitionError(
@@ -140,6 +139,17 @@ class Execution:
                 owner._making.pop()
             owner._helpers[capability] = _Built(chosen.config, helpers)
             return helpers
+
+    def _upwards(self) -> Iterator[Execution]:
+        above: Execution | None = self
+        while above is not None:
+            yield above
+            above = above.above
+
+    def _uses(self, chosen: Chosen) -> bool:
+        """Whether this execution has the capability too, with an equal config."""
+        found = self.context.snapshot.composition.by_capability.get(chosen.capability)
+        return found is not None and found.capability is chosen.capability and found.config == chosen.config
 
     async def load(self) -> None:
         """Read the state of all scopes that have any, so that it can be viewed without waiting."""

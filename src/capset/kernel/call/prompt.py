@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any
 
 from capset.composition.context import render_context, render_system
@@ -34,7 +36,8 @@ async def prompt_of(origin: Origin, input: Any) -> Prompt:
     values = [(one.source, await _resolved(one, input, ctx)) for one in composition.context]
     rendered = render_context(values)
     text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, rendered)
-    return Prompt(context, text, rendered.messages, composition.merged.model_settings)
+    settings = deepcopy(dict(composition.merged.model_settings))  # clients of models add to what they are given
+    return Prompt(context, text, rendered.messages, MappingProxyType(settings))
 
 
 async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallContext) -> ContextValue:

@@ -13,6 +13,7 @@ from capset.clock import iso
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.messages import Json
 from capset.errors import LimitExceeded, NotFound
+from capset.fingerprint.canonical import as_json
 from capset.kernel.call.session_context import SessionContext
 from capset.stores.base import AuditQuery, ReplyRow
 from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
@@ -43,7 +44,7 @@ class SuspendedCall:
     def arguments(self) -> Json | None:
         """The arguments of the call; ``None`` if some are secrets, which only its caller has: the store does not."""
         text = self.request.arguments.encode()
-        return Json(text) if self._context.runtime.digest(text) == self.request.digest else None
+        return Json(as_json(text).encode()) if self._context.runtime.digest(text) == self.request.digest else None
 
     @property
     def digest(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, cast
@@ -66,8 +68,13 @@ def declare(agent: Block, agent_id: str | None) -> Declaration:
             hint="put a capability into an agent: Agent('name', uses=[…])",
         )
     named = checked_id("register: agent_id", agent.name if agent_id is None else agent_id)
-    own = (agent.static_context,) if isinstance(agent, Agent) else ()
+    own = (partial(_static, agent),) if isinstance(agent, Agent) else ()
     return Declaration(named, agent, NO_SESSION_HOOKS, own, None)
+
+
+def _static(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the static context of an agent for one turn, which may change it."""
+    return deepcopy(dict(agent.static_context))
 
 
 def checked_id(what: str, id: object) -> str:

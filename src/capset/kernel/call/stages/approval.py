@@ -20,6 +20,7 @@ from capset.errors import (
     Unauthenticated,
 )
 from capset.evaluation.policies import Ruling, ask_each, rule
+from capset.fingerprint.canonical import as_json
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import NOT_VALIDATED, Invocation
 from capset.kernel.call.stages.arguments import in_time, record_again, request_of
@@ -56,7 +57,7 @@ def approval(installed: Installed) -> Step | None:
             call.deny("the credential is not valid any more")
             raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
         if row.modified is not None:
-            call.given = Json(row.modified.encode())
+            call.given = Json(as_json(row.modified).encode())
             call.arguments = NOT_VALIDATED
         elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
             # A caller in process still holds what it gave, and may have changed it since.

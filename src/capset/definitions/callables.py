@@ -1,0 +1,54 @@
+"""Functions behind partials, methods and objects that are called like functions."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from capset.errors import DefinitionError
+
+
+def inner_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that runs in the end: that of a partial, or the ``__call__`` of an object."""
+    inner: Any = function
+    while not inspect.isroutine(inner) and not inspect.isclass(inner):
+        inner = cast("Any", inner.func) if isinstance(inner, partial) else inner.__call__
+    return inner
+
+
+def bound_names(function: object) -> frozenset[str]:
+    """Return the names of the parameters that a partial has bound by name."""
+    names: set[str] = set()
+    while isinstance(function, partial):
+        names |= function.keywords.keys()
+        function = cast("object", function.func)
+    return frozenset(names)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling a function returns a coroutine, as its own code says."""
+    return inspect.iscoroutinefunction(inner_function(function))
+
+
+def checked_function(what: str, function: object, takes: str) -> Callable[..., Any]:
+    """Return a function of exactly one argument; ``takes`` says which.
+
+    Raises ``DefinitionError`` for anything else. Classes and functions of Python itself, such as ``bool`` and ``any``,
+    would take anything, and only some Pythons know their signatures.
+    """
+    if not callable(function):
+        raise DefinitionError(f"{what} must be a function of one argument, {takes}; got {function!r:.80}")
+    inner = inspect.unwrap(inner_function(function))
+    if inspect.isclass(inner) or (inspect.isbuiltin(inner) and inner.__module__ in sys.stdlib_module_names):
+        raise DefinitionError(
+            f"{what} must be a function of one argument, {takes}; {inner.__name__} takes anything",
+            hint=f"write a function that looks into {takes}",
+        )
+    try:
+        inspect.signature(function).bind(object())
+    except (TypeError, ValueError):
+        raise DefinitionError(f"{what} must take exactly one argument, {takes}") from None
+    return function

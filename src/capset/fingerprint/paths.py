@@ -1,0 +1,79 @@
+"""Paths to places inside JSON data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, cast
+
+_WORD: Final = re.compile(r"[\w$@-]+")
+_MAX_STEPS: Final = 20
+"""How many steps of a path are shown."""
+_MAX_VISITS: Final = 1_000_000
+"""How many values are visited to find a path: a mapping of a type of its own may have no end."""
+
+
+def word(key: str) -> str:
+    """Return a key as a step of a path: a plain word as it is, anything else as JSON text."""
+    return key if _WORD.fullmatch(key) else json.dumps(key, ensure_ascii=not key.isprintable())
+
+
+def path_of(steps: Iterable[str | int]) -> str:
+    """Return the path of some steps, the outermost first."""
+    found = list(islice(steps, _MAX_STEPS + 1))
+    shown = [f"[{step}]" if isinstance(step, int) else f".{word(step)}" for step in found[:_MAX_STEPS]]
+    return f"${''.join(shown)}{' …' if len(found) > _MAX_STEPS else ''}"
+
+
+def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False) -> str:
+    """Return the path to the first value or key that is wrong, or value that contains itself, or else to the deepest.
+
+    Needs no stack of calls, of which there may be none left.
+    """
+    if is_wrong(value):
+        return "$"
+    steps: list[str | int] = []
+    deepest: list[str | int] = []
+    levels, above, seen = [_members(value)], [id(value)], {id(value): value}
+    within = {*above}
+    visits = depth = 0
+    while levels and visits < _MAX_VISITS:
+        for step, one in levels[-1]:
+            visits += 1
+            if is_wrong(step) or is_wrong(one) or id(one) in within:
+                return path_of([*steps, step])
+            key = id(one)
+            if key in seen or not isinstance(one, list | tuple | Mapping):
+                continue
+            seen[key] = cast("object", one)  # and so no later value gets its id
+            steps.append(step)
+            levels.append(_members(one))
+            above.append(key)
+            within.add(key)
+            if len(steps) > depth:
+                depth, deepest = len(steps), steps[: _MAX_STEPS + 1]
+            break
+        else:
+            levels.pop()
+            within.discard(above.pop())
+            if steps:
+                steps.pop()
+    return path_of(deepest)
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Return the members of a container with their keys or indices; a scalar has none."""
+    match value:
+        case Mapping():
+            return iter(cast("Mapping[Any, Any]", value).items())
+        case list() | tuple():
+            return iter(enumerate(cast("list[Any]", value)))
+        case _:
+            return iter(())
+
+
+def has_surrogate(value: object) -> bool:
+    """Whether a value is text with a lone surrogate."""
+    return isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value)
