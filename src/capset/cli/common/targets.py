@@ -203,6 +203,8 @@ async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal:
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
     defined = agent_in_code(row, kernel, registry)
+    if defined is None and row.agent_id is not None and "mcp_servers" in from_json(row.definition):
+        return await StoredAgents(kernel, registry).of_session(row)
     return defined or build_agent(from_json(row.definition), registry, f"session {session}")
 
 

@@ -7,7 +7,6 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,8 +14,9 @@ import typer
 
 from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
+from capset.adapters.mcp.server import OF_AGENTS
 from capset.adapters.openapi.api import OpenApi
-from capset.adapters.pins import capability_with
+from capset.adapters.pins import Seen, capability_with, look_at
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
@@ -25,7 +25,7 @@ from capset.cli.common.options import AsJson, Db, Who
 from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
 from capset.cli.common.upstream import asked
-from capset.errors import CapsetError, DefinitionError, counted, unknown
+from capset.errors import DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.runtime import EnvironmentSecrets
@@ -188,16 +188,6 @@ def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
     return code
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
-
-    source: Source
-    tools: Sequence[Standing]
-    unmatched: Sequence[str] = ()
-    problem: str | None = None
-
-
 def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
     """Return the sources of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
     if (config is None) == (agent is None):
@@ -218,30 +208,21 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
     return [named[name]]
 
 
-def _seen(sources: Sequence[Source], settings: Settings) -> list[_Seen]:
+def _seen(sources: Sequence[Source], settings: Settings) -> list[Seen[Source]]:
     return asyncio.run(_look(sources, settings.db))
 
 
-async def _look(sources: Sequence[Source], db: str) -> list[_Seen]:
+async def _look(sources: Sequence[Source], db: str) -> list[Seen[Source]]:
     pins = await _pins(db) if has_db(db) else ()
-    return list(
-        await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.pin_key]) for one in sources))
-    )
-
-
-async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
-    from capset.adapters.pins import Standing, standings
-
-    try:
-        async with asked(source, EnvironmentSecrets()) as client:
-            return _Seen(source, standings(pins, await client.offers()), await client.unmatched())
-    except CapsetError as error:
-        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
+    secrets = EnvironmentSecrets()
+    looks = (look_at(one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets)) for one in sources)
+    return list(await asyncio.gather(*looks))
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
+    """Return the pins of what files declare; those of stored agents are approved over REST, by their organisations."""
     async with Kernel(store=db) as kernel:
-        return await kernel.store.pins.list()
+        return [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
 
 
 async def _approve(source: Source, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
@@ -274,7 +255,7 @@ async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> L
         return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
 
 
-def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
+def _problems(seen: Iterable[Seen[Source]]) -> list[dict[str, str]]:
     """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
     return [
         {"server": one.source.pin_key, "message": message}
@@ -283,7 +264,7 @@ def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
     ]
 
 
-def _warn(seen: Iterable[_Seen]) -> None:
+def _warn(seen: Iterable[Seen[Source]]) -> None:
     for problem in _problems(seen):
         err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
 
@@ -293,12 +274,12 @@ def _shapes(tool: Standing) -> dict[str, Any]:
     return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
-def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
+def _plain(seen: Seen[Source], tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
         "server": seen.source.pin_key,
         "tool": tool.name,
-        "state": _state(seen, tool),
+        "state": seen.state(tool),
         "hash": offer.hash if offer else None,
         "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
         "effect": _effect(seen, tool),
@@ -306,21 +287,17 @@ def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
     }
 
 
-def _row(seen: _Seen, tool: Standing) -> Iterator[str]:
+def _row(seen: Seen[Source], tool: Standing) -> Iterator[str]:
     yield seen.source.pin_key
     yield tool.name
-    yield _state(seen, tool)
+    yield seen.state(tool)
     yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
     yield _effect(seen, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
     yield "; ".join(tool.problems) or "–"
 
 
-def _state(seen: _Seen, tool: Standing) -> str:
-    return tool.state if seen.problem is None else "not asked"
-
-
-def _effect(seen: _Seen, tool: Standing) -> str:
+def _effect(seen: Seen[Source], tool: Standing) -> str:
     from capset.adapters.mcp.tools import effect_in
 
     source = seen.source

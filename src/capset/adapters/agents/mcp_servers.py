@@ -1,0 +1,249 @@
+"""MCP servers that stored agents declare: their capabilities, their connections, and their approval (spec 7, M26)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllowances
+from capset.adapters.declarations import secrets_in
+from capset.adapters.mcp.server import McpServer, McpSource
+from capset.adapters.pins import Seen, Standing, approve, capability_with, look_at, standings, withdraw
+from capset.definitions.capabilities import Capability
+from capset.definitions.limits import checked_limits
+from capset.definitions.principals import Principal
+from capset.definitions.secrets import is_secret_name
+from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, unknown
+from capset.extras import install_command
+from capset.kernel.governance.acts import ActColumns, Actor
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.net.urls import read_url
+from capset.stores.base import AgentRow
+from capset.stores.base.pins import ToolPin
+from capset.wire.tool_sources import AgentServerShape, ServerToolsShape
+
+if TYPE_CHECKING:
+    from capset.adapters.mcp.connection import McpConnection
+    from capset.adapters.mcp.rooms import Room
+
+_MAX_SECONDS: Final = 600.0
+"""The longest time that a rule of a tool may give its calls, in seconds."""
+_MAX_BYTES: Final = 1024 * 1024
+"""The size of what may be approved of one server, as JSON in bytes: every process that opens the agent holds it."""
+Servers = Mapping[str, AgentServerShape]
+"""Declarations by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A stored agent, as the one whose servers they are."""
+
+    org: str | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnServers:
+    """The capabilities of an agent's own servers, and a notice for each that cannot be used as it is."""
+
+    capabilities: tuple[Capability, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def within(self, registry: Registry) -> Registry:
+        """Return a registry in which they stand before those of equal names."""
+        if not self.capabilities:
+            return registry
+        named = {**registry.capabilities, **{one.name: one for one in self.capabilities}}
+        return replace(registry, capabilities=MappingProxyType(named))
+
+
+def servers_of(given: Mapping[str, ServerToolsShape] | Mapping[str, object] | None) -> Servers:
+    """Return declarations as they were stored, or as a session has them."""
+    plain = {name: one.plain() if isinstance(one, ServerToolsShape) else one for name, one in (given or {}).items()}
+    return {name: AgentServerShape.model_validate(one) for name, one in plain.items()}
+
+
+def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
+    """Return the capabilities of the servers that are not declared as before: only an administrator enables them."""
+    return tuple(f"mcp:{name}" for name, one in after.items() if before.get(name) != one)
+
+
+class AgentServers:
+    """The MCP servers that the stored agents of one kernel declare.
+
+    A connection is made at the first call, shared by all who use the agent, closed when it is idle or the kernel
+    closes, and one of a few of its organisation.
+    """
+
+    def __init__(self, kernel: Kernel, allowances: ServerAllowances | None = None) -> None:
+        self._kernel = kernel
+        self._allowances = allowances or ServerAllowances()
+        self._rooms: dict[str | None, Room] = {}
+        self._connections: WeakValueDictionary[tuple[Owner, str, str], McpConnection] = WeakValueDictionary()
+        self._is_bound = False
+        """Whether the kernel closes the connections when it closes itself."""
+
+    def problems(self, owner: Owner, given: Servers) -> list[Field]:
+        """Return why servers cannot be declared so."""
+        found: list[Field] = []
+        for name, shape in given.items():
+            try:
+                self._check(owner, self._declared(owner, name, shape))
+            except DefinitionError as error:
+                found.append(Field(f"mcp_servers.{name}", error.message))
+        return found
+
+    async def pins(self, owner: Owner, names: Iterable[str]) -> tuple[ToolPin, ...]:
+        """Return what is approved of servers."""
+        keys = [McpSource(name=name, agent=owner.id).pin_key for name in names]
+        return tuple([pin for key in keys for pin in await self._kernel.store.pins.list(key)])
+
+    def of(self, owner: Owner, given: Servers, pins: Sequence[ToolPin]) -> OwnServers:
+        """Return the capabilities of servers with the tools that are approved. Nothing is connected to."""
+        found: list[Capability] = []
+        notices: list[str] = []
+        for name, shape in given.items():
+            try:
+                server = self._declared(owner, name, shape)
+            except DefinitionError as error:  # it was valid when it was written
+                notices.append(error.message)
+                continue
+            try:
+                found.append(self._capability(owner, server, shape, pins))
+            except DefinitionError as error:
+                notices.append(f"{server.label} is without its tools: {error.message}")
+                found.append(capability_with(server))
+        return OwnServers(tuple(found), tuple(notices))
+
+    async def look(self, row: AgentRow, name: str | None = None) -> list[Seen[McpServer]]:
+        """Return how the tools of an agent's servers, or of one, stand to what was approved of them; each is asked.
+
+        Raises ``NotFound`` if the agent declares none of this name.
+        """
+        names = servers_of(row.mcp_servers) if name is None else (name,)
+        return list(await asyncio.gather(*(self._look_at(*self._named(row, one)) for one in names)))
+
+    async def approve(
+        self, row: AgentRow, name: str, tools: Mapping[str, str], by: Principal | Actor
+    ) -> list[Standing]:
+        """Approve tools of an agent's server as they were seen, by their names and hashes, on record.
+
+        Raises ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has
+        not or that nothing could call, and ``Conflict`` for one that is not as it was seen any more.
+        """
+        owner, server, shape = self._named(row, name)
+        connection = self._connection(owner, server, shape)
+        offers = {one.name: one for one in await connection.offers(at_once=True)}
+        for tool, seen in tools.items():
+            if tool not in offers:
+                raise DefinitionError(f"{server.label}: {unknown('tool', tool, offers)}")
+            if offers[tool].hash != seen:
+                raise Conflict(f"{server.label}: {tool!r} is not as {seen} any more: look at it again")
+        there = standings(await self._kernel.store.pins.list(server.pin_key), offers.values())
+        size = sum(_size(one, is_new=one.name in tools) for one in there)
+        if size > _MAX_BYTES:
+            raise InvalidArguments(
+                f"{server.label}: its approved tools have {_MAX_BYTES:,} bytes at most, not {size:,}"
+            )
+        return await approve(self._kernel, server, list(offers.values()), by, chosen=tools, **_columns(row))
+
+    async def withdraw(self, row: AgentRow, name: str, tools: Iterable[str], by: Principal | Actor) -> list[str]:
+        """Take approvals back, on record, and return the names of the tools.
+
+        Raises ``NotFound`` if the agent declares no server of this name, and ``DefinitionError`` for a tool that is not
+        approved.
+        """
+        _, server, _ = self._named(row, name)
+        return await withdraw(self._kernel, server, by, chosen=tools, **_columns(row))
+
+    def _named(self, row: AgentRow, name: str) -> tuple[Owner, McpServer, AgentServerShape]:
+        """Return one of the servers of an agent. Raises ``NotFound``."""
+        given, owner = servers_of(row.mcp_servers), Owner(row.org, row.id)
+        if name not in given:
+            raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, given)}")
+        return owner, self._declared(owner, name, given[name]), given[name]
+
+    async def _look_at(self, owner: Owner, server: McpServer, shape: AgentServerShape) -> Seen[McpServer]:
+        connection = self._connection(owner, server, shape)
+        pins = await self._kernel.store.pins.list(server.pin_key)
+        return await look_at(server, pins, nullcontext(connection))
+
+    def _declared(self, owner: Owner, name: str, shape: AgentServerShape) -> McpServer:
+        given = shape.model_dump(exclude_none=True)
+        return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **given)
+
+    def _check(self, owner: Owner, server: McpServer) -> None:
+        """Raise ``DefinitionError`` for what a host may declare of a server, and an organisation may not."""
+        url = read_url(server.url or "")
+        allowed = self._allowances.secrets(owner.org, url)
+        for name in sorted({*secrets_in(server.headers.values())} - allowed):
+            raise DefinitionError(
+                f"the operator does not allow this organisation's agents to send the secret {name!r} to {url}"
+            )
+        for name, text in server.headers.items():
+            if is_secret_name(name) and not secrets_in([text]):
+                raise DefinitionError(
+                    f"the header {name!r} would stand here for all to read: write ${{NAME}}, a secret that the operator "
+                    "allows"
+                )
+        for tool, rules in server.rules.items():
+            if rules.get("timeout", 0.0) > _MAX_SECONDS:
+                raise DefinitionError(f"rules of {tool!r}: a call may take {_MAX_SECONDS:g} seconds at most")
+        for given in (server.limits, *(rules.get("limits", ()) for rules in server.rules.values())):
+            if any(limit.per == "all" for limit in checked_limits("the server", given)):
+                raise DefinitionError("a limit here counts by principal, session or org: all is for the operator")
+
+    def _capability(
+        self, owner: Owner, server: McpServer, shape: AgentServerShape, pins: Sequence[ToolPin]
+    ) -> Capability:
+        connection = self._connection(owner, server, shape)
+        from capset.adapters.mcp.tools import capability_of
+
+        return capability_of(connection, (one for one in pins if one.server == server.pin_key))
+
+    def _connection(self, owner: Owner, server: McpServer, shape: AgentServerShape) -> McpConnection:
+        """Return the connection to a server, not made yet: the one that there is, if it is declared as before.
+
+        Raises ``DefinitionError`` if the extra that it needs is missing.
+        """
+        if find_spec("mcp") is None:
+            raise DefinitionError("MCP servers need an extra", hint=install_command("mcp"))
+        from capset.adapters.mcp.connection import McpConnection
+        from capset.adapters.mcp.rooms import Room
+
+        key = (owner, server.name, shape.model_dump_json(exclude_none=True))
+        found = self._connections.get(key)
+        if found is None:
+            if not self._is_bound:
+                self._is_bound = True
+                self._kernel.close_with(self._aclose)
+            if owner.org not in self._rooms:
+                whose = "This server" if owner.org is None else f"The organisation {owner.org!r}"
+                self._rooms[owner.org] = Room(whose)
+            allowed = self._allowances.secrets(owner.org, read_url(shape.url))
+            secrets = AllowedSecrets(self._kernel.secrets, allowed)
+            found = self._connections[key] = McpConnection(server, secrets, self._rooms[owner.org])
+        return found
+
+    async def _aclose(self) -> None:
+        await asyncio.gather(*(one.aclose() for one in self._connections.values()))
+
+
+def _size(one: Standing, *, is_new: bool) -> int:
+    """Return the size of what is approved of a tool, or will be."""
+    if is_new and one.offer is not None:
+        from capset.fingerprint.canonical import canonical
+
+        return len(canonical(one.offer.shape))
+    return 0 if one.pin is None else len(one.pin.shape.encode())
+
+
+def _columns(row: AgentRow) -> ActColumns:
+    return {"org": row.org, "agent": row.name}
