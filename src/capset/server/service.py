@@ -201,6 +201,11 @@ class Service:
         self.turns.bell.ring(id)
         self._forget(id)
 
+    def forget_agent(self, id: str) -> None:
+        """Enter the sessions of an agent again at their next call: what is approved of its servers has changed."""
+        for known in (self._sessions, self._agent_sessions):
+            known.forget(lambda _, session: session.snapshot.agent_id == id)
+
     async def agent(self, caller: Caller, id: str) -> Loaded:
         """Return an agent of the caller's organisation. Raises ``NotFound``."""
         return await self.agents.get(caller.principal.org, id)

@@ -190,8 +190,8 @@ class AgentServers:
         for name, text in server.headers.items():
             if is_secret_name(name) and not secrets_in([text]):
                 raise DefinitionError(
-                    f"the header {name!r} would stand here for all to read: write ${{NAME}}, a secret that the operator "
-                    "allows"
+                    f"the header {name!r} would stand here for all to read: write ${{NAME}} in it, a secret that the "
+                    "operator allows"
                 )
         for tool, rules in server.rules.items():
             if rules.get("timeout", 0.0) > _MAX_SECONDS:

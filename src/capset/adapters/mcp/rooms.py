@@ -39,6 +39,10 @@ class Room:
         self._idle_seconds = idle_seconds
         self._open: dict[Roomer, asyncio.TimerHandle] = {}
 
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
     @contextmanager
     def taken(self, one: Roomer) -> Generator[None]:
         """Hold room for a connection inside; idle ones are released. Raises ``TransientError`` if there is none."""

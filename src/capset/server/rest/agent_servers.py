@@ -57,6 +57,7 @@ async def approve_agent_mcp_tools(
     """Approve tools of an MCP server of an agent as they were seen, all of them or none."""
     row = await service.agents.stored(caller.principal.org, id)
     approved = await service.agents.servers.approve(row, name, given.tools, caller.principal)
+    service.forget_agent(id)
     return ChangedApprovals(tools=[one.name for one in approved])
 
 
@@ -71,4 +72,5 @@ async def withdraw_agent_mcp_tools(
     """Take approvals of tools of an MCP server of an agent back, all of them or none. The server is not asked."""
     row = await service.agents.stored(caller.principal.org, id)
     withdrawn = await service.agents.servers.withdraw(row, name, given.tools, caller.principal)
+    service.forget_agent(id)
     return ChangedApprovals(tools=withdrawn)
