@@ -97,8 +97,8 @@ class ServerToolsShape(StrictShape):
     )
 
 
-class McpServerShape(ServerToolsShape):
-    """An MCP server: at a `url`, or started by a `command`."""
+class _ServerPlaceShape(StrictShape):
+    """The place of an MCP server that a file declares; a base of its own, so that it is said before what is used."""
 
     url: str | None = Field(None, description="Its address, for streamable HTTP.")
     headers: dict[str, str] | None = Field(
@@ -112,6 +112,11 @@ class McpServerShape(ServerToolsShape):
         None, description="The whole environment of its process; `${NAME}` is the secret of that name."
     )
     cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
+
+
+class McpServerShape(ServerToolsShape, _ServerPlaceShape):
+    """An MCP server: at a `url`, or started by a `command`."""
+
     trust_first_use: bool | None = Field(
         None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
     )
@@ -126,8 +131,8 @@ _OPERATORS: Final[Mapping[str, str]] = {
 """The members that a stored agent's server has not, with the reason."""
 
 
-class AgentServerShape(ServerToolsShape):
-    """An MCP server of a stored agent: at a `url`, declared by an administrator of its organisation."""
+class _ServerUrlShape(StrictShape):
+    """The place of an MCP server that a stored agent declares."""
 
     url: str = Field(
         max_length=2_000,
@@ -139,6 +144,11 @@ class AgentServerShape(ServerToolsShape):
         description="Sent with every request, and shown to everyone who may read the agent; `${NAME}` in them is the "
         "secret of that name, if the operator allows it to be sent to this host.",
     )
+
+
+class AgentServerShape(ServerToolsShape, _ServerUrlShape):
+    """An MCP server of a stored agent: at a `url`, declared by an administrator of its organisation."""
+
     timeout: float | None = Field(None, gt=0, le=600, description="Seconds that a call may take: 60, if left out.")
     start_timeout: float | None = Field(
         None, gt=0, le=60, description="Seconds until it has answered for the first time: 30, if left out."
