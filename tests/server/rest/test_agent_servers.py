@@ -221,6 +221,7 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
             "by principal",
         ),
         ({"url": "https://a.example.com", "rules": {"b": {"timeout": 10_000}}}, "at most"),
+        ({"url": "https://a.example.com", "headers": {"Host": "b.example.com"}}, "belongs to the connection"),
         ({"url": "file:///etc/passwd"}, "url"),
         ({"url": "https://a.example.com", "timeout": 10_000}, "600"),
         ({"url": "https://a.example.com", "message_bytes": 10_000_000}, "1048576"),
@@ -347,3 +348,18 @@ async def test_a_secret_is_sent_only_to_the_host_that_the_operator_allows(monkey
                 moved = await root.patch(f"/v1/agents/{agent}", json={"mcp_servers": elsewhere})
                 assert moved.status_code == 422
     assert {one.get("authorization") for one in there.headers} == {"Bearer s3cret"}
+
+
+@pytest.mark.spec("M26")
+async def test_a_tool_that_the_agent_could_not_have_is_not_approved() -> None:
+    other = MCPServer("other")
+    other.add_tool(lambda: "?", name="price", description="Ask.", structured_output=False)
+    other.add_tool(lambda: "?", name="b_price", description="Ask.", structured_output=False)
+    async with serving(other.streamable_http_app()) as there, market() as found:
+        servers = {"a": {"url": there.url}, "a_b": {"url": there.url}}
+        agent = await found.agent("mcp:a", "mcp:a_b", mcp_servers=servers)
+        assert (await found.approve(agent, "b_price", server="a")).status_code == 200
+        refused = problem(await found.approve(agent, "price", server="a_b"), 422, "tool_name_conflict")
+        assert "a_b_price" in refused["detail"]
+        session = await found.session(agent)
+        assert (await call(found.ada, session, "a_b_price")).json()["data"] == "?"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -11,10 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from pydantic_core import from_json
+
 from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset.adapters.declarations import secrets_in
 from capset.adapters.mcp.server import McpServer, McpSource
-from capset.adapters.pins import Seen, Standing, approve, capability_with, look_at, standings, withdraw
+from capset.adapters.pins import Seen, Standing, approve, capability_with, look_at, pin_of, withdraw
 from capset.definitions.capabilities import Capability
 from capset.definitions.limits import checked_limits
 from capset.definitions.principals import Principal
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from capset.adapters.mcp.connection import McpConnection
     from capset.adapters.mcp.rooms import Room
 
+_TRANSPORT: Final = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that could lead a request elsewhere behind a host, or end it early."""
 _MAX_SECONDS: Final = 600.0
 """The longest time that a rule of a tool may give its calls, in seconds."""
 _MAX_BYTES: Final = 1024 * 1024
@@ -68,6 +75,18 @@ def servers_of(given: Mapping[str, ServerToolsShape] | Mapping[str, object] | No
     """Return declarations as they were stored, or as a session has them."""
     plain = {name: one.plain() if isinstance(one, ServerToolsShape) else one for name, one in (given or {}).items()}
     return {name: AgentServerShape.model_validate(one) for name, one in plain.items()}
+
+
+def servers_in(definition: str) -> Servers:
+    """Return the declarations in a session's definition: those of its agent when the session began."""
+    return servers_of(from_json(definition).get("mcp_servers")) if '"mcp_servers"' in definition else {}
+
+
+def with_servers(definition: str, row: AgentRow | None) -> str:
+    """Return the definition of a session of an agent, with the declarations of the agent's own servers."""
+    if row is None or not row.mcp_servers:
+        return definition
+    return json.dumps({**from_json(definition), "mcp_servers": dict(row.mcp_servers)}, ensure_ascii=False)
 
 
 def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
@@ -131,27 +150,39 @@ class AgentServers:
         return list(await asyncio.gather(*(self._look_at(*self._named(row, one)) for one in names)))
 
     async def approve(
-        self, row: AgentRow, name: str, tools: Mapping[str, str], by: Principal | Actor
+        self,
+        row: AgentRow,
+        name: str,
+        tools: Mapping[str, str],
+        by: Principal,
+        *,
+        check: Callable[[tuple[ToolPin, ...]], object],
     ) -> list[Standing]:
         """Approve tools of an agent's server as they were seen, by their names and hashes, on record.
 
-        Raises ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has
-        not or that nothing could call, and ``Conflict`` for one that is not as it was seen any more.
+        ``check`` is given what would be approved of all servers of the agent, and raises if that cannot be. Raises
+        ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has not or
+        that nothing could call, and ``Conflict`` for one that is not as it was seen any more.
         """
         owner, server, shape = self._named(row, name)
         connection = self._connection(owner, server, shape)
         offers = {one.name: one for one in await connection.offers(at_once=True)}
+        added: list[ToolPin] = []
         for tool, seen in tools.items():
             if tool not in offers:
                 raise DefinitionError(f"{server.label}: {unknown('tool', tool, offers)}")
             if offers[tool].hash != seen:
                 raise Conflict(f"{server.label}: {tool!r} is not as {seen} any more: look at it again")
-        there = standings(await self._kernel.store.pins.list(server.pin_key), offers.values())
-        size = sum(_size(one, is_new=one.name in tools) for one in there)
+            if not offers[tool].is_unusable:  # those are refused below
+                added.append(pin_of(server, offers[tool], by.id, self._kernel.now()))
+        known = await self.pins(owner, row.mcp_servers or ())
+        pins = (*(one for one in known if one.server != server.pin_key or one.tool not in tools), *added)
+        size = sum(len(one.shape.encode()) for one in pins if one.server == server.pin_key)
         if size > _MAX_BYTES:
             raise InvalidArguments(
                 f"{server.label}: its approved tools have {_MAX_BYTES:,} bytes at most, not {size:,}"
             )
+        check(pins)
         return await approve(self._kernel, server, list(offers.values()), by, chosen=tools, **_columns(row))
 
     async def withdraw(self, row: AgentRow, name: str, tools: Iterable[str], by: Principal | Actor) -> list[str]:
@@ -188,6 +219,8 @@ class AgentServers:
                 f"the operator does not allow this organisation's agents to send the secret {name!r} to {url}"
             )
         for name, text in server.headers.items():
+            if name.lower() in _TRANSPORT:
+                raise DefinitionError(f"the header {name!r} belongs to the connection: leave it out")
             if is_secret_name(name) and not secrets_in([text]):
                 raise DefinitionError(
                     f"the header {name!r} would stand here for all to read: write ${{NAME}} in it, a secret that the "
@@ -223,7 +256,7 @@ class AgentServers:
         if found is None:
             if not self._is_bound:
                 self._is_bound = True
-                self._kernel.close_with(self._aclose)
+                self._kernel.closing.push_async_callback(self._aclose)
             if owner.org not in self._rooms:
                 whose = "This server" if owner.org is None else f"The organisation {owner.org!r}"
                 self._rooms[owner.org] = Room(whose)
@@ -234,15 +267,6 @@ class AgentServers:
 
     async def _aclose(self) -> None:
         await asyncio.gather(*(one.aclose() for one in self._connections.values()))
-
-
-def _size(one: Standing, *, is_new: bool) -> int:
-    """Return the size of what is approved of a tool, or will be."""
-    if is_new and one.offer is not None:
-        from capset.fingerprint.canonical import canonical
-
-        return len(canonical(one.offer.shape))
-    return 0 if one.pin is None else len(one.pin.shape.encode())
 
 
 def _columns(row: AgentRow) -> ActColumns:

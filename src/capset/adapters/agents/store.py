@@ -14,10 +14,19 @@ from pydantic_core import from_json
 
 from capset.adapters.agents.entries import EntryMismatch, refer
 from capset.adapters.agents.files import agent_of, agent_tools, make_agent
-from capset.adapters.agents.mcp_servers import AgentServers, Owner, Servers, new_servers, servers_of
+from capset.adapters.agents.mcp_servers import (
+    AgentServers,
+    Owner,
+    Servers,
+    new_servers,
+    servers_in,
+    servers_of,
+    with_servers,
+)
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
 from capset.adapters.agents.rows import definition_of_row, filled, is_same, patched, restored, row_of, size_of, text_of
+from capset.adapters.pins import Standing
 from capset.composition.compose import Composition
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
@@ -32,8 +41,6 @@ from capset.stores.base.pins import ToolPin
 from capset.wire.agents import AgentFileShape, AgentInput
 
 _CACHED: Final = 1_000
-_SERVERS: Final = "mcp_servers"
-"""The member of a session's definition that has the servers of its agent's own."""
 _PREVIEWS: Final = 2
 """The number of concurrent previews; each occupies one of the threads that stores read with."""
 _MAX_BYTES: Final = 1024 * 1024
@@ -61,10 +68,12 @@ class Loaded:
 
 
 class StoredAgents:
-    """Store access for agents: writes are atomic, and reads work even if a capability has been removed."""
+    """Store access for agents: writes are atomic, and reads work even if a capability has been removed.
+
+    ``servers`` has the MCP servers that they declare; by default, their operator allows them nothing more.
+    """
 
     def __init__(self, kernel: Kernel, registry: Registry, servers: AgentServers | None = None) -> None:
-        """``servers`` are those that agents declare; without it, those of an operator who allows nothing more."""
         self._kernel = kernel
         self.servers = servers or AgentServers(kernel)
         self._registry = registry
@@ -127,6 +136,17 @@ class StoredAgents:
         self._check_stored(id)
         return await self._row(org, id)
 
+    async def approve_tools(
+        self, org: str | None, id: str, name: str, tools: Mapping[str, str], *, by: Principal
+    ) -> list[Standing]:
+        """Approve tools of an agent's own server. Raises as ``AgentServers.approve``, and as ``compose``."""
+        row = await self.stored(org, id)
+
+        def check(pins: tuple[ToolPin, ...]) -> None:
+            self._kernel.compose(self._known(row, pins)[0])
+
+        return await self.servers.approve(row, name, tools, by, check=check)
+
     async def of_session(self, row: SessionRow) -> Agent:
         """Return a session's agent as it was when the session began, without what has been removed since.
 
@@ -137,7 +157,7 @@ class StoredAgents:
         if (defined := agent_in_code(row, self._kernel, self._registry)) is not None:
             return defined
         owner = Owner(row.org, row.agent_id or "")
-        return self._cached(row.definition, owner, await self.servers.pins(owner, _servers_in(row)))[0]
+        return self._cached(row.definition, owner, await self.servers.pins(owner, servers_in(row.definition)))[0]
 
     async def change(
         self,
@@ -196,7 +216,7 @@ class StoredAgents:
         def needed(agent: Agent, servers: Servers) -> set[str]:
             return {*needs_admin(after, self._composition(agent)), *new_servers(to.servers, servers)}
 
-        check_enabled(tuple(sorted(needed(own, _servers_in(row)) & needed(present.agent, present.servers))))
+        check_enabled(tuple(sorted(needed(own, servers_in(row.definition)) & needed(present.agent, present.servers))))
 
     async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
         """Return the preview of a new agent. Nothing is stored."""
@@ -366,17 +386,9 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
 def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
     """Return the row of a new session of an agent, not yet stored."""
     row = kernel.new_session(loaded.agent, principal)
-    if loaded.row is None:
-        return replace(row, agent_id=loaded.id, agent_version=1)
-    definition = row.definition
-    if loaded.row.mcp_servers:
-        definition = json.dumps({**from_json(definition), _SERVERS: dict(loaded.row.mcp_servers)}, ensure_ascii=False)
-    return replace(row, agent_id=loaded.id, agent_version=loaded.row.version, definition=definition)
-
-
-def _servers_in(row: SessionRow) -> Servers:
-    """Return the MCP servers that a session's agent declared when the session began."""
-    return servers_of(from_json(row.definition).get(_SERVERS)) if f'"{_SERVERS}"' in row.definition else {}
+    version = loaded.row.version if loaded.row else 1
+    definition = with_servers(row.definition, loaded.row)
+    return replace(row, agent_id=loaded.id, agent_version=version, definition=definition)
 
 
 async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:

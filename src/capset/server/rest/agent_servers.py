@@ -55,8 +55,8 @@ async def approve_agent_mcp_tools(
     service: Served, caller: Administers, id: Id, name: Name, given: ToolApprovals
 ) -> ChangedApprovals:
     """Approve tools of an MCP server of an agent as they were seen, all of them or none."""
-    row = await service.agents.stored(caller.principal.org, id)
-    approved = await service.agents.servers.approve(row, name, given.tools, caller.principal)
+    org = caller.principal.org
+    approved = await service.agents.approve_tools(org, id, name, given.tools, by=caller.principal)
     service.forget_agent(id)
     return ChangedApprovals(tools=[one.name for one in approved])
 
