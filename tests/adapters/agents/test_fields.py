@@ -39,15 +39,18 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
     "model": _WORD,
     "static_context": _DATA,
     "allowance": st.sampled_from([{"limits": ["3/1m"]}, {"session": {"calls": 2}}, {"run": {"calls": 1, "cost": 2.5}}]),
-    "mcp_servers": st.dictionaries(
-        st.sampled_from(["books", "shop"]),
-        st.sampled_from(
-            [
-                {"url": "https://a.example.com/mcp"},
-                {"url": "https://b.example.com", "tools": ["one"], "rules": {"*": {"approval": "ask"}}, "timeout": 2.5},
-            ]
-        ),
-        min_size=1,
+    "mcp_servers": st.sampled_from(
+        [
+            {"shop": {"url": "https://a.example.com/mcp"}},
+            {
+                "shop": {
+                    "url": "https://b.example.com",
+                    "tools": ["one"],
+                    "rules": {"*": {"approval": "ask"}},
+                    "timeout": 2.5,
+                }
+            },
+        ]
     ),
 }
 """What each field may hold; a new field needs a line here."""
