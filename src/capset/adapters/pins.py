@@ -115,8 +115,8 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
     return found
 
 
-class Asked(Protocol):
-    """What says which tools a source has."""
+class SourceClient(Protocol):
+    """A client of a source, which says what tools it has."""
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
         """Return its tools, as they are now if ``at_once``. Raises ``CapsetError``."""
@@ -128,7 +128,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[Source]):
+class SeenSource(Generic[Source]):
     """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
 
     source: Source
@@ -141,13 +141,15 @@ class Seen(Generic[Source]):
         return tool.state if self.problem is None else "not asked"
 
 
-async def look_at(source: Source, pins: Sequence[ToolPin], there: AbstractAsyncContextManager[Asked]) -> Seen[Source]:
+async def look_at(
+    source: Source, pins: Sequence[ToolPin], there: AbstractAsyncContextManager[SourceClient]
+) -> SeenSource[Source]:
     """Return how the tools of a source stand to their pins now; if it cannot be asked, the pins alone, and why."""
     try:
         async with there as asked:
-            return Seen(source, standings(pins, await asked.offers(at_once=True)), await asked.unmatched())
+            return SeenSource(source, standings(pins, await asked.offers(at_once=True)), await asked.unmatched())
     except CapsetError as error:
-        return Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
+        return SeenSource(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=error.message)
 
 
 def capability_with(
@@ -245,7 +247,7 @@ async def withdraw(
     known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
     names = known if chosen is None else set(chosen)
     for name in sorted(names - known):
-        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}", hint="capset mcp list shows them")
+        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
     if names:
         about = {"server": source.pin_key, "tools": dict.fromkeys(names)}
         act = kernel.act(source.approval_act, about, by=by, **columns)

@@ -14,7 +14,7 @@ _MAX_NAMED = 1_000
 
 
 class ToolApprovalShape(Shape):
-    """What was approved of a tool: its hash, by whom, and when."""
+    """An approval of a tool: its hash then, by whom, and when."""
 
     hash: str
     by: str

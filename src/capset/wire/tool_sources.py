@@ -64,7 +64,7 @@ class McpResourceShape(StrictShape):
 
 
 class ServerToolsShape(StrictShape):
-    """What is used of an MCP server, and under which rules."""
+    """The parts of an MCP server that are used, and the rules for them."""
 
     tools: list[str] | None = Field(
         None, description="The tools that are used, by their names there; all, if left out."

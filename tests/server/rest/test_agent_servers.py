@@ -293,9 +293,14 @@ async def test_approvals_hold_for_every_version_and_name_of_the_agent_and_its_se
     problem(await own.root.get(f"{at}/mcp-servers/shop"), 404, "not_found")
     said = await call(own.ada, session, "shop_price", number=2)
     assert said.status_code == 200, "a session keeps the version that it began with"
+    assert (await own.root.post(f"{at}/mcp-servers/shop/withdraw", json={"tools": ["close"]})).status_code == 200
+    assert (await call(own.ada, session, "shop_close")).status_code == 404
     again = await own.root.post(f"{at}/rollback", json={"version": 2})
     assert declared_in(again.json()) == own.declared()
-    assert {one["state"] for one in (await own.tools(agent)).values()} == {"approved"}
+    assert {name: one["state"] for name, one in (await own.tools(agent)).items()} == {
+        "close": "new",
+        "price": "approved",
+    }
     listed = (await own.ada.get("/v1/agents", params={"name": "seller"})).json()["items"]
     assert [(one["id"], declared_in(one), one["notices"]) for one in listed] == [(agent, own.declared(), [])]
 

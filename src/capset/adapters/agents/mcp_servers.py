@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset.adapters.declarations import secrets_in
 from capset.adapters.mcp.server import McpServer, McpSource
-from capset.adapters.pins import Seen, Standing, approve, capability_with, look_at, pin_of, withdraw
+from capset.adapters.pins import SeenSource, Standing, approve, capability_with, look_at, pin_of, withdraw
 from capset.definitions.capabilities import Capability
 from capset.definitions.limits import checked_limits
 from capset.definitions.principals import Principal
@@ -43,13 +43,13 @@ _TRANSPORT: Final = frozenset(
 _MAX_SECONDS: Final = 600.0
 """The longest time that a rule of a tool may give its calls, in seconds."""
 _MAX_BYTES: Final = 1024 * 1024
-"""The size of what may be approved of one server, as JSON in bytes: every process that opens the agent holds it."""
+"""The size of what may be approved for one agent, as JSON in bytes: every process that opens the agent holds it."""
 Servers = Mapping[str, AgentServerShape]
 """Declarations by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ServerOwner:
     """A stored agent, as the one whose servers they are."""
 
     org: str | None
@@ -91,7 +91,12 @@ def with_servers(definition: str, row: AgentRow | None) -> str:
 
 def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
     """Return the capabilities of the servers that are not declared as before: only an administrator enables them."""
-    return tuple(f"mcp:{name}" for name, one in after.items() if before.get(name) != one)
+    known = {name: _text_of(one) for name, one in before.items()}
+    return tuple(f"mcp:{name}" for name, one in after.items() if known.get(name) != _text_of(one))
+
+
+def _text_of(shape: AgentServerShape) -> str:
+    return json.dumps(shape.plain(), sort_keys=True)  # to Python, 1 and true are equal
 
 
 class AgentServers:
@@ -105,11 +110,11 @@ class AgentServers:
         self._kernel = kernel
         self._allowances = allowances or ServerAllowances()
         self._rooms: dict[str | None, Room] = {}
-        self._connections: WeakValueDictionary[tuple[Owner, str, str], McpConnection] = WeakValueDictionary()
+        self._connections: WeakValueDictionary[tuple[ServerOwner, str, str], McpConnection] = WeakValueDictionary()
         self._is_bound = False
         """Whether the kernel closes the connections when it closes itself."""
 
-    def problems(self, owner: Owner, given: Servers) -> list[Field]:
+    def problems(self, owner: ServerOwner, given: Servers) -> list[Field]:
         """Return why servers cannot be declared so."""
         found: list[Field] = []
         for name, shape in given.items():
@@ -119,12 +124,12 @@ class AgentServers:
                 found.append(Field(f"mcp_servers.{name}", error.message))
         return found
 
-    async def pins(self, owner: Owner, names: Iterable[str]) -> tuple[ToolPin, ...]:
+    async def pins(self, owner: ServerOwner, names: Iterable[str]) -> tuple[ToolPin, ...]:
         """Return what is approved of servers."""
         keys = [McpSource(name=name, agent=owner.id).pin_key for name in names]
         return tuple([pin for key in keys for pin in await self._kernel.store.pins.list(key)])
 
-    def of(self, owner: Owner, given: Servers, pins: Sequence[ToolPin]) -> OwnServers:
+    def of(self, owner: ServerOwner, given: Servers, pins: Sequence[ToolPin]) -> OwnServers:
         """Return the capabilities of servers with the tools that are approved. Nothing is connected to."""
         found: list[Capability] = []
         notices: list[str] = []
@@ -141,7 +146,7 @@ class AgentServers:
                 found.append(capability_with(server))
         return OwnServers(tuple(found), tuple(notices))
 
-    async def look(self, row: AgentRow, name: str | None = None) -> list[Seen[McpServer]]:
+    async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
         """Return how the tools of an agent's servers, or of one, stand to what was approved of them; each is asked.
 
         Raises ``NotFound`` if the agent declares none of this name.
@@ -177,40 +182,38 @@ class AgentServers:
                 added.append(pin_of(server, offers[tool], by.id, self._kernel.now()))
         known = await self.pins(owner, row.mcp_servers or ())
         pins = (*(one for one in known if one.server != server.pin_key or one.tool not in tools), *added)
-        size = sum(len(one.shape.encode()) for one in pins if one.server == server.pin_key)
+        size = sum(len(one.shape.encode()) for one in pins)
         if size > _MAX_BYTES:
-            raise InvalidArguments(
-                f"{server.label}: its approved tools have {_MAX_BYTES:,} bytes at most, not {size:,}"
-            )
+            raise InvalidArguments(f"the approved tools of an agent have {_MAX_BYTES:,} bytes at most, not {size:,}")
         check(pins)
         return await approve(self._kernel, server, list(offers.values()), by, chosen=tools, **_columns(row))
 
     async def withdraw(self, row: AgentRow, name: str, tools: Iterable[str], by: Principal | Actor) -> list[str]:
         """Take approvals back, on record, and return the names of the tools.
 
-        Raises ``NotFound`` if the agent declares no server of this name, and ``DefinitionError`` for a tool that is not
-        approved.
+        The agent may declare the server no more: sessions of earlier versions have it. Raises ``DefinitionError`` for a
+        tool that is not approved.
         """
-        _, server, _ = self._named(row, name)
-        return await withdraw(self._kernel, server, by, chosen=tools, **_columns(row))
+        source = McpSource(name=name, agent=row.id)
+        return await withdraw(self._kernel, source, by, chosen=tools, **_columns(row))
 
-    def _named(self, row: AgentRow, name: str) -> tuple[Owner, McpServer, AgentServerShape]:
+    def _named(self, row: AgentRow, name: str) -> tuple[ServerOwner, McpServer, AgentServerShape]:
         """Return one of the servers of an agent. Raises ``NotFound``."""
-        given, owner = servers_of(row.mcp_servers), Owner(row.org, row.id)
+        given, owner = servers_of(row.mcp_servers), ServerOwner(row.org, row.id)
         if name not in given:
             raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, given)}")
         return owner, self._declared(owner, name, given[name]), given[name]
 
-    async def _look_at(self, owner: Owner, server: McpServer, shape: AgentServerShape) -> Seen[McpServer]:
+    async def _look_at(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> SeenSource[McpServer]:
         connection = self._connection(owner, server, shape)
         pins = await self._kernel.store.pins.list(server.pin_key)
         return await look_at(server, pins, nullcontext(connection))
 
-    def _declared(self, owner: Owner, name: str, shape: AgentServerShape) -> McpServer:
+    def _declared(self, owner: ServerOwner, name: str, shape: AgentServerShape) -> McpServer:
         given = shape.model_dump(exclude_none=True)
         return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **given)
 
-    def _check(self, owner: Owner, server: McpServer) -> None:
+    def _check(self, owner: ServerOwner, server: McpServer) -> None:
         """Raise ``DefinitionError`` for what a host may declare of a server, and an organisation may not."""
         url = read_url(server.url or "")
         allowed = self._allowances.secrets(owner.org, url)
@@ -234,14 +237,14 @@ class AgentServers:
                 raise DefinitionError("a limit here counts by principal, session or org: all is for the operator")
 
     def _capability(
-        self, owner: Owner, server: McpServer, shape: AgentServerShape, pins: Sequence[ToolPin]
+        self, owner: ServerOwner, server: McpServer, shape: AgentServerShape, pins: Sequence[ToolPin]
     ) -> Capability:
         connection = self._connection(owner, server, shape)
         from capset.adapters.mcp.tools import capability_of
 
         return capability_of(connection, (one for one in pins if one.server == server.pin_key))
 
-    def _connection(self, owner: Owner, server: McpServer, shape: AgentServerShape) -> McpConnection:
+    def _connection(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> McpConnection:
         """Return the connection to a server, not made yet: the one that there is, if it is declared as before.
 
         Raises ``DefinitionError`` if the extra that it needs is missing.

@@ -15,7 +15,7 @@ _ANY: Final = "*"
 
 
 class ServerAllowances:
-    """What the operator allows to the MCP servers of stored agents, by organisation; without any, nothing.
+    """Allowances for the MCP servers of stored agents, by organisation; without any, nothing is allowed.
 
     ``hosts`` are internal hosts that they may be at, ``ORG=HOST`` or ``ORG=HOST:PORT``. ``secrets`` may stand in their
     headers, ``ORG=NAME@HOST``, where they are sent to that host: over HTTPS, or to an internal host that is allowed.

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from capset.adapters.mcp.server import McpServer
-from capset.adapters.pins import Seen, Standing, shape_of
+from capset.adapters.pins import SeenSource, Standing, shape_of
 from capset.wire.agent_servers import AgentServerState, AgentServerStates, ServerToolShape, ToolApprovalShape
 from capset.wire.pages import fitting_items
 
 
-def server_states(seen: Iterable[Seen[McpServer]]) -> AgentServerStates:
+def server_states(seen: Iterable[SeenSource[McpServer]]) -> AgentServerStates:
     """Return the wire shape of MCP servers, without what is said of each tool."""
     return AgentServerStates(items=[_state(one, [_tool(one, tool) for tool in one.tools]) for one in seen])
 
 
-def server_page(seen: Seen[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
+def server_page(seen: SeenSource[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
     """Return one page of the tools of an MCP server, with what was approved of each, and what is said of it now."""
     first = int(cursor or 0)
     tools = list(fitting_items(_tool(seen, one, is_whole=True) for one in seen.tools[first : first + limit]))
@@ -24,7 +24,7 @@ def server_page(seen: Seen[McpServer], *, limit: int, cursor: str | None) -> Age
     return _state(seen, tools, str(after) if after < len(seen.tools) else None)
 
 
-def _state(seen: Seen[McpServer], tools: list[ServerToolShape], following: str | None = None) -> AgentServerState:
+def _state(seen: SeenSource[McpServer], tools: list[ServerToolShape], following: str | None = None) -> AgentServerState:
     return AgentServerState(
         name=seen.source.name,
         url=seen.source.url or "",
@@ -35,7 +35,7 @@ def _state(seen: Seen[McpServer], tools: list[ServerToolShape], following: str |
     )
 
 
-def _tool(seen: Seen[McpServer], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
+def _tool(seen: SeenSource[McpServer], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
     from capset.adapters.mcp.tools import effect_in
 
     pin, offer = tool.pin, tool.offer

@@ -16,7 +16,7 @@ from capset.adapters.agents.entries import EntryMismatch, refer
 from capset.adapters.agents.files import agent_of, agent_tools, make_agent
 from capset.adapters.agents.mcp_servers import (
     AgentServers,
-    Owner,
+    ServerOwner,
     Servers,
     new_servers,
     servers_in,
@@ -120,7 +120,7 @@ class StoredAgents:
 
     async def pins(self, row: AgentRow) -> tuple[ToolPin, ...]:
         """Return what is approved of an agent's own MCP servers."""
-        return await self.servers.pins(Owner(row.org, row.id), row.mcp_servers or ())
+        return await self.servers.pins(ServerOwner(row.org, row.id), row.mcp_servers or ())
 
     def loaded_with(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> Loaded:
         """Return a stored agent ready for use, as ``loaded`` does, with these pins of its own servers."""
@@ -156,7 +156,7 @@ class StoredAgents:
         """
         if (defined := agent_in_code(row, self._kernel, self._registry)) is not None:
             return defined
-        owner = Owner(row.org, row.agent_id or "")
+        owner = ServerOwner(row.org, row.agent_id or "")
         return self._cached(row.definition, owner, await self.servers.pins(owner, servers_in(row.definition)))[0]
 
     async def change(
@@ -220,7 +220,7 @@ class StoredAgents:
 
     async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
         """Return the preview of a new agent. Nothing is stored."""
-        return await self._previewed(given, Owner(org, ""), None)
+        return await self._previewed(given, ServerOwner(org, ""), None)
 
     async def preview_change(
         self,
@@ -238,9 +238,9 @@ class StoredAgents:
         loaded = await self.get(org, id)
         if loaded.row is None:
             return Preview(loaded.agent)
-        return await self._previewed(patched(loaded.row, patch), Owner(org, id), loaded.row)
+        return await self._previewed(patched(loaded.row, patch), ServerOwner(org, id), loaded.row)
 
-    async def _previewed(self, given: AgentInput, owner: Owner, row: AgentRow | None) -> Preview:
+    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> Preview:
         after, before = given.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
         problems = self.servers.problems(owner, after)
         own = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
@@ -302,7 +302,7 @@ class StoredAgents:
             raise InvalidArguments(
                 f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
             )
-        owner, servers = Owner(row.org, row.id), given.mcp_servers or {}
+        owner, servers = ServerOwner(row.org, row.id), given.mcp_servers or {}
         if problems := self.servers.problems(owner, servers):
             raise DefinitionError(f"agent {given.name!r}: {'; '.join(map(str, problems))}", fields=problems)
         own = self.servers.of(owner, servers, await self.servers.pins(owner, servers))
@@ -333,9 +333,9 @@ class StoredAgents:
 
     def _known(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
         """Return a stored agent, and a notice for each part of it that is gone."""
-        return self._cached(json.dumps(definition_of_row(row)), Owner(row.org, row.id), pins)
+        return self._cached(json.dumps(definition_of_row(row)), ServerOwner(row.org, row.id), pins)
 
-    def _load(self, definition: str, owner: Owner, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
+    def _load(self, definition: str, owner: ServerOwner, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
         """Return the agent of a definition, and a notice for each part of it that is gone.
 
         ``pins`` are those of the servers that it declares.

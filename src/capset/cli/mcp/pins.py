@@ -16,7 +16,7 @@ from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
 from capset.adapters.mcp.server import OF_AGENTS
 from capset.adapters.openapi.api import OpenApi
-from capset.adapters.pins import Seen, capability_with, look_at
+from capset.adapters.pins import SeenSource, capability_with, look_at
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
@@ -208,11 +208,11 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
     return [named[name]]
 
 
-def _seen(sources: Sequence[Source], settings: Settings) -> list[Seen[Source]]:
+def _seen(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
     return asyncio.run(_look(sources, settings.db))
 
 
-async def _look(sources: Sequence[Source], db: str) -> list[Seen[Source]]:
+async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
     pins = await _pins(db) if has_db(db) else ()
     secrets = EnvironmentSecrets()
     looks = (look_at(one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets)) for one in sources)
@@ -255,7 +255,7 @@ async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> L
         return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
 
 
-def _problems(seen: Iterable[Seen[Source]]) -> list[dict[str, str]]:
+def _problems(seen: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
     """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
     return [
         {"server": one.source.pin_key, "message": message}
@@ -264,7 +264,7 @@ def _problems(seen: Iterable[Seen[Source]]) -> list[dict[str, str]]:
     ]
 
 
-def _warn(seen: Iterable[Seen[Source]]) -> None:
+def _warn(seen: Iterable[SeenSource[Source]]) -> None:
     for problem in _problems(seen):
         err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
 
@@ -274,7 +274,7 @@ def _shapes(tool: Standing) -> dict[str, Any]:
     return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
-def _plain(seen: Seen[Source], tool: Standing) -> dict[str, Any]:
+def _plain(seen: SeenSource[Source], tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
         "server": seen.source.pin_key,
@@ -287,7 +287,7 @@ def _plain(seen: Seen[Source], tool: Standing) -> dict[str, Any]:
     }
 
 
-def _row(seen: Seen[Source], tool: Standing) -> Iterator[str]:
+def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield seen.source.pin_key
     yield tool.name
     yield seen.state(tool)
@@ -297,7 +297,7 @@ def _row(seen: Seen[Source], tool: Standing) -> Iterator[str]:
     yield "; ".join(tool.problems) or "–"
 
 
-def _effect(seen: Seen[Source], tool: Standing) -> str:
+def _effect(seen: SeenSource[Source], tool: Standing) -> str:
     from capset.adapters.mcp.tools import effect_in
 
     source = seen.source

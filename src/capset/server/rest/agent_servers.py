@@ -17,7 +17,7 @@ from capset.wire.agent_servers import (
     ToolWithdrawals,
 )
 
-router = APIRouter(prefix="/agents/{id}/mcp-servers", tags=["agents"], route_class=StrictRoute)
+router = APIRouter(prefix="/agents/{id}/mcp-servers", tags=["agent-servers"], route_class=StrictRoute)
 Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 Name = Annotated[str, Path(min_length=1, max_length=32)]
 
