@@ -198,6 +198,10 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
     agent = await shared.agent()
     at = f"/v1/agents/{agent}"
     assert (await shared.root.patch(at, json={"mcp_servers": {"shop": {"timeout": 5}}})).json()["version"] == 2
+    diff = (await shared.ada.get(f"{at}/diff", params={"before": 1})).json()
+    assert [one["path"] for one in diff["fields"]] == ["mcp_servers.shop.timeout"]
+    assert (diff["composition"], len(diff["notices"])) == (None, 1), "the version of another server is not evaluated"
+    assert "only an administrator enables 'mcp:shop'" in diff["notices"][0]
     session = await shared.session(agent)
     move = {"agent_version": 1}
     problem(await shared.ada.patch(f"/v1/sessions/{session}", json=move), 403, "permission_denied")
