@@ -32,6 +32,7 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.describe(self.said)
+        self.server.resource("shop://rules", name="rules")(lambda: "Be kind.")
         self.server.add_tool(lambda: "closed", name="close", description="Close.", structured_output=False)
 
     def describe(self, text: str) -> None:
@@ -170,6 +171,16 @@ async def test_an_approval_is_taken_back_without_asking_the_server(shared: Marke
     assert (await shared.root.post(at, json={"tools": ["close"]})).json() == {"tools": ["close"]}
     assert (await call(shared.ada, session, "shop_close")).status_code == 404
     problem(await shared.root.post(at, json={"tools": ["close"]}), 422, "invalid_definition")
+
+
+@pytest.mark.spec("M26", "M21")
+async def test_resources_that_the_declaration_names_are_read_and_no_others(shared: Market) -> None:
+    resources = {"shop://rules": {"description": "The rules of the shop"}}
+    agent = await shared.agent(mcp_servers=shared.declared(resources=resources))
+    session = await shared.session(agent)
+    read = await call(shared.ada, session, "shop_resources_read", uri="shop://rules")
+    assert (read.status_code, read.json()["data"][0]["text"]) == (200, "Be kind."), read.text
+    problem(await call(shared.ada, session, "shop_resources_read", uri="shop://keys"), 422, "invalid_arguments")
 
 
 @pytest.mark.spec("M26", "P3", "T45")
