@@ -12,6 +12,9 @@ from capset.cli.agents import archive_command, change_command, rollback_command
 from capset.cli.agents import create_command as create_agent_command
 from capset.cli.agents import list_command as list_agents_command
 from capset.cli.agents import show_command as show_agent_command
+from capset.cli.agents.servers import approve_command as approve_agent_tools_command
+from capset.cli.agents.servers import tools_command
+from capset.cli.agents.servers import withdraw_command as withdraw_agent_tools_command
 from capset.cli.agents.versions import diff_command as diff_agent_command
 from capset.cli.agents.versions import preview_command, versions_command
 from capset.cli.approvals import approve_command, reject_command, show_command
@@ -129,6 +132,9 @@ agents.command("versions")(versions_command)
 agents.command("diff")(diff_agent_command)
 agents.command("rollback")(rollback_command)
 agents.command("preview")(preview_command)
+agents.command("tools")(tools_command)
+agents.command("approve")(approve_agent_tools_command)
+agents.command("withdraw")(withdraw_agent_tools_command)
 app.add_typer(sessions, name="sessions")
 sessions.command("list")(list_sessions_command)
 sessions.command("show")(show_session_command)

@@ -326,7 +326,7 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
     pin, offer = tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
     after = f"{offer.hash[:16]} now" if offer else "gone"
-    old, new = _lines(_approved(pin) if pin else {}), _lines(offer.shape if offer else {})
+    old, new = described(_approved(pin) if pin else {}), described(offer.shape if offer else {})
     name = f"{server}/{shown(tool.name)}"
     yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")
     for problem in tool.problems:
@@ -336,7 +336,7 @@ def _difference(server: str, tool: Standing) -> Iterator[str]:
     yield ""
 
 
-def _lines(shape: Mapping[str, Any]) -> list[str]:
+def described(shape: Mapping[str, Any]) -> list[str]:
     """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
     found: list[str] = []
     for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):
