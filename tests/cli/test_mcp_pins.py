@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import sys
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from capset import Kernel
+from capset.adapters.mcp.server import McpServer
+from capset.adapters.offers import examined
+from capset.adapters.pins import pin_of
 from tests.adapters.mcp.test_servers import SCRIPT
 from tests.cli.support import Run
 
@@ -263,3 +268,16 @@ def test_resources_need_no_approval_and_count_in_the_limits_of_the_server(run: R
     assert [run(*read).code for _ in range(2)] == [0, 0]
     refused = run(*read)
     assert (refused.code, "the capability 'mcp:archive' takes 2/1h" in refused.said) == (3, True)
+
+
+@pytest.mark.spec("M26", "M7")
+def test_what_was_approved_for_stored_agents_is_in_no_lock_file(run: Run) -> None:
+    async def write() -> None:
+        async with Kernel(store="sqlite:///capset.db") as kernel:
+            source = McpServer(name="shop", agent="an-agent", url="https://shop.example.com/mcp")
+            offer = examined("sell", "shop_sell", {"name": "sell", "inputSchema": {"type": "object"}})
+            await kernel.store.pins.change(source.pin_key, [pin_of(source, offer, "root", kernel.now())])
+
+    asyncio.run(write())
+    assert run("mcp", "lock", "mcp.lock.json").code == 0
+    assert json.loads(Path("mcp.lock.json").read_text())["servers"] == {}

@@ -31,7 +31,7 @@ def agent(run: Run) -> str:
         async with Kernel(store="sqlite:///capset.db") as kernel:
             now = kernel.now()
             row = AgentRow(kernel.new_id(), "acme", "adder", "", "First.", (), (), (), "active", 1, "", now, now)
-            definition = StoredAgents(kernel, Registry.installed()).loaded(row).agent
+            definition = (await StoredAgents(kernel, Registry.installed()).loaded(row)).agent
             row = replace(row, static_hash=kernel.compose(definition).static_hash)
             await kernel.store.agents.create(row)
             return row.id

@@ -16,6 +16,7 @@ from capset import Agent, Capability, Kernel, Principal, Progress, Reply, Sessio
 from capset.errors import CapsetError, DeadlineExceeded, DefinitionError, FileError, NotFound, StoreError
 from capset.kernel import kernel as kernel_module
 from capset.kernel import runtime
+from capset.stores.base import make_store
 from capset.testing import FakeClock
 from tests.kernel.support import Desk, desk, read, records_of, rows_of, turns, until
 
@@ -358,3 +359,23 @@ async def check_files(opened: Desk) -> None:
         await files.read("/a/../b.txt")
     assert await files.delete("/a", recursive=True) == 2
     assert await opened.records() == []
+
+
+async def test_what_is_to_be_closed_with_a_kernel_is_closed_after_its_calls_and_before_its_store() -> None:
+    ends: list[str] = []
+
+    async def close() -> None:
+        ends.append("closed")
+        await store.pins.list()  # which a closed one refuses
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        ends.append("worked")
+
+    store = make_store("memory://")
+    kernel = Kernel(store=store)
+    for _ in range(2):
+        async with kernel:
+            kernel.closing.push_async_callback(close)
+            kernel.spawn(work(), name="work")
+    assert ends == ["worked", "closed"] * 2

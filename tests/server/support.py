@@ -18,6 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
+from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
@@ -214,6 +215,7 @@ async def site(
     around: Callable[[ASGIApp], ASGIApp] | None = None,
     bound: socket.socket | None = None,
     public_url: str | None = None,
+    server_allowances: ServerAllowances | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -224,7 +226,15 @@ async def site(
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
             known = None if tokens is None else tokens(kernel)
-            service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known, public_url=public_url)
+            service = Service(
+                kernel,
+                registry,
+                limits=limits,
+                anyone=anyone,
+                tokens=known,
+                public_url=public_url,
+                server_allowances=server_allowances,
+            )
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bound or bind("127.0.0.1", 0)
                 declared = Declared(app)

@@ -14,6 +14,7 @@ import pytest
 
 from capset.definitions.acts import ACTS
 from capset.server.app import make_api
+from tests.adapters.mcp.test_urls import described, serving
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import events_of
 
@@ -59,6 +60,8 @@ ACT_OF = {
     "delete_file": "file.delete",
     "approve": "approval.approve",
     "reject": "approval.reject",
+    "approve_agent_mcp_tools": "mcp.approve",
+    "withdraw_agent_mcp_tools": "mcp.approve",
 }
 
 
@@ -106,18 +109,27 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
     (tmp_path / "capset.json").write_text(json.dumps(CONFIG))
     (tmp_path / "script.json").write_text(json.dumps({"steps": [{"text": "Hello."}]}))
-    with running(tmp_path, "--config", "capset.json", "--model", "script:script.json") as server:
+    options = ("--config", "capset.json", "--model", "script:script.json", "--agent-host", "*=127.0.0.1")
+    with running(tmp_path, *options) as server:
         key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
         other = server.key("bob", scopes=EVERYTHING)
 
         def client(of: str) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(base_url=server.url, headers={"authorization": f"Bearer {of}"}, trust_env=False)
 
-        async with client(key) as ada, client(other) as bob:
+        async with serving(described("Shout.")) as there, client(key) as ada, client(other) as bob:
             made = await asked(ada, "POST", "/v1/agents", json=AGENT)
             at = f"/v1/agents/{made['id']}"
             await asked(ada, "PATCH", at, json={"description": "It adds."})
             await asked(ada, "POST", f"{at}/rollback", json={"version": 1})
+            await asked(ada, "PATCH", at, json={"mcp_servers": {"books": {"url": there.url}}})
+            books = f"{at}/mcp-servers/books"
+            (shout,) = (await asked(ada, "GET", books))["tools"]
+            await asked(ada, "POST", f"{books}/approve", json={"tools": {"shout": shout["hash"]}})
+            await asked(ada, "POST", f"{books}/approve", json={"tools": {"shout": shout["hash"]}})
+            await asked(ada, "POST", f"{books}/withdraw", json={"tools": ["shout"]})
+            stale = await ada.post(f"{books}/approve", json={"tools": {"shout": "0" * 64}})
+            assert stale.status_code == 409
             session = (await asked(ada, "POST", "/v1/sessions", json={"agent_id": made["id"]}))["id"]
             await asked(ada, "PATCH", f"/v1/sessions/{session}", json={"agent_version": 1})
             await asked(ada, "PUT", f"/v1/sessions/{session}/files/a.txt", content=b"hello")
@@ -147,6 +159,9 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
         "agent.create",
         "agent.change",
         "agent.change",
+        "agent.change",
+        "mcp.approve",
+        "mcp.approve",
         "session.move",
         "file.write",
         "file.delete",

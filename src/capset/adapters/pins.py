@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, cast
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+
+from typing_extensions import Unpack
 
 from capset.adapters.offers import Offer
 from capset.definitions.acts import ActName
@@ -17,7 +20,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Limits
 from capset.errors import CapsetError, DefinitionError, TransientError, unknown
 from capset.fingerprint.canonical import canonical, digest, read
-from capset.kernel.governance.acts import Actor
+from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 
@@ -25,6 +28,7 @@ State = Literal["approved", "changed", "new", "gone", "left out"]
 """How a tool stands to its pin. One is left out by its declaration, which selects others."""
 Ask = Callable[[], Awaitable[Sequence[Offer]]]
 """Returns what a source says of its tools."""
+Source = TypeVar("Source", bound="DeclaredSource")
 FIRST_USE: Final = Actor("first-use", "agent", None)
 """Who approves the tools of a source that is trusted at its first use."""
 
@@ -108,6 +112,58 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
     return found
 
 
+class SourceClient(Protocol):
+    """A client of a source, which says what tools it has."""
+
+    async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
+        """Return its tools, as they are now if ``at_once``. Raises ``CapsetError``."""
+        ...
+
+    async def unmatched(self) -> list[str]:
+        """Return a sentence for each name in its declaration that it has not."""
+        ...
+
+    async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
+        """Return whether its declaration leaves out a tool that was approved so."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSource(Generic[Source]):
+    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
+
+    source: Source
+    tools: Sequence[Standing]
+    unmatched: Sequence[str] = ()
+    problem: str | None = None
+
+    def state(self, tool: Standing) -> State | Literal["not asked"]:
+        """Return how one of the tools stands to its pin, as far as the source could be asked."""
+        return tool.state if self.problem is None else "not asked"
+
+
+async def look_at(
+    source: Source, pins: Sequence[ToolPin], there: AbstractAsyncContextManager[SourceClient]
+) -> SeenSource[Source]:
+    """Return how the tools of a source stand to their pins now; if it cannot be asked, the pins alone, and why."""
+    try:
+        async with there as asked:
+            found = standings(pins, await asked.offers(at_once=True))
+            return SeenSource(source, await as_declared(asked, found), await asked.unmatched())
+    except CapsetError as error:
+        problem = error.message if error.hint is None else f"{error.message}; {error.hint}"
+        return SeenSource(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=problem)
+
+
+async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
+    """Return tools as they stand; those that their declaration leaves out, and that are offered no more, as left out."""
+    found: list[Standing] = []
+    for one in tools:
+        is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(shape_of(one.pin))
+        found.append(replace(one, state="left out") if is_left_out else one)
+    return found
+
+
 def capability_with(
     source: DeclaredSource,
     tools: Iterable[AnyTool] = (),
@@ -149,6 +205,7 @@ async def approve(
     by: Principal | Actor,
     *,
     chosen: Iterable[str] | None = None,
+    **columns: Unpack[ActColumns],
 ) -> list[Standing]:
     """Pin the tools of a source as they are now, all of them or the chosen; those that are gone lose their pin.
 
@@ -173,13 +230,18 @@ async def approve(
         add = [pin_of(source, one.offer, by.id, kernel.now()) for one in changed if one.offer is not None]
         gone = [one.name for one in changed if one.offer is None]
         about = {"server": source.pin_key, "tools": {one.name: one.offer and one.offer.hash for one in changed}}
-        act = kernel.act(source.approval_act, about, by=by)
+        act = kernel.act(source.approval_act, about, by=by, **columns)
         await kernel.store.pins.change(source.pin_key, add, gone, act=act)
     return changed
 
 
 async def withdraw(
-    kernel: Kernel, source: ToolSource, by: Principal | Actor, *, chosen: Iterable[str] | None = None
+    kernel: Kernel,
+    source: ToolSource,
+    by: Principal | Actor,
+    *,
+    chosen: Iterable[str] | None = None,
+    **columns: Unpack[ActColumns],
 ) -> list[str]:
     """Drop the pins of tools of a source, all of them or the chosen, on record; return the names of the tools.
 
@@ -188,11 +250,10 @@ async def withdraw(
     known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
     names = known if chosen is None else set(chosen)
     for name in sorted(names - known):
-        raise DefinitionError(
-            f"{source.label}: {unknown('tool', name, known)}", hint="capset mcp list --config FILE shows them"
-        )
+        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
     if names:
-        act = kernel.act(source.approval_act, {"server": source.pin_key, "tools": dict.fromkeys(names)}, by=by)
+        about = {"server": source.pin_key, "tools": dict.fromkeys(names)}
+        act = kernel.act(source.approval_act, about, by=by, **columns)
         await kernel.store.pins.change(source.pin_key, [], sorted(names), act=act)
     return sorted(names)
 

@@ -55,6 +55,9 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "diff": "agents.versions:diff_command",
         "rollback": "agents:rollback_command",
         "preview": "agents.versions:preview_command",
+        "tools": "agents.servers:tools_command",
+        "approve": "agents.servers:approve_command",
+        "withdraw": "agents.servers:withdraw_command",
     },
     "sessions": {
         "list": "sessions:list_command",

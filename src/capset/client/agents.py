@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes, path_of
 from capset.stores.base import AgentStatus
+from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals
 from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
 
 
@@ -111,3 +112,29 @@ class AgentResource:
         headers = {"Content-Type": "application/merge-patch+json"}
         path = path_of("agents", id, "preview")
         return await self._connection.send(PreviewShape, "POST", path, json_bytes(patch), headers)
+
+    async def servers(self, id: str) -> AgentServerStates:
+        """Return the agent's own MCP servers, with their tools; each is asked. Needs the scope ``capset:admin``."""
+        return await self._connection.get(AgentServerStates, path_of("agents", id, "mcp-servers"))
+
+    async def server(self, id: str, name: str, *, limit: int = 50, cursor: str | None = None) -> AgentServerState:
+        """Return one of them: with what was approved of each tool, and what its server says of it now.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``NotFound``.
+        """
+        query = {"limit": limit, "cursor": cursor}
+        return await self._connection.get(AgentServerState, path_of("agents", id, "mcp-servers", name), query)
+
+    async def approve_tools(self, id: str, name: str, tools: Mapping[str, str]) -> ChangedApprovals:
+        """Approve tools of one of the agent's own MCP servers, by their names there, each with the hash that was seen.
+
+        Raises ``Conflict`` if one is not as it was seen any more, and ``DefinitionError`` for one that the server has
+        not, or that nothing could call; none is approved then.
+        """
+        path, body = path_of("agents", id, "mcp-servers", name, "approve"), {"tools": dict(tools)}
+        return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))
+
+    async def withdraw_tools(self, id: str, name: str, tools: Sequence[str]) -> ChangedApprovals:
+        """Take approvals of tools back. Raises ``DefinitionError`` for a tool that is not approved."""
+        path, body = path_of("agents", id, "mcp-servers", name, "withdraw"), {"tools": list(tools)}
+        return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -94,6 +94,8 @@ class Kernel:
         self._compose = lru_cache(CACHED)(compose)
         self._bind = lru_cache(CACHED)(compile_tools)
         self._define = lru_cache(CACHED)(definition_of)
+        self.closing: Final = AsyncExitStack()
+        """What is closed with the kernel once it is open: after its calls, and before its store."""
 
     async def __aenter__(self) -> Self:
         """Open the store."""
@@ -113,6 +115,7 @@ class Kernel:
         except BaseException:
             await self._store.close()
             raise
+        self.closing.push_async_callback(self._store.close)
         if self._checkpoints is not None:
             self._keep_signing(self._checkpoints, Signing(self._checkpoints.key.public.id, None))
         return self
@@ -122,13 +125,11 @@ class Kernel:
     ) -> None:
         """Wait for running calls, then cancel them; write every record; close the store."""
         runtime, self._runtime = self._entered(), None
-        try:
+        async with self.closing:
             await runtime.drain(DRAIN_SECONDS)
             runtime.refusals.flush()
             if self._checkpoints is not None:
                 await make_checkpoint(runtime, self._checkpoints, self._signing)
-        finally:
-            await self._store.close()
 
     @property
     def store(self) -> Store:

@@ -47,6 +47,7 @@ from capset.server.observability.requests import Telemetry
 from capset.server.openapi import describe, methods_by_path
 from capset.server.protocols import front_ends, openai
 from capset.server.rest import (
+    agent_servers,
     agents,
     approvals,
     audit,
@@ -66,6 +67,7 @@ from capset.server.service import Service
 _NOUNS = (
     capabilities,
     agents,
+    agent_servers,
     sessions,
     calls,
     turns,

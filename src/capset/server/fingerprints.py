@@ -107,7 +107,7 @@ class FingerprintLookup:
     async def _of_agents(self, org: str | None, hash: str) -> Payload | None:
         """Return the payload of a hash from an agent stored for the org, or from a part of one."""
         kept = await self._kernel.store.agents.by_hash(org, hash)
-        if kept is not None and (found := self._in(kept, hash)) is not None:
+        if kept is not None and (found := await self._in(kept, hash)) is not None:
             return found
         before: str | None = None
         left = _MOST
@@ -116,7 +116,7 @@ class FingerprintLookup:
             page = await self._kernel.store.agents.list(query)
             left -= len(page.items)
             for row in page.items:
-                if (found := self._in(row, hash)) is not None:
+                if (found := await self._in(row, hash)) is not None:
                     return found
                 await asyncio.sleep(0)  # the first composition of each takes a millisecond
             before = page.next
@@ -124,9 +124,9 @@ class FingerprintLookup:
                 return None
         return None
 
-    def _in(self, row: AgentRow, hash: str) -> Payload | None:
+    async def _in(self, row: AgentRow, hash: str) -> Payload | None:
         with suppress(DefinitionError):  # what is installed has changed since the agent was written
-            return self._parts(self._kernel.compose(self._agents.loaded(row).agent)).get(hash)
+            return self._parts(self._kernel.compose((await self._agents.loaded(row)).agent)).get(hash)
         return None
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
+from capset.adapters.agents.mcp_servers import AgentServers
+from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
@@ -38,7 +40,8 @@ class Service:
 
     ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
     ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
-    reach this server; that of the tokens' resource by default.
+    reach this server; that of the tokens' resource by default. ``server_allowances`` is what MCP servers that stored
+    agents declare may have of the host's.
     """
 
     def __init__(
@@ -52,11 +55,12 @@ class Service:
         tokens: Identifies | None = None,
         agent: str | None = None,
         public_url: str | None = None,
+        server_allowances: ServerAllowances | None = None,
     ) -> None:
         self.kernel = kernel
         self.agent_by_default = agent
         self.registry = registry
-        self.agents = StoredAgents(kernel, registry)
+        self.agents = StoredAgents(kernel, registry, AgentServers(kernel, server_allowances))
         self.fingerprints = FingerprintLookup(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone, tokens)
         resource = self.callers.resource
@@ -84,7 +88,7 @@ class Service:
 
         ``registry.earlier`` must contain the agents that it no longer has.
         """
-        agents = StoredAgents(self.kernel, registry)
+        agents = StoredAgents(self.kernel, registry, self.agents.servers)
         self.registry, self.agents = registry, agents
         self.fingerprints = FingerprintLookup(self.kernel, registry, agents)
         self._agent_sessions.forget(lambda _, session: True)
@@ -148,7 +152,7 @@ class Service:
 
     async def open_turn(self, caller: Caller, row: SessionRow, hooks: Hooks) -> Session:
         """Return the caller's session for one turn of its agent, with hooks that report the turn's calls."""
-        return await self._open(caller, row, self.agents.of_session(row), hooks)
+        return await self._open(caller, row, await self.agents.of_session(row), hooks)
 
     async def rewind_session(self, caller: Caller, id: str, turn: str) -> int:
         """Take the conversation of the caller's session back to before a turn; return how many messages went.
@@ -197,6 +201,11 @@ class Service:
         self.turns.bell.ring(id)
         self._forget(id)
 
+    def forget_agent(self, id: str) -> None:
+        """Enter the sessions of an agent again at their next call: what is approved of its servers has changed."""
+        for known in (self._sessions, self._agent_sessions):
+            known.forget(lambda _, session: session.snapshot.agent_id == id)
+
     async def agent(self, caller: Caller, id: str) -> Loaded:
         """Return an agent of the caller's organisation. Raises ``NotFound``."""
         return await self.agents.get(caller.principal.org, id)
@@ -216,7 +225,7 @@ class Service:
 
     async def _enter(self, caller: Caller, id: str) -> Session:
         row = await self.session_row(caller, id)
-        return await self._open(caller, row, self.agents.of_session(row))
+        return await self._open(caller, row, await self.agents.of_session(row))
 
     async def _enter_agent(self, caller: Caller, agent_id: str) -> Session:
         loaded = await self.agents.active(caller.principal.org, agent_id)
@@ -244,7 +253,7 @@ class Service:
             agent = await stored.version(row.org, agent.id, version)
             if agent is None:
                 raise NotFound(f"the agent {row.agent_id!r} has no version {version}")
-        return self.agents.loaded(agent)
+        return await self.agents.loaded(agent)
 
     def _forget(self, id: str) -> None:
         for known in (self._sessions, self._agent_sessions):

@@ -24,10 +24,12 @@ from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
 from capset.wire.shapes import Shape, Whole
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
-from capset.wire.tool_sources import ApiShape, McpServerShape
+from capset.wire.tool_sources import AgentServerShape, ApiShape, McpServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text that every database accepts: without NUL."""
+MAX_SERVERS: Final = 8
+"""The maximum number of MCP servers of one stored agent."""
 
 
 class CapabilityEntry(Shape):
@@ -120,6 +122,12 @@ class AgentInput(AgentShape):
     capabilities: list[Entry] = Field(default_factory=list[Entry], max_length=MAX_CAPABILITIES)
     tags: list[Annotated[Text, Field(min_length=1, max_length=100)]] = Field(default_factory=list[str], max_length=50)
     status: AgentStatus = "active"
+    mcp_servers: dict[str, AgentServerShape] | None = Field(
+        default=None,
+        max_length=MAX_SERVERS,
+        description="MCP servers of its own, at URLs, by name: `mcp:NAME` among its capabilities. Only administrators "
+        "add or change them.",
+    )
 
 
 class AgentDetail(Shape):
@@ -143,6 +151,7 @@ class AgentDetail(Shape):
     model: str | None = None
     static_context: dict[str, Any] | None = None
     allowance: AllowanceShape | None = None
+    mcp_servers: dict[str, AgentServerShape] | None = None
     created_at: str | None = None
     updated_at: str | None = None
     author: str | None = None

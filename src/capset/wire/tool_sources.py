@@ -1,10 +1,12 @@
-"""MCP servers and APIs as files declare them: configuration files, and files of agents (spec 7, M6, M23)."""
+"""MCP servers and APIs as files and stored agents declare them (spec 7, M6, M23, M26)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from capset.definitions.names import PERMISSION
 from capset.definitions.tools.options import Effect
@@ -61,21 +63,9 @@ class McpResourceShape(StrictShape):
     )
 
 
-class McpServerShape(StrictShape):
-    """An MCP server: at a `url`, or started by a `command`."""
+class ServerToolsShape(StrictShape):
+    """The parts of an MCP server that are used, and the rules for them."""
 
-    url: str | None = Field(None, description="Its address, for streamable HTTP.")
-    headers: dict[str, str] | None = Field(
-        None, description="Sent with every request; `${NAME}` in them is the secret of that name."
-    )
-    internal: list[str] | None = Field(
-        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
-    )
-    command: list[str] | None = Field(None, description="The program and its arguments.")
-    env: dict[str, str] | None = Field(
-        None, description="The whole environment of its process; `${NAME}` is the secret of that name."
-    )
-    cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
     tools: list[str] | None = Field(
         None, description="The tools that are used, by their names there; all, if left out."
     )
@@ -105,9 +95,80 @@ class McpServerShape(StrictShape):
     message_bytes: int | None = Field(
         None, ge=1_024, le=64 * 1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
     )
+
+
+class _ServerPlaceShape(StrictShape):
+    """The place of an MCP server that a file declares; a base of its own, so that it is said before what is used."""
+
+    url: str | None = Field(None, description="Its address, for streamable HTTP.")
+    headers: dict[str, str] | None = Field(
+        None, description="Sent with every request; `${NAME}` in them is the secret of that name."
+    )
+    internal: list[str] | None = Field(
+        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
+    )
+    command: list[str] | None = Field(None, description="The program and its arguments.")
+    env: dict[str, str] | None = Field(
+        None, description="The whole environment of its process; `${NAME}` is the secret of that name."
+    )
+    cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
+
+
+class McpServerShape(ServerToolsShape, _ServerPlaceShape):
+    """An MCP server: at a `url`, or started by a `command`."""
+
     trust_first_use: bool | None = Field(
         None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
     )
+
+
+_PROGRAM: Final = "only the operator of the server declares programs, since one over REST would be anybody's code"
+_OPERATORS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("command", "env", "cwd"), _PROGRAM),
+    "internal": "only the operator of the server allows internal hosts",
+    "trust_first_use": "an administrator approves the tools, by their hashes",
+}
+"""The members that a stored agent's server has not, with the reason."""
+
+
+class _ServerUrlShape(StrictShape):
+    """The place of an MCP server that a stored agent declares."""
+
+    url: str = Field(
+        max_length=2_000,
+        description="Its address, for streamable HTTP: a public one, or an internal host that the operator allows.",
+    )
+    headers: dict[str, str] | None = Field(
+        None,
+        max_length=32,
+        description="Sent with every request, and shown to everyone who may read the agent; `${NAME}` in them is the "
+        "secret of that name, if the operator allows it to be sent to this host.",
+    )
+
+
+class AgentServerShape(ServerToolsShape, _ServerUrlShape):
+    """An MCP server of a stored agent: at a `url`, declared by an administrator of its organisation."""
+
+    timeout: float | None = Field(None, gt=0, le=600, description="Seconds that a call may take: 60, if left out.")
+    start_timeout: float | None = Field(
+        None, gt=0, le=60, description="Seconds until it has answered for the first time: 30, if left out."
+    )
+    message_bytes: int | None = Field(
+        None, ge=1_024, le=1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_is_the_operators(cls, given: Any) -> Any:  # any JSON
+        for name, why in _OPERATORS.items():
+            if isinstance(given, dict) and name in given:
+                raise PydanticCustomError("operators_only", "{told}", {"told": f"{name}: {why}"})
+        return cast("object", given)
+
+
+def kept_servers(given: Mapping[str, AgentServerShape] | None) -> dict[str, Any] | None:  # JSON
+    """Return the servers of an agent in their stored form."""
+    return {name: one.plain() for name, one in given.items()} if given else None
 
 
 class ApiShape(StrictShape):

@@ -17,7 +17,7 @@ from capset.adapters.agents.rows import definition_of_row, filled, patched, plai
 from capset.adapters.agents.store import StoredAgents
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, make_store
-from capset.wire.agents import AgentDetail, AgentInput, AgentShape, agent_detail
+from capset.wire.agents import AgentDetail, AgentFileShape, AgentInput, AgentShape, agent_detail
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
 _WORD = st.text("abc é", min_size=1, max_size=5)
@@ -39,6 +39,19 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
     "model": _WORD,
     "static_context": _DATA,
     "allowance": st.sampled_from([{"limits": ["3/1m"]}, {"session": {"calls": 2}}, {"run": {"calls": 1, "cost": 2.5}}]),
+    "mcp_servers": st.sampled_from(
+        [
+            {"shop": {"url": "https://a.example.com/mcp"}},
+            {
+                "shop": {
+                    "url": "https://b.example.com",
+                    "tools": ["one"],
+                    "rules": {"*": {"approval": "ask"}},
+                    "timeout": 2.5,
+                }
+            },
+        ]
+    ),
 }
 """What each field may hold; a new field needs a line here."""
 AGENTS = st.fixed_dictionaries(dict(VALUES))
@@ -54,7 +67,8 @@ def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() ->
     names = [field.name for field in AGENT_FIELDS]
     assert set(names) == set(VALUES) == set(AgentInput.model_fields)
     assert set(names) <= set(AgentDetail.model_fields)
-    assert {field.name for field in AGENT_FIELDS if field.in_file} == set(AgentShape.model_fields)
+    in_file = set(AgentShape.model_fields) | set(AgentFileShape.model_fields) & set(AgentInput.model_fields)
+    assert {field.name for field in AGENT_FIELDS if field.in_file} == in_file
     assert {field.name for field in AGENT_FIELDS if field.is_optional} == {
         name for name in names if normal({"name": "a"}).get(name, None) is None
     }

@@ -94,7 +94,7 @@ async def test_where_what_there_was_cannot_be_told_it_is_asked_anew(store: str) 
             "acme", given("vault", "lamp", "other"), author=BOSS
         )
         later = StoredAgents(kernel, Registry.of([vault, clashing, other]))
-        assert later.loaded(row).notices, "it cannot be composed any more"
+        assert (await later.loaded(row)).notices, "it cannot be composed any more"
         with pytest.raises(PermissionDenied, match="'vault'"):
             await later.change("acme", row.id, {"capabilities": ["vault"]}, author=ADA)
 

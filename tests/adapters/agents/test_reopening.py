@@ -34,7 +34,7 @@ async def test_an_agent_of_a_file_is_opened_again_as_it_was(store: str) -> None:
     async with Kernel(store) as kernel:
         for one in (agent, plain):
             row = kernel.new_session(one, WHO)
-            again = StoredAgents(kernel, REGISTRY).of_session(row)
+            again = await StoredAgents(kernel, REGISTRY).of_session(row)
             assert again is not one
             assert kernel.compose(again).static_hash == kernel.compose(one).static_hash == row.static_hash
         assert json.loads(row.definition)["capabilities"] == ["shelf", "lamp"]
@@ -59,13 +59,13 @@ async def test_what_only_code_says_is_never_lost_silently(declared: Mapping[str,
     async with Kernel(store) as kernel:
         row = kernel.new_session(agent, WHO)
         with pytest.raises(Conflict, match=rf"{named}.* is not installed here") as refused:
-            StoredAgents(kernel, REGISTRY).of_session(row)
+            await StoredAgents(kernel, REGISTRY).of_session(row)
         assert "kernel.open" in (refused.value.hint or "")
         installed = Registry.of([shelf, lamp], [agent])
-        assert StoredAgents(kernel, installed).of_session(row) is agent
+        assert await StoredAgents(kernel, installed).of_session(row) is agent
         changed = Registry.of([shelf, lamp], [Agent("keeper", **options, system_prompt="New.")])
         with pytest.raises(Conflict, match="has changed since the session began"):
-            StoredAgents(kernel, changed).of_session(row)
+            await StoredAgents(kernel, changed).of_session(row)
 
 
 async def test_an_installed_agent_of_the_same_name_is_not_taken_for_a_file_s(store: str) -> None:
@@ -91,12 +91,12 @@ async def test_a_config_that_does_not_come_back_as_it_was_is_no_part_of_a_file()
     async with Kernel("memory://") as kernel:
         row = kernel.new_session(agent, WHO)
         with pytest.raises(Conflict, match="the config of odd"):
-            StoredAgents(kernel, Registry.of([odd])).of_session(row)
-        assert StoredAgents(kernel, Registry.of([odd], [agent])).of_session(row) is agent
+            await StoredAgents(kernel, Registry.of([odd])).of_session(row)
+        assert await StoredAgents(kernel, Registry.of([odd], [agent])).of_session(row) is agent
 
 
 async def test_an_agent_with_empty_declarations_is_still_a_file_s() -> None:
     async with Kernel("memory://") as kernel:
         row = kernel.new_session(Agent("a", tools=[], context=[], uses=[shelf]), WHO)
-        again = StoredAgents(kernel, REGISTRY).of_session(row)
+        again = await StoredAgents(kernel, REGISTRY).of_session(row)
         assert kernel.compose(again).static_hash == row.static_hash

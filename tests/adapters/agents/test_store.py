@@ -83,7 +83,7 @@ async def test_an_agent_whose_capabilities_have_come_to_clash_says_so_and_hides_
         await kernel.store.agents.create(replace(row, id=kernel.new_id(), capabilities=both))
         later = StoredAgents(kernel, Registry.of([eyes, ears, other_eyes]))
         page = await kernel.store.agents.list(AgentQuery("acme"))
-        clashing, fine = (later.loaded(one) for one in page.items)
+        clashing, fine = [await later.loaded(one) for one in page.items]
         assert fine.notices == ()
         assert any("look" in notice for notice in clashing.notices)
         with pytest.raises(CapsetError):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from capset import Kernel
+from capset.adapters.mcp.server import McpServer
+from capset.adapters.offers import examined
+from capset.adapters.pins import pin_of
 from tests.cli.support import Run
 
 FILE = """
@@ -121,3 +126,28 @@ def test_whose_agents_they_are_and_what_cannot_be(run: Run, made: dict[str, Any]
     assert run("agents", "change", made["id"], "[]").code == 2
     assert run("agents", "list", "--status", "asleep").code == 2
     assert run("agents", "list", "--db", "nowhere.db").code == 2
+
+
+@pytest.mark.spec("M26", "P16")
+def test_an_agent_of_a_file_has_servers_of_its_own_and_its_sessions_go_on_with_them(run: Run, tmp_path: Path) -> None:
+    async def approve(agent: str) -> None:
+        async with Kernel(store="sqlite:///capset.db") as kernel:
+            source = McpServer(name="shop", agent=agent, url="http://127.0.0.1:8123/mcp")
+            offer = examined("sell", "shop_sell", {"name": "sell", "inputSchema": {"type": "object"}})
+            await kernel.store.pins.change(source.pin_key, [pin_of(source, offer, "root", kernel.now())])
+
+    declared = {"shop": {"url": "http://127.0.0.1:8123/mcp"}}
+    given = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": declared}
+    (tmp_path / "seller.json").write_text(json.dumps(given))
+    made = run("agents", "create", "seller.json", "--json").json
+    assert made["mcp_servers"] == declared
+    asyncio.run(approve(made["id"]))
+    first = run("call", "shop_sell", "--agent", made["id"], "--args", "{}", "--json").json
+    assert "leads to an address that is not public" in first["error"]["message"], "the tool is there; its server is not"
+    session = run("sessions", "create", made["id"], "--json").json["id"]
+    assert run("agents", "change", made["id"], '{"mcp_servers": null, "capabilities": []}').code == 0
+    again = run("call", "shop_sell", "--session", session, "--args", "{}", "--json").json
+    assert "leads to an address that is not public" in again["error"]["message"]
+    (tmp_path / "sh.json").write_text(json.dumps({"name": "a", "mcp_servers": {"shop": {"command": ["sh"]}}}))
+    refused = run("agents", "create", "sh.json")
+    assert (refused.code, "command: only the operator" in refused.said) == (2, True)

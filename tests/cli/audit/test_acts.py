@@ -22,6 +22,8 @@ ACT_OF = {
     "agents change": "agent.change",
     "agents rollback": "agent.change",
     "agents archive": "agent.archive",
+    "agents approve": "mcp.approve",
+    "agents withdraw": "mcp.approve",
     "sessions move": "session.move",
     "sessions delete": "session.delete",
     "sessions rewind": "session.rewind",
@@ -42,7 +44,9 @@ READS = "reads, and changes nothing"
 CALLS = "what it calls is on record"
 EXEMPT = {
     **dict.fromkeys(("list", "describe", "check", "compose", "fingerprint", "diff", "schema", "db check"), READS),
-    **dict.fromkeys(("key list", "agents list", "agents show", "agents versions", "agents diff"), READS),
+    **dict.fromkeys(
+        ("key list", "agents list", "agents show", "agents versions", "agents diff", "agents tools"), READS
+    ),
     **dict.fromkeys(("agents preview", "sessions list", "sessions show", "sessions state", "sessions events"), READS),
     **dict.fromkeys(("approvals list", "approvals show", "audit checkpoints", "audit verify", "audit pin"), READS),
     **dict.fromkeys(("call", "kernel", "mcp serve", "replay", "demo", "run", "chat"), CALLS),

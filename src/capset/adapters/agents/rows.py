@@ -15,11 +15,13 @@ from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
 from capset.wire.allowances import kept_allowance
+from capset.wire.tool_sources import kept_servers
 
 _OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "tags": lambda given: tuple(dict.fromkeys(given)),
     "allowance": kept_allowance,
+    "mcp_servers": kept_servers,
 }
 """The stored form of the fields that have one of their own; that of all others follows from their kind."""
 

@@ -14,9 +14,19 @@ from pydantic_core import from_json
 
 from capset.adapters.agents.entries import EntryMismatch, refer
 from capset.adapters.agents.files import agent_of, agent_tools, make_agent
+from capset.adapters.agents.mcp_servers import (
+    AgentServers,
+    ServerOwner,
+    Servers,
+    new_servers,
+    servers_in,
+    servers_of,
+    with_servers,
+)
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
 from capset.adapters.agents.rows import definition_of_row, filled, is_same, patched, restored, row_of, size_of, text_of
+from capset.adapters.pins import Standing
 from capset.composition.compose import Composition
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
@@ -27,6 +37,7 @@ from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
+from capset.stores.base.pins import ToolPin
 from capset.wire.agents import AgentFileShape, AgentInput
 
 _CACHED: Final = 1_000
@@ -50,12 +61,21 @@ class Loaded:
     row: AgentRow | None
     notices: tuple[str, ...]
 
+    @property
+    def servers(self) -> Servers:
+        """The MCP servers of its own."""
+        return {} if self.row is None else servers_of(self.row.mcp_servers)
+
 
 class StoredAgents:
-    """Store access for agents: writes are atomic, and reads work even if a capability has been removed."""
+    """Store access for agents: writes are atomic, and reads work even if a capability has been removed.
 
-    def __init__(self, kernel: Kernel, registry: Registry) -> None:
+    ``servers`` has the MCP servers that they declare; by default, their operator allows them nothing more.
+    """
+
+    def __init__(self, kernel: Kernel, registry: Registry, servers: AgentServers | None = None) -> None:
         self._kernel = kernel
+        self.servers = servers or AgentServers(kernel)
         self._registry = registry
         # One object per definition, so that the kernel composes it once.
         self._cached = lru_cache(_CACHED)(self._load)
@@ -74,7 +94,7 @@ class StoredAgents:
         """
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
-        row = replace(self._filled(empty, given, author), author=author.name)
+        row = replace(await self._filled(empty, given, author), author=author.name)
         await self._kernel.store.agents.create(row, act=self._act(None, row, author))
         return row
 
@@ -85,7 +105,7 @@ class StoredAgents:
         """
         if (defined := self._registry.agents.get(id)) is not None:
             return Loaded(id, defined, None, self._kernel.compose(defined).notices)
-        return self.loaded(await self._row(org, id))
+        return await self.loaded(await self._row(org, id))
 
     async def active(self, org: str | None, id: str) -> Loaded:
         """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived one."""
@@ -94,21 +114,50 @@ class StoredAgents:
             raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
         return loaded
 
-    def loaded(self, row: AgentRow) -> Loaded:
+    async def loaded(self, row: AgentRow) -> Loaded:
         """Return a stored agent ready for use, with a notice for each part that no longer works."""
-        agent, gone = self._cached(json.dumps(definition_of_row(row)))
+        return self.loaded_with(row, await self.pins(row))
+
+    async def pins(self, row: AgentRow) -> tuple[ToolPin, ...]:
+        """Return what is approved of an agent's own MCP servers."""
+        return await self.servers.pins(ServerOwner(row.org, row.id), row.mcp_servers or ())
+
+    def loaded_with(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> Loaded:
+        """Return a stored agent ready for use, as ``loaded`` does, with these pins of its own servers."""
+        agent, gone = self._known(row, pins)
         try:
             notices = self._kernel.compose(agent).notices
         except DefinitionError as error:  # what is installed has changed since
             notices = (error.message,)
         return Loaded(row.id, agent, row, (*gone, *notices))
 
-    def of_session(self, row: SessionRow) -> Agent:
+    async def stored(self, org: str | None, id: str) -> AgentRow:
+        """Return the row of a stored agent. Raises ``NotFound``, and ``Conflict`` for one that is defined in code."""
+        self._check_stored(id)
+        return await self._row(org, id)
+
+    async def approve_tools(
+        self, org: str | None, id: str, name: str, tools: Mapping[str, str], *, by: Principal
+    ) -> list[Standing]:
+        """Approve tools of an agent's own server. Raises as ``AgentServers.approve``, and as ``compose``."""
+        row = await self.stored(org, id)
+
+        def check(pins: tuple[ToolPin, ...]) -> None:
+            self._kernel.compose(self._known(row, pins)[0])
+
+        return await self.servers.approve(row, name, tools, by, check=check)
+
+    async def of_session(self, row: SessionRow) -> Agent:
         """Return a session's agent as it was when the session began, without what has been removed since.
+
+        Its own MCP servers have the tools that are approved now.
 
         Raises ``Conflict`` if the session's definition is incomplete and its code is no longer installed unchanged.
         """
-        return agent_in_code(row, self._kernel, self._registry) or self._cached(row.definition)[0]
+        if (defined := agent_in_code(row, self._kernel, self._registry)) is not None:
+            return defined
+        owner = ServerOwner(row.org, row.agent_id or "")
+        return self._cached(row.definition, owner, await self.servers.pins(owner, servers_in(row.definition)))[0]
 
     async def change(
         self,
@@ -135,8 +184,7 @@ class StoredAgents:
         Raises ``NotFound`` for an unknown version, and the errors of ``change``: part of the content may no longer be
         available.
         """
-        self._check_stored(id)
-        await self._row(org, id)
+        await self.stored(org, id)
         kept = await self._kernel.store.agents.version(org, id, to)
         if kept is None:
             raise _no_version(id, to)
@@ -155,23 +203,24 @@ class StoredAgents:
         row = await self._kernel.store.agents.version(org, id, version)
         if row is None:
             raise _no_version(id, version)
-        return self.loaded(row)
+        return await self.loaded(row)
 
     async def check_move(self, row: SessionRow, to: Loaded) -> None:
         """Raise ``PermissionDenied`` if a move would give a session high-risk capabilities new to it and its agent.
 
         What the session already has, or the agent's present version, counts as enabled.
         """
-        own, present = self.of_session(row), await self.get(row.org, to.id)
+        own, present = await self.of_session(row), await self.get(row.org, to.id)
         after = self._kernel.compose(to.agent)
-        needed = set(needs_admin(after, self._composition(own))) & set(
-            needs_admin(after, self._composition(present.agent))
-        )
-        check_enabled(tuple(sorted(needed)))
 
-    async def preview(self, given: AgentInput) -> Preview:
+        def needed(agent: Agent, servers: Servers) -> set[str]:
+            return {*needs_admin(after, self._composition(agent)), *new_servers(to.servers, servers)}
+
+        check_enabled(tuple(sorted(needed(own, servers_in(row.definition)) & needed(present.agent, present.servers))))
+
+    async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
         """Return the preview of a new agent. Nothing is stored."""
-        return await self._previewed(given, None)
+        return await self._previewed(given, ServerOwner(org, ""), None)
 
     async def preview_change(
         self,
@@ -189,12 +238,18 @@ class StoredAgents:
         loaded = await self.get(org, id)
         if loaded.row is None:
             return Preview(loaded.agent)
-        given = patched(loaded.row, patch)
-        return await self._previewed(given, self._composed(loaded.row))
+        return await self._previewed(patched(loaded.row, patch), ServerOwner(org, id), loaded.row)
 
-    async def _previewed(self, given: AgentInput, before: Composition | None) -> Preview:
+    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> Preview:
+        after, before = given.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
+        problems = self.servers.problems(owner, after)
+        own = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
+        composed = None if row is None else await self._composed(row)
         async with self._previews:
-            return await asyncio.to_thread(preview_of, given, self._registry, before)
+            found = await asyncio.to_thread(preview_of, given, own.within(self._registry), composed)
+        if problems:
+            return replace(found, agent=None, problems=(*found.problems, *problems))
+        return replace(found, needs_admin=tuple(dict.fromkeys((*new_servers(after, before), *found.needs_admin))))
 
     async def _write(
         self,
@@ -209,7 +264,7 @@ class StoredAgents:
             row = await self._row(org, id)
             if version is not None and version != row.version:
                 raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
-            changed = self._filled(row, make(row), author)
+            changed = await self._filled(row, make(row), author)
             if is_same(changed, row):
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
@@ -239,7 +294,7 @@ class StoredAgents:
         if id in self._registry.agents:
             raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
 
-    def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
+    async def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
         changed = filled(row, given)
         if text_of(changed) == text_of(row):
             return changed  # so that an agent whose capability is gone can still be archived
@@ -247,22 +302,28 @@ class StoredAgents:
             raise InvalidArguments(
                 f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
             )
-        agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
+        owner, servers = ServerOwner(row.org, row.id), given.mcp_servers or {}
+        if problems := self.servers.problems(owner, servers):
+            raise DefinitionError(f"agent {given.name!r}: {'; '.join(map(str, problems))}", fields=problems)
+        own = self.servers.of(owner, servers, await self.servers.pins(owner, servers))
+        registry = own.within(self._registry)
+        agent = make_agent(given, registry, f"agent {given.name!r}", is_new=True)
         composition = self._kernel.compose(agent)
         if not author.is_admin:
-            check_enabled(needs_admin(composition, self._composed(row)))
+            enabled = new_servers(servers, servers_of(row.mcp_servers))
+            check_enabled(tuple(dict.fromkeys((*enabled, *needs_admin(composition, await self._composed(row))))))
         return replace(
             changed,
             instructions=agent.instructions,
-            capabilities=tuple(replace(row_of(one), id=self._registry.get(one.id).name) for one in given.entries()),
+            capabilities=tuple(replace(row_of(one), id=registry.get(one.id).name) for one in given.entries()),
             static_hash=composition.static_hash,
         )
 
-    def _composed(self, row: AgentRow) -> Composition | None:
+    async def _composed(self, row: AgentRow) -> Composition | None:
         """Return a stored agent's current composition; ``None`` for a new one, or if it can no longer be composed."""
         if not row.static_hash:
             return None
-        return self._composition(self._cached(json.dumps(definition_of_row(row)))[0])
+        return self._composition(self._known(row, await self.pins(row))[0])
 
     def _composition(self, agent: Agent) -> Composition | None:
         try:
@@ -270,13 +331,22 @@ class StoredAgents:
         except DefinitionError:
             return None
 
-    def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
-        """Return the agent of a definition, and a notice for each capability that is gone."""
+    def _known(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
+        """Return a stored agent, and a notice for each part of it that is gone."""
+        return self._cached(json.dumps(definition_of_row(row)), ServerOwner(row.org, row.id), pins)
+
+    def _load(self, definition: str, owner: ServerOwner, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
+        """Return the agent of a definition, and a notice for each part of it that is gone.
+
+        ``pins`` are those of the servers that it declares.
+        """
         shape = AgentFileShape.model_validate(read_definition(definition)[0])
-        referred = refer(shape.entries(), self._registry)
-        tools = agent_tools(shape, self._registry, f"agent {shape.name!r}")
+        own = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
+        registry = own.within(self._registry)
+        referred = refer(shape.entries(), registry)
+        tools = agent_tools(shape, registry, f"agent {shape.name!r}")
         agent = agent_of(shape, referred.refs, shape.static_context, tools)
-        return agent, tuple(_notice(one, self._registry) for one in referred.misfits)
+        return agent, (*own.notices, *(_notice(one, registry) for one in referred.misfits))
 
 
 def _notice(one: EntryMismatch, registry: Registry) -> str:
@@ -316,7 +386,9 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
 def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
     """Return the row of a new session of an agent, not yet stored."""
     row = kernel.new_session(loaded.agent, principal)
-    return replace(row, agent_id=loaded.id, agent_version=loaded.row.version if loaded.row else 1)
+    version = loaded.row.version if loaded.row else 1
+    definition = with_servers(row.definition, loaded.row)
+    return replace(row, agent_id=loaded.id, agent_version=version, definition=definition)
 
 
 async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from capset.adapters.agents.mcp_servers import new_servers
 from capset.adapters.agents.permissions import Author, needs_admin
 from capset.adapters.agents.previews import Preview
 from capset.adapters.agents.rows import plain_of
@@ -24,6 +25,7 @@ from capset.evaluation.snapshot.capture import envelope_of
 from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AgentPage, AgentQuery, AgentStatus, VersionQuery
+from capset.stores.base.pins import ToolPin
 from capset.wire.agents import (
     AgentDetail,
     AgentDiffShape,
@@ -69,15 +71,17 @@ async def page_of(
     left = limit - len(shown)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
     query, total = AgentQuery(org, status, name, left or 1, cursor), 0
+    pins: dict[str, tuple[ToolPin, ...]] = {}
 
     async def read(query: AgentQuery) -> AgentPage:
         nonlocal total
         page = await kernel.store.agents.list(query)
         total = page.total
+        pins.update({row.id: await agents.pins(row) for row in page.items})
         return page
 
     stored, following = await read_page(
-        read, query, lambda row: detail_of(kernel, agents.loaded(row)), attrgetter("id")
+        read, query, lambda row: detail_of(kernel, agents.loaded_with(row, pins[row.id])), attrgetter("id")
     )
     items = list[AgentDetail]()
     for one in shown:
@@ -184,8 +188,9 @@ async def diff_agents(
         told = one.notices
         try:
             composition = kernel.compose(one.agent)
-            if not author.is_admin and (needed := needs_admin(composition, enabled)):
-                names = ", ".join(map(repr, needed))
+            needed = (*new_servers(one.servers, present.servers), *needs_admin(composition, enabled))
+            if not author.is_admin and needed:
+                names = ", ".join(map(repr, dict.fromkeys(needed)))
                 told = (*told, f"not evaluated, since only an administrator enables {names}")
             else:
                 snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=one.id)

@@ -38,6 +38,7 @@ from capset.adapters.declarations import fill_secrets
 from capset.adapters.mcp.answers import ToolAnswer, answer_of
 from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
 from capset.adapters.mcp.offers import is_used, offers_of, unmatched
+from capset.adapters.mcp.rooms import Room
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
 from capset.adapters.offers import Offer, shown
@@ -69,12 +70,15 @@ class McpConnection:
     """One server: its tools, prompts and resources. Leaving its ``async with`` closes the connection.
 
     The connection is made when it is first needed, and belongs to a task of its own, so that a caller that is cancelled
-    leaves it to the others.
+    leaves it to the others. With a ``room``, it is open only as long as there is room, and it is used.
     """
 
-    def __init__(self, server: McpServer, secrets: Secrets) -> None:
+    def __init__(self, server: McpServer, secrets: Secrets, room: Room | None = None) -> None:
         self.server: Final = server
         self._secrets = secrets
+        self._room = room
+        self._users, self._used = 0, 0.0
+        """How many use it, or wait for it, and when the last of them was done."""
         self._owner: asyncio.Task[None] | None = None
         self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
@@ -201,7 +205,26 @@ class McpConnection:
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_future()
             self._wanted.set()
-        return await asyncio.shield(self._ready)
+        with self._in_use():
+            return await asyncio.shield(self._ready)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Generator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used = monotonic()
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it was last used, by the monotonic clock; nothing while it is in use."""
+        return None if self._users else self._used
+
+    def release(self) -> None:
+        """Close the connection for now: the next call makes another. Calls under way fail."""
+        self._end(self._number)
 
     def _unreachable(self, why: str) -> TransientError:
         return TransientError(f"The MCP server {self.server.name!r} cannot be reached: {why}.", code="unreachable")
@@ -213,6 +236,8 @@ class McpConnection:
     async def _own(self) -> None:
         """Keep the connection: open it when it is wanted, until it breaks."""
         while not self._is_closed:  # a cancellation is lost where what it ends has failed already
+            if self._room is not None and not self._wanted.is_set():
+                return  # so that nothing keeps one that is not used any more
             await self._wanted.wait()
             self._wanted.clear()
             if (ready := self._ready) is None:
@@ -221,6 +246,8 @@ class McpConnection:
             self._why, number = "", self._number
             try:
                 async with AsyncExitStack() as stack:
+                    if self._room is not None:
+                        stack.enter_context(self._room.taken(self))
                     async with asyncio.timeout(self.server.start_timeout):
                         opened = await self._opened(stack, number)
                     self._failures, self._offers = 0, None
@@ -312,7 +339,8 @@ class McpConnection:
     def _failing(self, number: int) -> Generator[None]:
         """Turn what the SDK raises into errors of capset's; a connection that broke is made again."""
         try:
-            yield
+            with self._in_use():
+                yield
         except (CapsetError, TimeoutError):
             raise
         except CallInterrupted as error:

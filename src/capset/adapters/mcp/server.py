@@ -41,6 +41,8 @@ READ: Final = "resources/read"
 """The name, there, of the tool that reads the resources of a server; rules may name it."""
 PROMPTS: Final = "prompts/"
 """The beginning of the name, there, of the tool that gets a prompt; its pin and its rules have it."""
+OF_AGENTS: Final = "agents/"
+"""The beginning of the keys of the pins of stored agents' own servers."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
 """Returns what authenticates the requests of one connection, made with the kernel's secrets."""
@@ -52,6 +54,10 @@ class McpSource(FrozenValue):
 
     name: str = checked_field(source_name("an MCP server"))
     """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
+    agent: str | None = checked_field(
+        requiring("{} must be the id of a stored agent", lambda one: isinstance(one, str), optional=True), None
+    )
+    """The stored agent whose own it is, by its id; hosts leave it out."""
 
     def __post_init__(self) -> None:
         store_checked(self)
@@ -68,8 +74,8 @@ class McpSource(FrozenValue):
 
     @property
     def pin_key(self) -> str:
-        """The key of its tools' pins in a store."""
-        return self.name
+        """The key of its tools' pins in a store: that of a stored agent is like no name of a host's."""
+        return self.name if self.agent is None else f"{OF_AGENTS}{self.agent}/{self.name}"
 
     @property
     def approval_act(self) -> ActName:

@@ -134,7 +134,7 @@ def create_command(
     given = read_input(file)
 
     async def here(place: LocalAgents) -> AgentDetail:
-        return _detail(place, await place.agents.create(place.org, given, author=place.author))
+        return await _detail(place, await place.agents.create(place.org, given, author=place.author))
 
     made = asked(url, lambda client: client.agents.create(given), here, db=db, org=org, makes=True, principal=principal)
     if as_json:
@@ -163,7 +163,7 @@ def change_command(
 
     async def here(place: LocalAgents) -> AgentDetail:
         row = await place.agents.change(place.org, id, given, author=place.author, version=expected)
-        return _detail(place, row)
+        return await _detail(place, row)
 
     return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
@@ -185,7 +185,9 @@ def archive_command(
 
     async def here(place: LocalAgents) -> AgentDetail:
         archived = {"status": "archived"}
-        return _detail(place, await place.agents.change(place.org, id, archived, author=place.author, version=expected))
+        return await _detail(
+            place, await place.agents.change(place.org, id, archived, author=place.author, version=expected)
+        )
 
     return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
@@ -208,7 +210,7 @@ def rollback_command(
 
     async def here(place: LocalAgents) -> AgentDetail:
         row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
-        return _detail(place, row)
+        return await _detail(place, row)
 
     return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
@@ -217,8 +219,8 @@ def _patch(given: str) -> dict[str, Any]:  # JSON
     return from_json(read_object("PATCH", given))
 
 
-def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
-    return detail_of(place.kernel, place.agents.loaded(row))
+async def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
+    return detail_of(place.kernel, await place.agents.loaded(row))
 
 
 def _print_agent(found: AgentDetail, *, as_json: bool) -> Exit:

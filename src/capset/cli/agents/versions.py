@@ -125,7 +125,7 @@ def preview_command(
 
     async def here(place: LocalAgents) -> PreviewShape:
         agents, org = place.agents, place.org
-        found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given))
+        found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given, org=org))
         whose = agent if given is None else None
         return await shown_preview(
             place.kernel, found, author=place.author, principal=place.principal, env=place.env, id=whose

@@ -225,6 +225,8 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal
         if file is not None and file[0] == "agent" and served.upstream is not None:
             registry = await _with_sources(kernel, registry, served.upstream, file[1], session)
         defined = agent_in_code(row, kernel, registry)
+        if defined is None and row.agent_id is not None and "mcp_servers" in definition:
+            return await StoredAgents(kernel, registry).of_session(row)
         return defined or build_agent(definition, registry, f"session {session}")
     except (Conflict, DefinitionError):
         if file is None or file[0] != "config" or served.configuration is not None:

@@ -7,7 +7,6 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,19 +14,20 @@ import typer
 
 from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
+from capset.adapters.mcp.server import OF_AGENTS
 from capset.adapters.openapi.api import OpenApi
-from capset.adapters.pins import capability_with
+from capset.adapters.pins import SeenSource, capability_with, look_at
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Who
-from capset.cli.common.output import cell, err, in_one, out, print_json, short, table, verbatim
+from capset.cli.common.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.common.remote import written_options
 from capset.cli.common.settings import Settings, existing_db, has_db, load_settings
 from capset.cli.common.texts import one_line
 from capset.cli.common.upstream import asked
-from capset.errors import CapsetError, DefinitionError, counted, unknown
+from capset.errors import DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.runtime import EnvironmentSecrets
@@ -35,8 +35,6 @@ from capset.stores.base.pins import ToolPin
 
 if TYPE_CHECKING:
     from capset.adapters.lock import Locked, LockImport
-    from capset.adapters.mcp.connection import McpConnection
-    from capset.adapters.openapi.client import OpenApiClient
     from capset.adapters.pins import Standing
 
 _LEAST: Final = 32
@@ -196,16 +194,6 @@ def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
     return code
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
-
-    source: Source
-    tools: Sequence[Standing]
-    unmatched: Sequence[str] = ()
-    problem: str | None = None
-
-
 def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
     """Return the sources of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
     if (config is None) == (agent is None):
@@ -226,44 +214,25 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
     return [named[name]]
 
 
-def _seen(sources: Sequence[Source], settings: Settings) -> list[_Seen]:
+def _seen(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
     return asyncio.run(_look(sources, settings.db))
 
 
-async def _look(sources: Sequence[Source], db: str) -> list[_Seen]:
+async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
     pins = await _pins(db) if has_db(db) else ()
-    return list(
-        await asyncio.gather(*(_look_at(one, [pin for pin in pins if pin.server == one.pin_key]) for one in sources))
-    )
-
-
-async def _look_at(source: Source, pins: Sequence[ToolPin]) -> _Seen:
-    from capset.adapters.pins import Standing, standings
-
-    try:
-        async with asked(source, EnvironmentSecrets()) as client:
-            tools = await _told(client, standings(pins, await client.offers()))
-            return _Seen(source, tools, await client.unmatched())
-    except CapsetError as error:
-        return _Seen(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=in_one(error))
-
-
-async def _told(client: McpConnection | OpenApiClient, tools: Iterable[Standing]) -> list[Standing]:
-    """Return tools as they are, and as left out those that their declaration leaves out, which are offered no more."""
-    found: list[Standing] = []
-    for one in tools:
-        is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(_approved(one.pin))
-        found.append(replace(one, state="left out") if is_left_out else one)
-    return found
+    secrets = EnvironmentSecrets()
+    looks = (look_at(one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets)) for one in sources)
+    return list(await asyncio.gather(*looks))
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
+    """Return the pins of what files declare; those of stored agents are approved over REST, by their organisations."""
     async with Kernel(store=db) as kernel:
-        return await kernel.store.pins.list()
+        return [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
 
 
 async def _approve(source: Source, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
-    from capset.adapters.pins import approve
+    from capset.adapters.pins import approve, as_declared
 
     wanted = None if named is None else dict(_wanted(one) for one in named)
     async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
@@ -275,7 +244,9 @@ async def _approve(source: Source, settings: Settings, named: Sequence[str] | No
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
                     hint="look at it again: capset mcp diff --config FILE",
                 )
-        return await _told(client, await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted))
+        return await as_declared(
+            client, await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
+        )
 
 
 def _wanted(given: str) -> tuple[str, str]:
@@ -292,7 +263,7 @@ async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> L
         return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
 
 
-def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
+def _problems(seen: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
     """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
     return [
         {"server": one.source.pin_key, "message": message}
@@ -301,7 +272,7 @@ def _problems(seen: Iterable[_Seen]) -> list[dict[str, str]]:
     ]
 
 
-def _warn(seen: Iterable[_Seen]) -> None:
+def _warn(seen: Iterable[SeenSource[Source]]) -> None:
     for problem in _problems(seen):
         err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
 
@@ -311,12 +282,12 @@ def _shapes(tool: Standing) -> dict[str, Any]:
     return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
-def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
+def _plain(seen: SeenSource[Source], tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
         "server": seen.source.pin_key,
         "tool": tool.name,
-        "state": _state(seen, tool),
+        "state": seen.state(tool),
         "hash": offer.hash if offer else None,
         "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
         "effect": _effect(seen, tool),
@@ -324,21 +295,17 @@ def _plain(seen: _Seen, tool: Standing) -> dict[str, Any]:
     }
 
 
-def _row(seen: _Seen, tool: Standing) -> Iterator[str]:
+def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield seen.source.pin_key
     yield tool.name
-    yield _state(seen, tool)
+    yield seen.state(tool)
     yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
     yield _effect(seen, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
     yield "; ".join(tool.problems) or "–"
 
 
-def _state(seen: _Seen, tool: Standing) -> str:
-    return tool.state if seen.problem is None else "not asked"
-
-
-def _effect(seen: _Seen, tool: Standing) -> str:
+def _effect(seen: SeenSource[Source], tool: Standing) -> str:
     from capset.adapters.mcp.tools import effect_in
 
     source = seen.source
@@ -370,7 +337,7 @@ def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
     pin, offer = tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
     after = f"{offer.hash[:16]} now" if offer else tool.state
-    old, new = _lines(_approved(pin) if pin else {}), _lines(offer.shape if offer else {})
+    old, new = described(_approved(pin) if pin else {}), described(offer.shape if offer else {})
     name = f"{server}/{shown(tool.name)}"
     yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")
     for problem in tool.problems:
@@ -380,7 +347,7 @@ def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
     yield ""
 
 
-def _lines(shape: Mapping[str, Any]) -> list[str]:
+def described(shape: Mapping[str, Any]) -> list[str]:
     """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
     found: list[str] = []
     for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):

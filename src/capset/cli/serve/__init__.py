@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.cli.common.actors import actor_here
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
@@ -24,6 +25,7 @@ from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.upstream import Upstream
+from capset.cli.serve.agent_servers import AgentHost, AgentSecret
 from capset.cli.serve.jwt import (
     JwtAlgorithm,
     JwtAttribute,
@@ -98,6 +100,8 @@ def serve_command(
     run_budget: RunBudget = None,
     usage_limit: UsageOption = None,
     http_limit: HttpLimit = None,
+    agent_host: AgentHost = None,
+    agent_secret: AgentSecret = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
     max_steps: MaxSteps = 50,
@@ -168,7 +172,8 @@ def serve_command(
     if model is not None or allow_model:
         runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
     url = None if public is None else public.url
-    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url)
+    servers = ServerAllowances(agent_host or (), agent_secret or ())
+    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url, servers)
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
@@ -199,6 +204,7 @@ class _Served:
     limits: RequestLimits
     runner: GeneratorRunner | None
     public_url: str | None
+    server_allowances: ServerAllowances
 
     @property
     def registry(self) -> Registry:
@@ -257,6 +263,7 @@ async def _serve(
                 tokens=tokens,
                 agent=served.configuration and served.configuration.agent.name,
                 public_url=served.public_url,
+                server_allowances=served.server_allowances,
             )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:

@@ -44,7 +44,7 @@ async def create_agent(
     """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
     row = await service.agents.create(caller.principal.org, given, author=author_of(caller))
     response.headers["Location"] = f"{request.scope['root_path']}/v1/agents/{row.id}"
-    return _written(service, row, response)
+    return await _written(service, row, response)
 
 
 @router.get("", responses=problems(422), operation_id="list_agents")
@@ -90,7 +90,7 @@ async def change_agent(
     row = await service.agents.change(
         caller.principal.org, id, patch, author=author_of(caller), version=expected(if_match)
     )
-    return _written(service, row, response)
+    return await _written(service, row, response)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(400, 404, 409, 412, 422), operation_id="archive_agent")
@@ -108,9 +108,9 @@ def author_of(caller: Caller) -> Author:
     return Author(f"{who.kind}:{who.id}", caller.has("capset:admin"), who)
 
 
-def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
+async def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
     response.headers["ETag"] = tag_of(row.version)
-    return detail_of(service.kernel, service.agents.loaded(row))
+    return detail_of(service.kernel, await service.agents.loaded(row))
 
 
 Number = Annotated[int, Path(ge=1, le=LAST)]
@@ -157,7 +157,7 @@ async def rollback_agent(
         caller.principal.org, id, given.version, author=author_of(caller), version=expected(if_match)
     )
     response.headers["ETag"] = tag_of(row.version)
-    return detail_of(service.kernel, service.agents.loaded(row))
+    return detail_of(service.kernel, await service.agents.loaded(row))
 
 
 @router.get(
@@ -188,7 +188,7 @@ async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> Pr
 
     Nothing is kept, and nothing is on record.
     """
-    preview = await service.agents.preview(given)
+    preview = await service.agents.preview(given, org=caller.principal.org)
     return await shown_preview(
         service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env
     )

@@ -49,6 +49,8 @@ class AgentRow:
     author: str | None = None
     allowance: Mapping[str, Any] | None = None
     """Limits for its sessions and runs, as ``definitions.allowances.Allowance`` writes them."""
+    mcp_servers: Mapping[str, Any] | None = None
+    """The MCP servers of its own, by name, as ``wire.tool_sources.AgentServerShape`` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ AGENT_FIELDS: Final = (
     AgentField("model", "text", is_optional=True),
     AgentField("static_context", "object", is_optional=True),
     AgentField("allowance", "object", is_optional=True),
+    AgentField("mcp_servers", "object", is_optional=True),
 )
 """The writable fields of a stored agent, for stores, versions, the wire, merge patches, diffs and the command line."""
 

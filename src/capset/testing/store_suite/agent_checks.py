@@ -29,6 +29,7 @@ _FIRST: Final = replace(
     capabilities=(CapabilityRow("b", config={"limit": 1, "none": None}), CapabilityRow("a", rename={"save": "keep"})),
     model="openai:gpt-9",
     allowance={"run": {"calls": 5}},
+    mcp_servers={"books": {"url": "https://books.example.com/mcp", "tools": ["title"]}},
     static_context={"tier": "pro", "limits": {"depth": [1, 2.5, None]}},
     author="user:ada",
 )

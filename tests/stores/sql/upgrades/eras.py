@@ -46,6 +46,7 @@ _VALUES: Final[dict[str, Any]] = {
     "static_context": '{"a": 1}',
     "attributes": '{"tier": "pro"}',
     "allowance": '{"run": {"calls": 5}}',
+    "mcp_servers": '{"shop": {"url": "https://shop.example.com/mcp"}}',
     "budget": '{"calls": 5}',
     "value": "7",
     "expires_at": LATER,

@@ -153,6 +153,7 @@ agents: Final = Table(
     Column("static_context", Text),
     Column("author", Text),
     Column("allowance", Text),
+    Column("mcp_servers", Text),
     Index("ix_agents_org", "org", "id"),
     Index("ix_agents_status", "org", "status", "id"),
     Index("ix_agents_name", "org", "name", "id"),

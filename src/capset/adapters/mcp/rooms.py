@@ -1,0 +1,77 @@
+"""Room for the open connections of one owner, so that no one has too many (spec 7, M26)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final, Protocol
+
+from capset.errors import TransientError
+
+MOST: Final = 16
+"""How many connections of one owner are open at a time."""
+IDLE_SECONDS: Final = 60.0
+"""How long a connection stays open that nothing uses."""
+
+
+class Roomer(Protocol):
+    """A connection that can be closed and made again."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it was last used, by the monotonic clock; nothing while it is in use."""
+        ...
+
+    def release(self) -> None:
+        """Close the connection for now."""
+        ...
+
+
+class Room:
+    """The open connections of one owner. A new one closes the one that was idle for longest, if there are too many."""
+
+    def __init__(self, owner: str, *, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
+        """``owner`` is for messages: ``the organisation 'acme'``."""
+        self._owner = owner
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._open: dict[Roomer, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    @contextmanager
+    def taken(self, one: Roomer) -> Generator[None]:
+        """Hold room for a connection inside; idle ones are released. Raises ``TransientError`` if there is none."""
+        if len(self._open) >= self._most:
+            self._make_room()
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            since = one.idle_since
+            left = self._idle_seconds if since is None else since + self._idle_seconds - monotonic()
+            if left > 0:
+                self._open[one] = loop.call_later(left, look)
+            else:
+                one.release()
+
+        self._open[one] = loop.call_later(self._idle_seconds, look)
+        try:
+            yield
+        finally:
+            if (timer := self._open.pop(one, None)) is not None:
+                timer.cancel()
+
+    def _make_room(self) -> None:
+        idle = [(since, one) for one in self._open if (since := one.idle_since) is not None]
+        if not idle:
+            raise TransientError(
+                f"{self._owner} has {self._most} connections to MCP servers in use; try again later.",
+                code="too_many_connections",
+            )
+        _, oldest = min(idle, key=lambda one: one[0])
+        self._open.pop(oldest).cancel()
+        oldest.release()
