@@ -54,7 +54,7 @@ def test_a_description(run: Run) -> None:
     detail = run("describe", "test_math", "--json").json
     assert set(detail) == {
         *("id", "name", "description", "status", "icon", "category", "instructions", "tools"),
-        *("risk", "aliases", "data", "expose", "secrets", "presets", "uses", "toolkits", "limits"),
+        *("risk", "aliases", "data", "expose", "secrets", "presets", "uses", "toolkits", "limits", "readiness"),
     }
     assert [tool["name"] for tool in detail["tools"]] == ["add", "subtract", "multiply", "divide"]
     assert all(set(tool) == TOOL for tool in detail["tools"])

@@ -117,7 +117,7 @@ def test_the_reasons_are_what_of_capset_it_was_and_what_happened_all_the_same() 
     ]
     attack = {"control": "capset-rules", "case": "AB-001", "said": said, "unsafe": ["injection_reached_model"]}
     assert found(attack).reasons() == [
-        ["case", "by", "happens all the same"],
+        ["case", "stopped or found by", "happens all the same"],
         ["AB-001", "an approval of `send`, `run`; limit_exceeded at `send`", "injection reached model"],
     ]
     assert found().reasons()[1] == ["AB-001", "–", "–"]
@@ -137,7 +137,7 @@ def test_a_case_that_could_not_be_played_is_no_result() -> None:
 def test_the_tables_are_written_below_what_is_written_by_hand() -> None:
     page = render(f"By hand.\n\n{BEGIN}\n\nold\n", found())
     assert page.startswith(f"By hand.\n\n{BEGIN}\n\n| case | nothing | static | runtime | pins | pins, rules |\n|---|")
-    assert page.endswith("| case | by | happens all the same |\n|---|---|---|\n| AB-001 | – | – |\n")
+    assert page.endswith("| case | stopped or found by | happens all the same |\n|---|---|---|\n| AB-001 | – | – |\n")
     assert render(page, found()) == page
 
 

@@ -156,7 +156,7 @@ async def look_at(
 
 
 async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
-    """Return tools as they stand; those that their declaration leaves out, and that are offered no more, as left out."""
+    """Return tools as they stand; those that a declaration leaves out, and that are offered no more, as left out."""
     found: list[Standing] = []
     for one in tools:
         is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(shape_of(one.pin))

@@ -29,7 +29,7 @@ class ServerToolShape(Shape):
     """
 
     tool: str
-    state: Literal["approved", "changed", "new", "gone", "not asked"]
+    state: Literal["approved", "changed", "new", "gone", "left out", "not asked"]
     hash: str | None = None
     approved: ToolApprovalShape | None = None
     effect: Effect

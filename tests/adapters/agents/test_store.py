@@ -149,5 +149,5 @@ async def test_a_server_leaves_alone_the_file_that_a_session_names(store: str) -
         named = with_file(row.definition, "agent", Path("/nowhere/agent.yaml"))
         assert read_definition(named)[1] == ("agent", Path("/nowhere/agent.yaml"))
         assert read_definition(row.definition) == (read_definition(named)[0], None)
-        found = StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
+        found = await StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
         assert [one.name for one in found.uses if not callable(one)] == ["eyes"]

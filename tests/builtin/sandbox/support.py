@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from capset import Session
 from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
 from capset.definitions.references import AnyRef
@@ -21,6 +23,8 @@ PYTHONS = ("cpython", "monty")
 SHELLS = ("bash", "bashkit")
 LANGUAGES = (*PYTHONS, *SHELLS)
 """What runs code: the names of languages here."""
+EACH = ("cpython", "bash", *(pytest.param(one, marks=pytest.mark.long) for one in ("monty", "bashkit")))
+"""The same as parameters: interpreters of subsets are tried by ``make long``."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 

@@ -12,7 +12,7 @@ import pytest
 from capset import Agent, Capability, Kernel, Principal, Session, ToolError
 from tests.builtin.sandbox.support import (
     ALL,
-    LANGUAGES,
+    EACH,
     SHELLS,
     box,
     configured,
@@ -46,7 +46,7 @@ printf A > /deep/er/x
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept(language: str) -> None:
     async with box(language) as desk:
         files = desk.session.files
@@ -69,7 +69,7 @@ async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_directories_go_and_give_way_to_files(language: str) -> None:
     code = {
         "bash": "rm -r /d; echo file > /d; mkdir /f; rm -rf /f; mv /a /b; rm -r /e",
@@ -223,7 +223,7 @@ async def test_all_that_a_run_may_have_by_default_is_read_at_one_moment() -> Non
 
 
 @pytest.mark.spec("P18", "G10", "T28")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_running_code_is_no_way_around_the_permissions_of_files(language: str) -> None:
     show = {"python": "import os\nprint(os.listdir('/'))", "bash": "ls / | grep -v -e bin"}[named(language)]
     change = {"python": "open('/secret', 'w').write('x')", "bash": "rm -f /secret; echo x > /secret"}[named(language)]
@@ -245,7 +245,7 @@ async def test_running_code_is_no_way_around_the_permissions_of_files(language: 
 
 
 @pytest.mark.spec("P18", "P25")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_what_a_capability_mounts_is_seen_and_stays(language: str) -> None:
     guide = Capability("guide", files={"/guide/one.txt": "mounted"})
     code = {"python": "open('/guide/one.txt', 'a').write('!')", "bash": "cat /guide/one.txt; rm -r /guide"}[
@@ -287,7 +287,7 @@ async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_files_where_a_system_has_directories_are_no_obstacle(language: str) -> None:
     there = {path: path for path in ("/tmp", "/home", "/usr/q", "/bin/x/y", "/proc/x", "/dev/fd/3")}
     code = {"python": "open('/new', 'w').write('1')", "bash": "printf 1 > /new"}[named(language)]

@@ -19,7 +19,7 @@ from capset.builtin.sandbox.config import SandboxConfig
 from capset.builtin.sandbox.process import ChildRun
 from capset.errors import DeadlineExceeded
 from tests.builtin.sandbox.support import (
-    LANGUAGES,
+    EACH,
     PYTHONS,
     SHELLS,
     alive,
@@ -40,7 +40,7 @@ SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "
 
 
 @pytest.mark.spec("P18", "K15", "T29")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None:
     before = open_files()
     async with box(language, seconds=100) as desk:
@@ -59,7 +59,7 @@ async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None
 
 
 @pytest.mark.spec("P18", "K15")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> None:
     async with box(language, seconds=100) as desk:
         with pytest.raises(DeadlineExceeded):
@@ -101,7 +101,7 @@ async def test_runs_at_once_have_nothing_to_do_with_each_other(python: str) -> N
 
 
 @pytest.mark.spec("P18", "T29")
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", EACH)
 async def test_a_run_does_not_outlive_capset(language: str) -> None:
     code = f"""
         from capset.builtin.sandbox.backends import backend_for

@@ -228,11 +228,11 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal
         if defined is None and row.agent_id is not None and "mcp_servers" in definition:
             return await StoredAgents(kernel, registry).of_session(row)
         return defined or build_agent(definition, registry, f"session {session}")
-    except (Conflict, DefinitionError):
+    except (Conflict, DefinitionError) as error:
         if file is None or file[0] != "config" or served.configuration is not None:
             raise
         told = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
-        raise DefinitionError(f"the session {session!r} {told}") from None
+        raise type(error)(f"the session {session!r} {told}") from None
 
 
 async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
