@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -245,7 +246,7 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (VALUES["server"], {"url": "ftp://x"}, "MCP server 's': url"),
         (VALUES["retry"], {"max_attempts": 0}, "max_attempts"),
     ],
-    ids=str,
+    ids=lambda one: re.sub(r" at 0x\w+", "", str(one)),
 )  # fmt: skip
 def test_replace_makes_nothing_that_would_be_refused(definition: Any, changes: dict[str, Any], told: str) -> None:
     with pytest.raises((DefinitionError, TypeError), match=told):
