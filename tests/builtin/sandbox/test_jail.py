@@ -100,8 +100,10 @@ async def test_code_ends_as_it_says(code: str, status: int, stderr: str) -> None
 
 @pytest.mark.spec("P18")
 async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_length() -> None:
-    code = "diff <(echo a) <(echo b) | head -1; python3 -c 'import json; print(json.dumps([1]))'; whoami; "
+    code = (
+        "diff <(echo a) <(echo b) | head -1; python3 -c 'import json; print(json.dumps([1]))'; whoami; "
         "awk 'BEGIN {print 19.99 * 3}'"
+    )
     async with box("bash") as desk:
         result = await run(desk.session, "bash", code + "\n" + "# a long comment\n" * 12_000 + "echo end; exit 5")
     assert result["stdout"].splitlines() == ["1c1", "[1]", "user", "59.97", "end"]
