@@ -34,6 +34,12 @@ class Belongings:
     hash: str = "0" * 64
 
 
+ADMINISTERED = frozenset(
+    {"list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"}
+)
+"""The operations of administrators alone: others are told that, whatever it is about."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One request. ``of`` says what it is about: nothing of anybody's, an ``agent``, a ``session`` and so on.
@@ -64,6 +70,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "preview_agent_change": {"json": {"description": "changed"}},
         "rollback_agent": {"json": {"version": 1}},
         "diff_agent_versions": {"params": {"before": 1}},
+        "approve_agent_mcp_tools": {"json": {"tools": {"look": "0" * 64}}},
+        "withdraw_agent_mcp_tools": {"json": {"tools": ["look"]}},
         "create_session": {"json": {"agent_id": whose.agent}},
         "change_session": {"json": {"agent_version": None}},
         "send_message": {"json": {"content": "hello"}},
@@ -93,6 +101,10 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_agent_version": "agent",
         "rollback_agent": "agent",
         "diff_agent_versions": "agent",
+        "list_agent_mcp_servers": "agent",
+        "get_agent_mcp_server": "agent",
+        "approve_agent_mcp_tools": "agent",
+        "withdraw_agent_mcp_tools": "agent",
         "create_session": "agent",
         "list_sessions": "",
         "get_session": "session",
@@ -150,7 +162,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             of = known[name]
             target = targets[of]
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
-            path = path.replace("{version}", "1").replace("{turn}", "turn-1")
+            path = path.replace("{version}", "1").replace("{turn}", "turn-1").replace("{name}", "shelf")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
     last = ("delete_file", "delete_session", "archive_agent")  # what ends what the others are about

@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.support import problem
 from tests.server.town import SECRET, Town, a_town, elsewhere
-from tests.server.walk import Step, steps
+from tests.server.walk import ADMINISTERED, Step, steps
 
 
 @pytest.fixture
@@ -33,6 +33,8 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
             if step.name in ("cancel_turn", "resume_turn", "rewind_session"):  # the session is in no turn
                 told = ("is not in the turn", "runs no agents", "has no messages of a turn")
                 assert any(one in response.text for one in told), (step, response.text)
+            elif step.name in ADMINISTERED:
+                problem(response, 403, "permission_denied")
             elif not step.name.startswith("mcp"):
                 assert response.status_code in (200, 201, 202, 204), (step, response.text)
             else:
@@ -119,12 +121,13 @@ async def assert_as_if_there_were_none(
     client: httpx2.AsyncClient, step: Step, response: httpx2.Response, town: Town
 ) -> None:
     """Check that an answer says the same of what is somebody else's as of what never was."""
-    said = problem(response, 404, "not_found")
+    refused = (403, "permission_denied") if step.name in ADMINISTERED else (404, "not_found")
+    said = problem(response, *refused)
     path, options = elsewhere(step.path, town.ada), dict(step.options)
     for part in ("json", "params"):
         if part in options:
             options[part] = json.loads(elsewhere(json.dumps(options[part]), town.ada))
-    other = problem(await client.request(step.method, path, **options), 404, "not_found")
+    other = problem(await client.request(step.method, path, **options), *refused)
     assert elsewhere(said["detail"], town.ada) == other["detail"], step
     assert said.keys() == other.keys()
 

