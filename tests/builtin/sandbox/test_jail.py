@@ -30,6 +30,8 @@ FORBIDDEN = {
     "a key": "call(248, 0, 0, 0, 0, 0)",
     "a program of the kernel": "call(321, 0, 0, 0)",
     "a file of the runtime": "open('/.runtime/bin/x', 'w')",
+    "the mode of a device": "os.chmod('/dev/null', 0o666)",
+    "the mode of a program": "os.chmod('/.runtime/ld.so', 0o755)",
     "a clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
 }
 CALL = """
@@ -108,6 +110,18 @@ async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_le
         result = await run(desk.session, "bash", code + "\n" + "# a long comment\n" * 12_000 + "echo end; exit 5")
     assert result["stdout"].splitlines() == ["1c1", "[1]", "user", "59.97", "end"]
     assert (result["exit_code"], result["backend"]) == (5, "isolated-bash")
+
+
+@pytest.mark.spec("P18", "T28")
+async def test_nothing_of_the_system_can_be_written_through_proc_or_a_device() -> None:
+    code = (
+        "find /proc -not -path '/proc/[0-9]*' -writable -not -type l 2>/dev/null; "
+        "(: >> /proc/sys/kernel/core_pattern) 2>/dev/null && echo a setting; "
+        "chmod 666 /dev/null 2>/dev/null && echo a device; echo gone > /dev/null; echo end > >(cat); sleep 0.1"
+    )
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+    assert (result["stdout"], result["exit_code"]) == ("end\n", 0)
 
 
 @pytest.mark.spec("P18", "T29")

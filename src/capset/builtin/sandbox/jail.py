@@ -8,8 +8,10 @@ user namespace in which code could become somebody else.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import stat
 import struct
 import subprocess
 import sys
@@ -19,7 +21,8 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
+from shutil import rmtree, which
+from tempfile import mkdtemp
 from typing import Final
 
 from capset.builtin.sandbox.child.frames import RunLimits
@@ -31,6 +34,7 @@ ROOT: Final = "/.runtime"
 PACKAGES: Final = f"{ROOT}/packages"
 _CHILD: Final = f"{ROOT}/capset/builtin/sandbox/child"
 _LIBRARIES: Final = f"{ROOT}/libraries"
+_NOBODY: Final = 65_534
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _STREAMS: Final = (
     ("fd", "/proc/self/fd"),
@@ -57,6 +61,8 @@ class Jail:
     """An interpreter, and what bubblewrap makes visible of the host for it: pairs of a path here and one there."""
 
     bwrap: str
+    devices: tuple[tuple[str, str], ...]
+    """Names of devices, and the nodes here."""
     binds: tuple[tuple[str, str], ...]
     masked: tuple[str, ...]
     """Directories there that are shown empty."""
@@ -74,8 +80,9 @@ class Jail:
             *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--cap-drop", "ALL"),
             *("--hostname", "sandbox", "--uid", "1000", "--gid", "1000"),
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
-            *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
-            *(("--proc", "/proc") if self.has_proc else ()),
+            *(part for name, node in self.devices for part in ("--dev-bind", node, f"/dev/{name}")),
+            # Where capset runs as root, so does the code to the kernel, and the system's settings are root's to write.
+            *(("--proc", "/proc", "--remount-ro", "/proc") if self.has_proc else ()),
             *(part for name, there in _STREAMS for part in ("--symlink", there, f"/dev/{name}") if self.has_proc),
             *("--size", str(_ROOM), "--tmpfs", ROOT),
             *(part for here, there in self.binds for part in ("--ro-bind", here, there)),
@@ -160,7 +167,7 @@ def _tried(packages: tuple[str, ...]) -> Jail | str:
     """Return a jail, or why there is none."""
     try:
         jail = _made(packages)
-        _try_out(jail, ["import ctypes"])
+        _try_out(jail, ["import ctypes", "open('/dev/null', 'w').write('nothing')"])
         for name in (name for one in packages for name in _modules(_distribution(one))):
             _try_out(jail, [f"import sys; sys.path.append({PACKAGES!r})", f"import {name}"], f"the package {name!r}")
     except JailUnavailable as error:
@@ -192,7 +199,34 @@ def _made(packages: tuple[str, ...]) -> Jail:
     if os.path.isdir(_ZONES):  # noqa: PTH112
         binds.append((_ZONES, f"{ROOT}/zoneinfo"))
     masked = [one for one in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{one}")]  # noqa: PTH112
-    return Jail(_bubblewrap(), tuple(binds), tuple(f"{there}/{one}" for one in masked))
+    return Jail(_bubblewrap(), tuple(_devices()), tuple(binds), tuple(f"{there}/{one}" for one in masked))
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    """Yield the names of devices and their nodes; where this process is root, nodes that it makes, and does not own.
+
+    Code in the jail is the same user to the kernel: it could change the mode of the system's nodes, for everybody.
+    """
+    if os.geteuid():
+        yield from ((name, f"/dev/{name}") for name in _DEVICES)
+        return
+    try:
+        folder = mkdtemp(prefix="capset-devices-")
+        atexit.register(_remove, folder, os.getpid())
+        for name in _DEVICES:
+            node = f"{folder}/{name}"
+            os.mknod(node, stat.S_IFCHR | 0o666, os.stat(f"/dev/{name}").st_rdev)  # noqa: PTH116
+            os.chmod(node, 0o666)  # noqa: PTH101, S103  # as /dev has them, under any mask
+            os.chown(node, _NOBODY, _NOBODY)
+            yield name, node
+    except OSError as error:
+        raise JailUnavailable(f"as root, capset cannot make device nodes of its own: {error.strerror}") from None
+
+
+def _remove(folder: str, pid: int) -> None:
+    """Remove a folder at the end of the process that made it, and of no fork of it."""
+    if os.getpid() == pid:
+        rmtree(folder, ignore_errors=True)
 
 
 def _bubblewrap() -> str:
