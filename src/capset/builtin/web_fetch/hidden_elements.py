@@ -95,12 +95,14 @@ def _unescaped(match: re.Match[str]) -> str:
     return match[2] or (chr(number) if 0 < number <= 0x10FFFF else "\ufffd")
 
 
-class HiddenElements:
-    """Finds the ends of the hidden elements of a page; ``beyond`` returns an element's end tag, or ``None``."""
+Beyond = Callable[[str, int], tuple[int, int] | None]
 
-    def __init__(self, html: str, beyond: Callable[[str, int], tuple[int, int] | None]) -> None:
+
+class HiddenElements:
+    """Finds the ends of the hidden elements of a page."""
+
+    def __init__(self, html: str) -> None:
         self._html = html
-        self._beyond = beyond
         self._ending_p = _ENDING_P | _TABLE if _DOCTYPE.match(html) else _ENDING_P
         self._read = 0
         self.length = 0
@@ -115,7 +117,7 @@ class HiddenElements:
         """Return whether the start tag of a name, with these attributes, begins a hidden element."""
         return last - first > 1 and name not in _NEVER and is_hidden(self._html, first, last)
 
-    def end_of(self, name: str, at: int, upto: int, around: Sequence[str]) -> int:
+    def end_of(self, name: str, at: int, upto: int, around: Sequence[str], beyond: Beyond) -> int:
         """Return the position after an element, or before the tag that ends it.
 
         Args:
@@ -123,12 +125,13 @@ class HiddenElements:
             at: the end of its start tag.
             upto: where the page, or the code that it stands in, ends.
             around: the open elements that it is in, the innermost last.
+            beyond: returns an element's end tag, or ``None``; not kept here, or the page would live in a circle.
         """
-        end = at if name in _VOID else self._end(name, at, upto, around)
+        end = at if name in _VOID else self._end(name, at, upto, around, beyond)
         self.length += end - at
         return end
 
-    def _end(self, name: str, at: int, upto: int, around: Sequence[str]) -> int:
+    def _end(self, name: str, at: int, upto: int, around: Sequence[str], beyond: Beyond) -> int:
         html, inside = self._html, _OpenElements(around, self._ending_p)
         inside.push(name, hides=True)
         while match := MARKUP.search(html, at, upto):
@@ -151,7 +154,7 @@ class HiddenElements:
             if not inside.names:
                 return match.start()
             if start in UNREAD:
-                found = self._beyond(start, last)
+                found = beyond(start, last)
                 at = found[1] if found else upto if start in RAW else last
             elif text is None and start not in _VOID:
                 inside.push(start, hides=self.hide(start, match.end(1), last))

@@ -72,7 +72,7 @@ class HtmlPage:
         """Positions of a code element to read: the start of its attributes, of its content, and its end."""
         self._in_code = 0
         """Number of tags read in code."""
-        self._hidden = HiddenElements(html, self._beyond)
+        self._hidden = HiddenElements(html)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
@@ -171,7 +171,7 @@ class HtmlPage:
             else:
                 at = match.end() if match[2] is None else match.start(2)
             if self._hidden.hide(name, match.end(1), at):
-                at = self._hidden.end_of(name, at, end, ())
+                at = self._hidden.end_of(name, at, end, (), self._beyond)
             elif name in UNREAD and (beyond := self._beyond(name, at)):
                 at = beyond[1]
             elif name in RAW:
@@ -256,13 +256,13 @@ class HtmlPage:
         is_hidden = self._hidden.hide(name, first, end)
         if name in CELLS and self._row_is_full():
             opened.out.append(" ")  # the content of further cells is joined to the last one
-            return self._hidden.end_of(name, end, len(self._html), names) if is_hidden else end
+            return self._hidden.end_of(name, end, len(self._html), names, self._beyond) if is_hidden else end
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
         if is_hidden:
             if name in BLOCKS:
                 opened.end_nearest(*ENDS["div"])  # items end paragraphs too
-            return self._hidden.end_of(name, end, len(self._html), names)
+            return self._hidden.end_of(name, end, len(self._html), names, self._beyond)
         if element := WRITTEN.get(name):
             if self._tables:
                 self._into_cell()
