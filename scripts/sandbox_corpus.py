@@ -33,7 +33,7 @@ _IN_FOLDER: Final = {
     "python": "import os; os.mkdir('/work'); os.chdir('/work') ",
     "bash": "mkdir /work; cd /work; ",
 }
-"""What stands before a script, on its first line, which is a comment: the corpus begins in an empty folder."""
+"""Code before a script, on its first line, which is a comment: the corpus begins in an empty folder."""
 
 Verdict = Literal["same", "refused", "different"]
 """``refused`` says so, by its exit code, its error or its limit; ``different`` does not."""
@@ -66,7 +66,7 @@ class Compared:
 
 
 class Ended(NamedTuple):
-    """What a script printed, and its exit code."""
+    """The output of a script, and its exit code."""
 
     stdout: str
     code: int | None

@@ -6,6 +6,7 @@ import pytest
 
 from scripts import sandbox_corpus
 from scripts.sandbox_corpus import ROWS, Row, compare, is_met, scripts_of
+from tests.builtin.sandbox.support import need_jails
 
 EACH = 12
 """Of so many scripts one is run here; ``make long`` runs all of them."""
@@ -21,6 +22,8 @@ def test_the_corpus_is_as_large_as_it_was() -> None:
     "row", [one for one in ROWS if not one.may_differ], ids=lambda row: f"{row.language} {row.setting}"
 )
 def test_nothing_of_a_part_of_the_corpus_differs_in_silence(row: Row) -> None:
+    if row.setting == "isolated-cpython":
+        need_jails()
     found = compare(row, scripts_of(row.language)[::EACH])
     assert [one.script.name for one in found if one.verdict == "different"] == []
     assert row.share is None or is_met(row, found)
@@ -29,4 +32,5 @@ def test_nothing_of_a_part_of_the_corpus_differs_in_silence(row: Row) -> None:
 @pytest.mark.long
 @pytest.mark.spec("P18")
 def test_the_whole_corpus_reaches_its_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    need_jails()
     assert sandbox_corpus.main([]) == 0, capsys.readouterr().err

@@ -105,7 +105,7 @@ HELP: Final = {
     "db": "Upgrade, check and back up a database.",
     "approvals": "List, approve and reject the calls that somebody has to approve.",
 }
-"""What each group is for."""
+"""The purpose of each group."""
 _SERVING: Final = ("mcp", "gateway")
 """Groups of which the command ``serve`` is meant where none is named: ``capset gateway FILE``."""
 

@@ -178,7 +178,7 @@ _ODD_NUMBER: Final = re.compile(
 )
 """An integer that may be beyond 2^53, or a float: Python writes all floats with a point, or a signed exponent."""
 _TAGGED: Final = b'$int":"'
-"""What the form of an integer has in it, and texts have only escaped."""
+"""A part of the form of an integer, which texts have only escaped."""
 _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
 """A key that may not be a string: such keys do not sort among strings, so one is first, written as it would be."""
 

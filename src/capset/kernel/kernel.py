@@ -95,7 +95,7 @@ class Kernel:
         self._bind = lru_cache(CACHED)(compile_tools)
         self._define = lru_cache(CACHED)(definition_of)
         self.closing: Final = AsyncExitStack()
-        """What is closed with the kernel once it is open: after its calls, and before its store."""
+        """Resources to close with the kernel once it is open: after its calls, and before its store."""
 
     async def __aenter__(self) -> Self:
         """Open the store."""

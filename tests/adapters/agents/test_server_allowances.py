@@ -1,4 +1,4 @@
-"""What an operator allows to the MCP servers of stored agents (spec 7, M26)."""
+"""Allowances of an operator for the MCP servers of stored agents (spec 7, M26)."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import pytest
 
 from capset import Session
 from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
+from capset.builtin.sandbox.jail import JailUnavailable, shell_jail
 from capset.definitions.references import AnyRef
 from capset.stores.base import Store
 from capset.testing import Desk, session_for
@@ -22,7 +23,7 @@ from capset.testing import Desk, session_for
 PYTHONS = ("cpython", "monty")
 SHELLS = ("bash", "bashkit")
 LANGUAGES = (*PYTHONS, *SHELLS)
-"""What runs code: the names of languages here."""
+"""The names of languages here."""
 EACH = ("cpython", "bash", *(pytest.param(one, marks=pytest.mark.long) for one in ("monty", "bashkit")))
 """The same as parameters: interpreters of subsets are tried by ``make long``."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
@@ -45,8 +46,18 @@ async def box(
         yield desk
 
 
+def need_jails() -> None:
+    """Skip a test where the system allows no namespaces."""
+    try:
+        shell_jail()
+    except JailUnavailable as error:
+        pytest.skip(f"nothing can be jailed here: {error}")
+
+
 def settings(language: str, **config: Any) -> SandboxConfig:
-    """Return the settings of a sandbox for a language of a test."""
+    """Return the settings of a sandbox for a language of a test, which is skipped where nothing can be jailed."""
+    if language in ("cpython", "bash"):
+        need_jails()
     backend = "isolated-cpython" if language in ("cpython", "bash") else "monty"
     return SandboxConfig.model_validate({"backend": backend, **config})
 

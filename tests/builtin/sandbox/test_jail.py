@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from capset.builtin.sandbox import SandboxConfig, jail, sandbox
+from capset.cli.demo.web import sandbox_config
 from capset.errors import ToolError
-from tests.builtin.sandbox.support import LANGUAGES, box, execute_code, open_files, run, running, texts
+from capset.kernel.registry import Registry
+from tests.builtin.sandbox.support import LANGUAGES, box, execute_code, need_jails, open_files, run, running, texts
 
 FORBIDDEN = {
     "a process": "os.fork()",
@@ -163,7 +165,7 @@ async def test_numpy_and_pandas_compute_in_the_jail() -> None:
     ],
 )
 async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, Any], said: str) -> None:
-    async with box("cpython", **{"backend": "auto", **config}) as desk:
+    async with box("monty", **{"backend": "auto", **config}) as desk:
         result = await desk.session.try_call(execute_code, language="python", code="open('/f', 'w')")
         assert await texts(desk.session) == {}
     assert isinstance(result.error, ToolError)
@@ -188,7 +190,7 @@ def without_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.mark.spec("P18")
 @pytest.mark.usefixtures("without_namespaces")
 async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refused_in_a_sentence() -> None:
-    async with box("cpython", backend="auto") as desk:
+    async with box("monty", backend="auto") as desk:
         python = await run(desk.session, "python", "1 + 1")
         bash = await desk.session.try_call(execute_code, language="bash", code="echo 1")
         shown = await desk.session.system_text()
@@ -199,7 +201,8 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
     assert "A subset of Python" in shown
     assert sandbox.readiness is not None
     assert sandbox.readiness()["python"] == "monty"
-    async with box("cpython") as desk:
+    assert sandbox_config(Registry.installed()) == {"backend": "monty"}, "the demo runs all the same"
+    async with box("monty", backend="isolated-cpython") as desk:
         refused = await desk.session.try_call(execute_code, language="python", code="1")
     assert isinstance(refused.error, ToolError)
     assert "The sandbox cannot run CPython here: CPython does not run in namespaces" in refused.error.message
@@ -207,6 +210,7 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
 
 @pytest.mark.spec("P18")
 def test_what_there_is_on_a_machine_is_said_to_operators() -> None:
+    need_jails()
     assert sandbox.readiness is not None
     assert sandbox.readiness() == {"python": "isolated-cpython", "bash": "isolated-bash"}
     assert SandboxConfig().backend == "auto"

@@ -1,4 +1,4 @@
-"""What Monty would compute wrongly in silence is right, or refused before anything runs (spec 5, P18)."""
+"""Monty computes nothing wrongly in silence: it is right, or refused before anything runs (spec 5, P18)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from capset import ToolError
 from capset.builtin.database.config import DatabaseConfig
 
 ONLY_READS: Final = "db_query only reads, by one SELECT"
-"""What the model is told of a query that would do more."""
+"""The message to the model about a query that would do more."""
 
 
 class QueryResult(TypedDict):

@@ -31,7 +31,7 @@ _WATCH_STEP: Final = 0.05
 """How often, in seconds, the processes of a run that may start some are counted."""
 _MOST_PROCESSES: Final = 64
 _OWN_BYTES: Final = 32 << 20
-"""What the first processes of a jail take."""
+"""Bytes that the first processes of a jail take."""
 _CHUNK: Final = 1 << 16
 _STDERR: Final = 4_096
 _SLACK: Final = 1 << 20

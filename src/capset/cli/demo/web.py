@@ -24,10 +24,11 @@ from capset.extras import install_command
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.wire.capabilities import readiness_of
 
 NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty", "bashkit")
 """The modules of the extras ``web`` and ``sandbox`` that this part needs."""
-CAPABILITIES: Final = ("research", "sandbox", "session_file_system")
+CAPABILITIES: Final = ("research", "session_file_system")
 READER: Final = Principal(
     "reader",
     permissions={"http:read", "research:write", "sandbox:execute", "session_files:read", "session_files:write"},
@@ -93,8 +94,19 @@ def _researcher(host: str) -> Agent:
     return Agent(
         "researcher",
         system_prompt="You read what is there, say where you have it from, and check every number.",
-        uses=[_configured(registry, "web_fetch", {"allow": [host]}), *map(registry.get, CAPABILITIES)],
+        uses=[
+            _configured(registry, "web_fetch", {"allow": [host]}),
+            _configured(registry, "sandbox", sandbox_config(registry)),
+            *map(registry.get, CAPABILITIES),
+        ],
     )
+
+
+def sandbox_config(registry: Registry) -> dict[str, Any]:  # JSON data
+    """Return the config of the sandbox: where nothing can be jailed, bash has to be asked for as a subset."""
+    here = readiness_of(registry.get("sandbox"))
+    is_jailed = all(one.startswith("isolated-") for one in here.values())
+    return {} if is_jailed else {"backend": "monty"}
 
 
 def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data

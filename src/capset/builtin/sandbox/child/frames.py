@@ -23,7 +23,7 @@ HEAD: Final = struct.Struct(">cI")
 _LENGTH: Final = struct.Struct(">I")
 
 Backend = Literal["isolated-cpython", "isolated-bash", "monty", "bashkit"]
-"""What runs code: CPython or bash in a jail, or one of two interpreters that have no access to the system."""
+"""Back ends that run code: CPython or bash in a jail, or one of two interpreters without access to the system."""
 Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 

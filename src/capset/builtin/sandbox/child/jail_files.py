@@ -11,7 +11,7 @@ from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.output import LeftFiles
 
 _OWN_FOLDERS: Final = ("/.runtime", "/dev", "/proc")
-"""What the jail has of its own: the interpreter and the commands, devices, processes."""
+"""Directories of the jail's own: the interpreter and the commands, devices, processes."""
 _RESERVED: Final = "this path is one of the jail's own"
 
 

@@ -23,7 +23,7 @@ _SPARE: Final = 10_000
 _REPORT: Final = 1 << 24
 _TAIL: Final = 4_096
 _NO_MEMORY: Final = ("alloc: cannot allocate", "memory exhausted", "Cannot allocate memory")
-"""What bash and the commands say when they can allocate no more."""
+"""Messages of bash and the commands when they can allocate no more."""
 
 
 def run_jailed(order: Order, printer: Printer, source: int) -> RunEnded:
