@@ -147,7 +147,9 @@ def _table(rows: Sequence[tuple[Row, Sequence[Compared]]]) -> Table:
         counts = Counter(one.verdict for one in found)
         asked = "–" if row.share is None else f"{row.share:.0%}"
         share = counts["same"] / len(found)
-        said = ("by choice only" if row.may_differ else "met") if is_met(row, found) else "not met"
+        said = "met" if is_met(row, found) else "not met"
+        if row.may_differ and counts["different"]:
+            said = "not met; a host has to ask for it"
         numbers = (str(counts[one]) for one in ("same", "refused", "different"))
         table.add_row(row.language, found[0].backend, str(len(found)), *numbers, f"{share:.1%}", asked, said)
     return table
