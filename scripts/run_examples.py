@@ -35,10 +35,11 @@ def environment(home: str) -> dict[str, str]:
     return kept | {"HOME": home, "PATH": os.pathsep.join([bin_folder, kept.get("PATH", os.defpath)])}
 
 
-def run(example: Path, seconds: float = SECONDS) -> str | None:
-    """Run one example; give what went wrong, with all it printed, or None."""
+def run(example: Path, seconds: float = SECONDS, *, python: Path | None = None) -> str | None:
+    """Run one example, by this Python or another; give what went wrong, with all it printed, or None."""
     with tempfile.TemporaryDirectory(prefix="capset-example-") as folder:
-        return _run([*PROGRAMS[example.suffix], str(example)], folder, environment(folder), seconds)
+        program = PROGRAMS[example.suffix] if python is None else (str(python),)
+        return _run([*program, str(example)], folder, environment(folder), seconds)
 
 
 def _run(command: list[str], folder: str, env: Mapping[str, str], seconds: float) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolFailed
 
 from capset import Principal, tool
-from capset.adapters.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.ext import Answer
 from capset.stores.base import ApprovalQuery
 from tests.adapters.support import Scripted, context, returns, run

@@ -14,7 +14,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolFailed
 from pydantic_ai.capabilities import AbstractCapability
 
 from capset import ToolError, tool
-from capset.adapters.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.errors import Field
 from tests.adapters.support import Scripted, add, call, crash, export, fail, order, returns, run
 from tests.kernel.support import desk, until

@@ -6,7 +6,7 @@ import pydantic_ai
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Message, Principal, tool
-from capset.adapters.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.definitions.messages import Kind
 from capset.definitions.references import AnyRef
 from capset.errors import ContextError

@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Kernel, Principal, Registry
 from capset.adapters.agents.store import StoredAgents
-from capset.adapters.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.client import AgentInput, Client
 from tests.server.running import Running, running
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 from pydantic_ai import (
     AbstractToolset,
@@ -25,9 +24,10 @@ from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
 from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
 from pydantic_ai.tools import AgentNativeTool
 from pydantic_ai.toolsets import WrapperToolset
-from pydantic_core import from_json, to_json, to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from capset.agents.brakes import Brakes
+from capset.agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
 from capset.agents.progress import CallProgress
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json
@@ -41,8 +41,6 @@ from capset.stores.base import Attempt
 D = TypeVar("D")
 UNTOUCHED: Final = ("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected", "unavailable")
 """The outcomes of calls whose handler was never started."""
-_NO_OBJECT: Final = "(not a JSON object)"
-"""A name that no tool's parameter has, for arguments that are not an object."""
 
 
 class TurnToolset(AbstractToolset["TurnToolset | None"]):
@@ -123,7 +121,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
     ) -> ToolReturn[Any]:
         """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
         call, journal = ctx.tool_call_id or "", self._journal
-        arguments = json_of(tool_args)
+        arguments = arguments_json(tool_args)
         if journal is None:
             return _given(_outcome(await self._made(name, arguments, call)))
         if (stored := journal.result(call)) is not None:
@@ -169,7 +167,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
                 elif isinstance(part, ToolReturnPart) and (call := called.get(part.tool_call_id)) is not None:
                     succeeded = part.outcome == "success"
                     told = to_json(part.content).decode() if succeeded else part.model_response_str()
-                    arguments = json_of(AnyArguments().validate_json(call.args_as_json_str()))
+                    arguments = arguments_json(call.args_as_json_str())
                     has_effect = self._has_effect(part.tool_name)
                     self._brakes.note(part.tool_name, arguments, told, succeeded=succeeded, has_effect=has_effect)
         self.past = ()
@@ -252,27 +250,15 @@ def journal_of(turn: Turn) -> Journal | None:
 
 
 class AnyArguments:
-    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt.
-
-    Arguments that are not a JSON object get a name that the kernel refuses.
-    """
+    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
         """Return the arguments of a text, JSON or not."""
-        try:
-            value: object = from_json(input)
-        except ValueError:
-            value = None
-        return self.validate_python(cast("object", value) if isinstance(value, dict) else f"{len(input)} characters")
+        return arguments_of(input)
 
     def validate_python(self, input: object, **_: object) -> dict[str, Any]:
-        """Return the arguments of any value."""
-        return cast("dict[str, Any]", input) if isinstance(input, dict) else {_NO_OBJECT: input}
-
-
-def json_of(arguments: dict[str, Any]) -> bytes:  # any JSON
-    """Return arguments as JSON."""
-    return json.dumps(arguments, default=to_jsonable_python).encode()
+        """Return the arguments of any value; a text that a client library left as it came is read as JSON."""
+        return arguments_of(input)
 
 
 class OfferedTools:
@@ -305,17 +291,6 @@ def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
         return_schema=deepcopy(tool.output.json_schema),
         metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
     )
-
-
-def error_text(error: CapsetError) -> str:
-    """Return an error as text for the model: its message, then the fields not mentioned in it."""
-    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
-
-
-def error_suffix(error: CapsetError) -> str:
-    """Return the suffix of that text: the kind of error, and whether to retry."""
-    again = ", may be tried again" if error.retryable else ""
-    return f"({error.code}{again}; correlation {error.correlation})"
 
 
 def _outcome(result: Result[Any]) -> dict[str, Any]:

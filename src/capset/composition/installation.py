@@ -91,6 +91,11 @@ class Installed:
         """The name prefixed with its owner's, ``capability.tool``."""
         return f"{self.owner}.{self.name}"
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether its calls may need an approval: the tool says so, or there are policies, which may ask."""
+        return self.tool.approval != "auto" or bool(self.gates)
+
     def behind(self, levels: tuple[Level, ...]) -> Installed:
         """Return the tool as it is when a second path brings it too: the policies of both apply."""
         both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from capset.composition.compose import Composition
 from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
 from capset.fingerprint.hashes import tool_hash
-from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools, Phase, Step
+from capset.kernel.call.compiled_tools import REPEATED_PHASES, CompiledTool, CompiledTools, Phase, Step
 from capset.kernel.call.stages.access import ambiguous_tool
 from capset.kernel.call.stages.phases import STAGES
 
@@ -28,6 +29,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
             tool.has_side_effects,
             compile_phases(installed),
             installed.hooks,
+            installed.may_ask,
         )
         by_name[installed.name] = compiled
         if installed.name not in composition.tools and installed.source.capability is not None:
@@ -53,3 +55,10 @@ def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
         phase: tuple(step for stage in stages if (step := stage(installed)) is not None)
         for phase, stages in STAGES.items()
     }
+
+
+def checked_tool(compiled: CompiledTool) -> CompiledTool:
+    """Return a compiled tool without its handler: its steps up to the approval, and nothing that is counted."""
+    phases = {phase: compiled.phases.get(phase, ()) for phase in REPEATED_PHASES}
+    asking = compiled.phases["admit"][:1] if compiled.may_ask else ()
+    return replace(compiled, phases={**phases, "admit": asking})

@@ -37,6 +37,8 @@ class CompiledTool:
     has_side_effects: bool
     phases: Mapping[Phase, tuple[Step, ...]]
     hooks: Hooks = NO_HOOKS
+    may_ask: bool = False
+    """Whether its calls may need an approval, which is then the first step of the phase ``admit``."""
     steps: tuple[Step, ...] = field(init=False)
     """The steps of all phases, in order."""
 

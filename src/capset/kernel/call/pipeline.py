@@ -25,6 +25,7 @@ from capset.errors import (
     TooManyRefusals,
 )
 from capset.evaluation.containment import dispatch_hooks
+from capset.kernel.call.compiled_tools import run_phases
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
@@ -62,9 +63,8 @@ async def _execute(call: Invocation) -> None:
         if call.ended is not None:
             return
         given_back = _give_back(call) if not call.attempts else _give_approval_back(call, error)
-        told = _public_error(call, error)
-        entry = _end(call, outcome_of(told), told)
-        if told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry):
+        entry = _fail(call, error)
+        if entry is None:
             return
     except BaseException:
         if not call.attempts:
@@ -81,6 +81,33 @@ async def _execute(call: Invocation) -> None:
         call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
     ):
         await _dispatch_hooks(call)
+
+
+async def execute_check(call: Invocation) -> None:
+    """Run the stages of a checked tool (``compilation.checked_tool``). If they refuse the call, that is on record.
+
+    A call that nothing refuses leaves no record: it is made, if at all, by another call.
+    """
+    runtime = call.context.runtime
+    runtime.calls += 1
+    try:
+        await run_phases(call)
+    except Exception as error:
+        entry = _fail(call, error)
+        pending = None if entry is None else _record(call, entry)
+        if pending is not None:
+            await pending
+    finally:
+        if call.ended is None:
+            runtime.end_call()
+
+
+def _fail(call: Invocation, error: Exception) -> CallEntry | None:
+    """End a call that an error has ended, and return its entry, or ``None`` if that is part of a flood's (G15)."""
+    told = _public_error(call, error)
+    entry = _end(call, outcome_of(told), told)
+    is_flood = told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry)
+    return None if is_flood else entry
 
 
 def _public_error(call: Invocation, error: Exception) -> CapsetError:

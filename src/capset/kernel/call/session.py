@@ -23,11 +23,12 @@ from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.generation import Journal
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
+from capset.kernel.call.compilation import checked_tool
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, to_result
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
-from capset.kernel.call.pipeline import execute
+from capset.kernel.call.pipeline import execute, execute_check
 from capset.kernel.call.prompt import prompt_of
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
@@ -182,6 +183,17 @@ class Session:
         await execute(call)
         return to_result(call, call.data, absent)
 
+    async def check(self, message: Message) -> Result[Any] | None:
+        """Take a call as far as its handler, which is not started, and return its refusal, or ``None``.
+
+        A refusal is on record; a call that nothing refuses leaves none, since it is not made. Limits and budgets are
+        neither counted nor checked. With ``approvals="defer"``, a call that needs an approval is a refusal with
+        ``ApprovalRequired``, whose request is open from then on. Every check is made again when the call is.
+        """
+        call = self.ask(message, is_checked=True)
+        await execute_check(call)
+        return None if call.error is None else to_result(call, None)
+
     async def suspended(self, approval: str) -> SuspendedCall:
         """Return the call of this session that a request for an approval is for, by the request's id.
 
@@ -236,7 +248,7 @@ class Session:
         terms = context.terms or SessionLimits((), None, None)
         return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
 
-    def ask(self, asked: Message | BaseModel) -> Invocation:
+    def ask(self, asked: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
         """Return the call of a message, not started yet; for the kernel's own use."""
         message = asked if isinstance(asked, Message) else message_of(asked)
         meta, named = message.meta, resolve_name(message.type)
@@ -245,7 +257,9 @@ class Session:
             compiled = named(context)
             is_added = message.type not in self._context.compiled.by_name
             wrong = compiled.tool and _misfit(compiled.tool, message, is_added=is_added)
-            return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}")) if wrong else compiled
+            if wrong:
+                return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}"))
+            return checked_tool(compiled) if is_checked else compiled
 
         compiled = self._found(resolve_checked, message.type)
         options = self._options_now()

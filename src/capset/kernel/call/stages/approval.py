@@ -34,7 +34,7 @@ T = TypeVar("T")
 def approval(installed: Installed) -> Step | None:
     """Ask for the approval of a call, if its tool says so, or a policy did."""
     tool, wanted = installed.tool, installed.tool.approval
-    if wanted == "auto" and not installed.gates:
+    if not installed.may_ask:
         return None
     limits = CallLimits(installed)
     always = ask(f"every call of {installed.name!r} has to be approved")

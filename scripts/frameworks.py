@@ -1,0 +1,198 @@
+"""Run the contract of adapters with the real frameworks, in environments that are locked, and make the guide's table.
+
+``python -m scripts.frameworks [NAME …]`` runs those that are named, or all; ``--write`` puts the table into the guide,
+and without it a table that differs from the guide's is an error. ``make frameworks`` calls this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from scripts.run_examples import run
+from tests.frameworks.contract import ROWS
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+GUIDE: Final = ROOT / "docs/guide/frameworks.md"
+BEGIN: Final = "<!-- made by scripts/frameworks.py -->"
+END: Final = "<!-- end -->"
+EXTRAS: Final = ("server", "mcp", "agent", "postgres")
+"""What capset itself needs in every environment, beside the extras of the frameworks."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment for some frameworks, by the names of their tests.
+
+    What is in it is locked: by ``uv.lock``, as extras of capset, or by a file of its own, where the framework's
+    requirements do not go together with those of the others.
+    """
+
+    frameworks: Mapping[str, str]
+    """Their titles by the names of their tests."""
+    extras: tuple[str, ...] = ()
+    lock: str | None = None
+
+    def folder(self, name: str) -> Path:
+        """Return where it is made."""
+        return ROOT / f".venv-{name}"
+
+
+ENVIRONMENTS: Final = {
+    "frameworks": Environment(
+        {"openai_agents": "OpenAI Agents SDK"},
+        extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
+    ),
+}
+
+
+def main() -> int:
+    """Run what is named, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    known = [name for one in ENVIRONMENTS.values() for name in one.frameworks]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all, if none is named")
+    parser.add_argument("--write", action="store_true", help="put the table into the guide")
+    given = parser.parse_args()
+    if unknown := sorted({*given.names} - {*known}):
+        parser.error(f"unknown frameworks: {', '.join(unknown)}; there are {', '.join(known)}")
+    found: dict[str, dict[str, str]] = {}
+    for name, environment in ENVIRONMENTS.items():
+        wanted = [one for one in environment.frameworks if one in (given.names or known)]
+        if wanted:
+            _make(name, environment)
+            if not (
+                _check_types(name, environment)
+                and _run(name, environment, wanted, found)
+                and _run_examples(environment.folder(name), wanted)
+            ):
+                return 1
+    return 0 if given.names and not given.write else _table(found, is_written=given.write, is_whole=not given.names)
+
+
+def _make(name: str, environment: Environment) -> None:
+    """Install what is locked, which takes a moment where it is there already."""
+    folder, uv = environment.folder(name), str(ROOT / ".venv/bin/uv")
+    print(f"frameworks: bringing {folder.name} up to date", flush=True)
+    if environment.lock is None:
+        extras = [part for extra in (*EXTRAS, *environment.extras) for part in ("--extra", extra)]
+        environ = os.environ | {"UV_PROJECT_ENVIRONMENT": folder.name}
+        command = [uv, "sync", "--frozen", "--quiet", "--no-default-groups", "--group", "dev", *extras]
+        subprocess.run(command, cwd=ROOT, env=environ, check=True)
+        return
+    environ = os.environ | {"VIRTUAL_ENV": str(folder)}
+    if not folder.exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], cwd=ROOT, check=True)
+    subprocess.run([uv, "pip", "sync", "--quiet", environment.lock], cwd=ROOT, env=environ, check=True)
+    subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--editable", "."], cwd=ROOT, env=environ, check=True)
+
+
+def _check_types(name: str, environment: Environment) -> bool:
+    """Check the types of the adapters and their tests, beside the frameworks that this environment has."""
+    files = [
+        path
+        for one in environment.frameworks
+        for path in (
+            f"src/capset/adapters/frameworks/{one}.py",
+            f"tests/frameworks/test_{one}.py",
+            f"examples/frameworks/{one}.py",
+        )
+        if (ROOT / path).exists()
+    ]
+    settings = {
+        "include": [f"../{path}" for path in files],
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.11",
+        "venvPath": "..",
+        "venv": environment.folder(name).name,
+        "reportMissingTypeStubs": False,
+        "enableTypeIgnoreComments": False,
+        "executionEnvironments": [
+            {"root": "../tests", "extraPaths": ["..", "../src"], **dict.fromkeys(LOOSE, False)},
+            {"root": "..", "extraPaths": ["../src"]},
+        ],
+    }
+    file = environment.folder(name) / "pyrightconfig.json"
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    return subprocess.run([ROOT / ".venv/bin/pyright", "-p", file], cwd=ROOT, check=False).returncode == 0
+
+
+LOOSE: Final = (
+    "reportPrivateUsage",
+    "reportUnknownArgumentType",
+    "reportUnknownLambdaType",
+    "reportUnknownMemberType",
+    "reportUnknownParameterType",
+    "reportUnknownVariableType",
+)
+"""What ``pyproject.toml`` leaves to tests."""
+
+
+def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict[str, dict[str, str]]) -> bool:
+    """Run the tests of frameworks, and keep what came of their contract."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.json"
+        files = [f"tests/frameworks/test_{one}.py" for one in wanted]
+        command = [environment.folder(name) / "bin/pytest", "-n", "2", "-m", "clients", *files]
+        environ = os.environ | {"CAPSET_CONTRACT": str(results)}
+        if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
+            return False
+        found |= json.loads(results.read_text("utf-8"))
+    if missing := [one for one in wanted if one not in found]:
+        print(f"frameworks: the contract did not run for {', '.join(missing)}", file=sys.stderr)
+        return False
+    return True
+
+
+def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
+    """Run the examples of frameworks, each in a fresh folder."""
+    for one in wanted:
+        if (example := ROOT / f"examples/frameworks/{one}.py").exists():
+            failed = run(example, python=folder / "bin/python")
+            print(f"frameworks: examples/frameworks/{one}.py {failed or 'passed'}", flush=True)
+            if failed is not None:
+                return False
+    return True
+
+
+def _table(found: Mapping[str, Mapping[str, Any]], *, is_written: bool, is_whole: bool) -> int:
+    """Write the table, or compare it with that of the guide; return the exit code."""
+    if not is_whole:
+        print("frameworks: the table needs all frameworks; leave the names out", file=sys.stderr)
+        return 2
+    titles = {name: title for one in ENVIRONMENTS.values() for name, title in one.frameworks.items()}
+    lines = [f"| | {' | '.join(titles.values())} |", f"|---|{'---|' * len(titles)}"]
+    notes: list[str] = []
+    for row, said in ROWS.items():
+        cells: list[str] = []
+        for name, title in titles.items():
+            reason = found[name].get(row, "was not run")
+            cells.append("yes" if not reason else "**no**")
+            if reason:
+                notes.append(f"- **{title}**, {said}: {reason}.")
+        lines.append(f"| {said} | {' | '.join(cells)} |")
+    table = "\n".join([*lines, *(["", "What is missing:", "", *notes] if notes else [])])
+    text = GUIDE.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    made = f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
+    if is_written:
+        GUIDE.write_text(made, encoding="utf-8")
+    elif made != text:
+        print(
+            "frameworks: the table in the guide is not what the tests find: make frameworks ARGS=--write",
+            file=sys.stderr,
+        )
+        return 1
+    print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

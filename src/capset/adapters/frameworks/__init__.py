@@ -1,0 +1,1 @@
+"""Adapters to agent frameworks: a session's tools for their agents. Each module needs its framework installed."""

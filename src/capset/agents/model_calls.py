@@ -1,0 +1,44 @@
+"""Calls as models make them: arguments as the text that a model wrote, errors as the text that it reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from pydantic_core import from_json, to_jsonable_python
+
+from capset.errors import CapsetError
+
+_NO_OBJECT: Final = "(not a JSON object)"
+"""A name that no tool's parameter has, for arguments that are not an object."""
+
+
+def arguments_of(given: object) -> dict[str, Any]:
+    """Return a model's arguments as an object: itself, or of its text.
+
+    Arguments that are not a JSON object get a name that the kernel refuses.
+    """
+    if isinstance(given, str | bytes | bytearray):
+        try:
+            value: object = from_json(given)
+        except ValueError:
+            value = None
+        given = cast("object", value) if isinstance(value, dict) else f"{len(given)} characters"
+    return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else {_NO_OBJECT: given}
+
+
+def arguments_json(given: object) -> bytes:
+    """Return a model's arguments as JSON text, for the kernel to judge."""
+    return json.dumps(arguments_of(given), default=to_jsonable_python).encode()
+
+
+def error_text(error: CapsetError) -> str:
+    """Return an error as text for the model: its message, then the fields not mentioned in it."""
+    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
+
+
+def error_suffix(error: CapsetError) -> str:
+    """Return the suffix of that text: the kind of error, and whether to retry."""
+    again = ", may be tried again" if error.retryable else ""
+    return f"({error.code}{again}; correlation {error.correlation})"
