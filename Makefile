@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench clients mcpclients frontends frameworks siege soak faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients mcpclients frontends frameworks siege soak faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -85,6 +85,9 @@ conformance: $(SETUP) ## hold a real server, and the MCP client, against the off
 guardbench: $(SETUP) ## play MCP-GuardBench's cases with the gateway before its servers (ARGS=--write: into the guide); needs a Python 3.12
 	@$(BIN)/python -m scripts.guardbench $(ARGS)
 
+bfcl: $(SETUP) ## make tools of BFCL's function documents, and hold its possible answers to them (ARGS=--known: but for those listed)
+	@$(BIN)/python -m scripts.bfcl $(ARGS)
+
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated
 
@@ -122,7 +125,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-bench .venv-clients .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
+	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-clients .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
 	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

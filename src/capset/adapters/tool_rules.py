@@ -19,6 +19,8 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "dependen
 """The keywords whose members are schemas by names of others."""
 _DATA: Final = frozenset({"const", "enum", "examples"})
 """The keywords whose values are data."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
+"""From the weakest to the strongest."""
 _SHOWN: Final = 3
 """How many arguments that are not allowed a refusal names."""
 
@@ -94,6 +96,16 @@ def options_of(
     policy = None if allowed is None else _ArgumentPolicy(owner, allowed, unknown)
     own = () if policy is None else (Policy(f"{owner}:arguments", policy, phase="call"),)
     return {**options, "policies": [*policies, *own]}
+
+
+def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
+    """Return the effect of a tool: what the host says; hints of MCP only strengthen it."""
+    hinted: Effect = "read"
+    if annotations.get("readOnlyHint") is False:
+        hinted = "destructive" if annotations.get("destructiveHint") is True else "write"
+    elif annotations.get("destructiveHint") is True and annotations.get("readOnlyHint") is not True:
+        hinted = "destructive"
+    return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
 
 
 def unknown_arguments(rules: Rules, name: str, known: Collection[str]) -> list[str]:

@@ -144,13 +144,14 @@ def _size(value: Any) -> int:
 MAX_SCHEMA_LEVELS: Final = 64
 MAX_SCHEMA_BYTES: Final = 1 << 20
 _MAX_REGEX_BYTES: Final = 1 << 20
-_SCHEMAS: Final = frozenset(
+SCHEMA_KEYWORDS: Final = frozenset(
     {
         *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "propertyNames", "contains", "contentSchema"),
         *("items", "prefixItems", "additionalItems", "unevaluatedItems"),
         *("additionalProperties", "unevaluatedProperties"),
     }
 )
+"""The keywords whose values are a schema or a list of them."""
 
 
 class JsonSchema(Schema):
@@ -331,7 +332,7 @@ def _sort_required(schema: Any) -> None:
             elif key in MAPS_OF_SCHEMAS and isinstance(value, dict):
                 for inner in cast("Data", value).values():
                     _sort_required(inner)
-            elif key in _SCHEMAS:
+            elif key in SCHEMA_KEYWORDS:
                 _sort_required(value)
 
 

@@ -17,9 +17,9 @@ import pytest
 from capset import Agent, Kernel, Principal
 from capset.adapters.mcp import McpServer, approve, open_mcp_servers
 from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.tools import effect_of
 from capset.adapters.offers import Offer, shown
 from capset.adapters.pins import standings
+from capset.adapters.tool_rules import effect_of
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.messages import Message
 from capset.definitions.tools.definition import AnyTool

@@ -15,7 +15,7 @@ from capset.adapters.mcp.prompts import prompt_tool
 from capset.adapters.mcp.resource_tool import resource_context, resource_offers, resource_tool
 from capset.adapters.mcp.server import McpServer, tool_options
 from capset.adapters.pins import Guard, capability_with, shape_of
-from capset.adapters.tool_rules import rules_of
+from capset.adapters.tool_rules import effect_of, rules_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.mcp_offers import McpOffer, McpPrompt
 from capset.definitions.messages import Progress, Reply
@@ -28,8 +28,6 @@ from capset.errors import PermissionDenied, ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.stores.base.pins import ToolPin
 
-_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
-"""From the weakest to the strongest."""
 _WAITING: Final = 16
 """How many reports of progress may wait for a listener; more are left out."""
 
@@ -82,16 +80,6 @@ def effect_in(server: McpServer, shape: Mapping[str, Any]) -> Effect:
         return "read"
     rules = rules_of(server.rules, shape["name"])
     return effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
-
-
-def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
-    """Return the effect of a tool: what the host says; the server's hints only strengthen it."""
-    hinted: Effect = "read"
-    if annotations.get("readOnlyHint") is False:
-        hinted = "destructive" if annotations.get("destructiveHint") is True else "write"
-    elif annotations.get("destructiveHint") is True and annotations.get("readOnlyHint") is not True:
-        hinted = "destructive"
-    return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
 
 
 def _handler(
