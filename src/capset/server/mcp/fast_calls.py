@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -69,7 +70,7 @@ _INFO: Final = frozenset({"name", "version"})
 _NO_ANSWERS: Final = InputResponseRequestParams()
 _RECORD, _CORRELATION, _UNTRUSTED = f"{PREFIX}record", f"{PREFIX}correlation", f"{PREFIX}untrusted"
 _RUNTIME, _PROMPT, _FILE = f"{PREFIX}runtime_hash", f"{PREFIX}prompt_hash", f"{PREFIX}file"
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encoder = json.JSONEncoder(separators=(",", ":"))
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _PARAMS: Final = {METHOD: frozenset({"name", "arguments", "_meta"}), _LIST: frozenset({"_meta"})}
 _META: Final = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, APPROVAL})
@@ -80,6 +81,13 @@ _STREAM: Final = [
     (b"x-accel-buffering", b"no"),
 ]
 _log = logging.getLogger("capset.mcp")
+
+
+def _encode(data: Any) -> str:  # JSON
+    """Return data as the SDK writes it."""
+    if type(data) is int:
+        return str(data)
+    return quoted(data) if type(data) is str else _encoder.encode(data)
 
 
 class OrdinaryCall(NamedTuple):
@@ -199,7 +207,7 @@ def _is_plain(tool: AnyTool) -> bool:
     return found
 
 
-_WRITTEN: Final[WeakKeyDictionary[Snapshot, bytes]] = WeakKeyDictionary()
+_WRITTEN: Final[WeakKeyDictionary[Snapshot, str]] = WeakKeyDictionary()
 
 
 class FastCalls:
@@ -215,6 +223,7 @@ class FastCalls:
         tasks: Tasks,
     ) -> None:
         self._server_info = server_info
+        self._stamp = f'"{SERVER_INFO_META_KEY}":{_encode(server_info)}'
         self._seal = seal
         self._tasks = tasks
 
@@ -225,9 +234,8 @@ class FastCalls:
         if written is None:
             listed = list_tools(snapshot, exchange).model_dump(by_alias=True, mode="json", exclude_none=True)
             result = self._stamped(serialize_server_result(_LIST, VERSION, listed))
-            _WRITTEN[snapshot] = written = _encode(result).encode()
-        head = _encode({"jsonrpc": "2.0", "id": asked.id})[:-1].encode()
-        await _send_json(send, 200, b"".join((head, b',"result":', written, b"}")))
+            _WRITTEN[snapshot] = written = _encode(result)
+        await _send_json(send, 200, _reply(asked.id, "result", written))
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:  # JSON
         return {**result, "_meta": {**result.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
@@ -242,18 +250,19 @@ class FastCalls:
             return
         finally:
             await watch.stop()
-        await watch.end(status, _encode(body).encode())
+        await watch.end(status, body)
 
-    async def _outcome(self, call: OrdinaryCall, exchange: Exchange) -> tuple[int, dict[str, Any]]:
+    async def _outcome(self, call: OrdinaryCall, exchange: Exchange) -> tuple[int, bytes]:
         try:
             result = await self._result(call, exchange)
         except Exception as error:
             said = modern_error_data(_contained(error))
             shape = said.model_dump(mode="json", by_alias=True, exclude_none=True)
-            return ERROR_CODE_HTTP_STATUS.get(said.code, 200), {"jsonrpc": "2.0", "id": call.id, "error": shape}
-        return 200, {"jsonrpc": "2.0", "id": call.id, "result": result}
+            return ERROR_CODE_HTTP_STATUS.get(said.code, 200), _reply(call.id, "error", _encode(shape))
+        return 200, _reply(call.id, "result", result)
 
-    async def _result(self, call: OrdinaryCall, exchange: Exchange) -> dict[str, Any]:
+    async def _result(self, call: OrdinaryCall, exchange: Exchange) -> str:
+        """Make a call, and return its result as JSON."""
         params, meta = call.params, call.params["_meta"]
         client = McpClient(cast("Any", _CallRequest(meta, params)), _NO_ANSWERS)
         session = exchange.session.options(approvals="defer", approval=meta.get(APPROVAL), client=client)
@@ -272,7 +281,7 @@ class FastCalls:
 
         waiting = await until_approved(ended, exchange, client, self._tasks, again)
         if isinstance(waiting, dict):
-            return self._stamped(waiting)
+            return _encode(self._stamped(waiting))
         question = question_in(ended, client) if isinstance(waiting, Ended) else waiting
         shown = await answer(ended, exchange.approvals.url) if question is None else question
         dumped = shown.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -283,30 +292,28 @@ class FastCalls:
                 return dumped
 
             dumped = cast("dict[str, Any]", await self._seal(cast("Any", client.asked), given))
-        return self._stamped(dumped)
+        return _encode(self._stamped(dumped))
 
-    async def _shown(
-        self, session: Session, tool: AnyTool, result: Result[Any], correlation: str
-    ) -> dict[str, Any]:  # JSON
-        """Return the result of a call that gave data, as ``answer`` and the SDK would write it."""
+    async def _shown(self, session: Session, tool: AnyTool, result: Result[Any], correlation: str) -> str:
+        """Return the result of a call that gave data as JSON, as ``answer`` and the SDK would write it.
+
+        It is put together by hand: most of it is known, and the encoder would take longer than the call.
+        """
         told = await session.for_model(result.record, result.data)
-        meta: dict[str, Any] = {
-            _RECORD: result.record,
-            _CORRELATION: correlation,
-            _UNTRUSTED: True,
-            _RUNTIME: result.runtime_hash,
-            _PROMPT: result.prompt_hash,
-        }
-        if told.is_cut:
-            meta[_FILE] = told.file
-        meta[SERVER_INFO_META_KEY] = self._server_info
-        return {
-            "_meta": meta,
-            "content": [{"text": told.text, "type": "text"}],
-            "isError": False,
-            "resultType": "complete",
-            "structuredContent": {WRAPPED: result.data} if is_wrapped(tool) else result.data,
-        }
+        file = f'"{_FILE}":{_encode(told.file)},' if told.is_cut else ""
+        data = _encode(result.data)
+        structure = f'{{"{WRAPPED}":{data}}}' if is_wrapped(tool) else data
+        return (
+            f'{{"_meta":{{"{_RECORD}":"{result.record}","{_CORRELATION}":{quoted(correlation)},"{_UNTRUSTED}":true,'
+            f'"{_RUNTIME}":"{result.runtime_hash}","{_PROMPT}":"{result.prompt_hash}",{file}{self._stamp}}},'
+            f'"content":[{{"text":{quoted(told.text)},"type":"text"}}],'
+            f'"isError":false,"resultType":"complete","structuredContent":{structure}}}'
+        )
+
+
+def _reply(id: int | str, member: str, text: str) -> bytes:
+    """Return a reply of JSON-RPC whose result, or error, is JSON already."""
+    return f'{{"jsonrpc":"2.0","id":{_encode(id)},"{member}":{text}}}'.encode()
 
 
 class _CallRequest(NamedTuple):
@@ -349,7 +356,7 @@ class _CallWatch(DisconnectWatch):
         super().__init__(receive)
         self._send = send
         self._has_begun = False
-        self._is_over = asyncio.Event()
+        self._is_over: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
 
@@ -359,20 +366,22 @@ class _CallWatch(DisconnectWatch):
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS - PATIENCE_SECONDS, self._begin)
 
     def _begin(self) -> None:
-        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+        self._is_over = asyncio.Event()
+        self._pinging = asyncio.get_running_loop().create_task(self._ping(self._is_over))
 
-    async def _ping(self) -> None:
-        while not self._is_over.is_set():
+    async def _ping(self, is_over: asyncio.Event) -> None:
+        while not is_over.is_set():
             if not self._has_begun:
                 self._has_begun = True
                 await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
             await self._send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_over.wait(), PING_SECONDS)
+                await asyncio.wait_for(is_over.wait(), PING_SECONDS)
 
     async def stop(self) -> None:
         """Send no more pings: none is broken off."""
-        self._is_over.set()
+        if self._is_over is not None:
+            self._is_over.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._pinging is not None:

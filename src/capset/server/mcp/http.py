@@ -20,7 +20,6 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -193,9 +192,8 @@ class McpDoor:
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve a request that calls a tool or lists the tools, as it says: without the SDK, if it is ordinary."""
-        try:
-            body = await Request(scope, receive).body()
-        except ClientDisconnect:
+        body = await _read_body(receive)
+        if body is None:
             return None
         asked = read_request(scope["headers"], body, exchange)
         if asked is None or self._manager is None:  # it may have been closed while the body came
@@ -219,9 +217,8 @@ class McpDoor:
         identity: str,
     ) -> None:
         """Serve a request of an older revision: with ``initialize``, and with cancellations sent as requests."""
-        try:
-            body = await Request(scope, receive).body()
-        except ClientDisconnect:
+        body = await _read_body(receive)
+        if body is None:
             return None
         match _parsed(body):
             case {"method": "initialize", "params": {"capabilities": dict()}} as asked:
@@ -329,6 +326,18 @@ class McpDoor:
             exchange.cancel()
         for exchange in list(self._exchanges):
             await exchange.over()
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request, ``None`` if its client left before all of it was there."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _silence() -> Message:

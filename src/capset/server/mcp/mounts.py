@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Set
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -127,7 +127,7 @@ class _Entrance:
             await self._service.session_row(now, session.id)  # one that was deleted is not made again
             return await self._find(now, asked), now.tools
 
-        with self._joined(caller, request_info):
+        with self._joined(caller) if is_listening else _NOTHING:
             return await self._door.handle(
                 scope,
                 receive,
@@ -143,19 +143,19 @@ class _Entrance:
             )
 
     @contextmanager
-    def _joined(self, caller: Caller, request_info: RequestContext) -> Generator[None]:
+    def _joined(self, caller: Caller) -> Generator[None]:
         """Count a request that listens for changes among its principal's streams of events.
 
         Raises ``HttpRefusal`` (429) if there are too many. A request whose header is not its method is refused later.
         """
-        if not _listens(request_info):
-            yield
-            return
         leave = self._service.turns.followers.join(caller.principal, instead="ask for the lists again")
         try:
             yield
         finally:
             leave()
+
+
+_NOTHING: Final = nullcontext()
 
 
 def _listens(request_info: RequestContext) -> bool:
