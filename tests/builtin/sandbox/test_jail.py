@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from capset.builtin.sandbox import SandboxConfig, jail, sandbox
-from capset.cli.demo.web import sandbox_config
+from capset.builtin.sandbox import SandboxConfig, sandbox
 from capset.errors import ToolError
-from capset.kernel.registry import Registry
-from tests.builtin.sandbox.support import LANGUAGES, box, execute_code, need_jails, open_files, run, running, texts
+from tests.builtin.sandbox.support import (
+    LANGUAGES,
+    box,
+    execute_code,
+    need_jails,
+    open_files,
+    run,
+    running,
+    texts,
+    without_namespaces,
+)
 
 FORBIDDEN = {
     "a process": "os.fork()",
@@ -173,39 +181,51 @@ async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: 
     assert said in result.error.message
 
 
-@pytest.fixture
-def without_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Make this a system that allows no namespaces: its bubblewrap says so."""
-    program = tmp_path / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(jail, "_bubblewrap", lambda: str(program))
-    for one in (jail._tried, jail._tried_shell):
-        one.cache_clear()
-    yield
-    for one in (jail._tried, jail._tried_shell):
-        one.cache_clear()
+@pytest.mark.spec("P18")
+async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refused_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    with without_namespaces(tmp_path):
+        async with box("monty", backend="auto") as desk:
+            python = await run(desk.session, "python", "1 + 1")
+            bash = await desk.session.try_call(execute_code, language="bash", code="echo 1")
+            shown = await desk.session.system_text()
+        assert (python["value"], python["backend"]) == ("2", "monty")
+        assert isinstance(bash.error, ToolError)
+        assert (bash.error.code, bash.error.status) == ("sandbox_unavailable", 422)
+        assert bash.error.message == (
+            "The sandbox runs bash only in a jail, and has none here (CPython does not run in namespaces of its own "
+            "here: bwrap: No permissions to create new namespace): a jail takes Linux with bash, bubblewrap, and user "
+            "namespaces for the user that capset runs as. Nothing was run."
+        )
+        assert "A subset of Python" in shown
+        assert bash.error.message in shown
+        assert sandbox.readiness is not None
+        assert sandbox.readiness() == {"python": "monty", "bash": bash.error.message}
+        async with box("monty", backend="isolated-cpython") as desk:
+            refused = await desk.session.try_call(execute_code, language="python", code="1")
+    assert isinstance(refused.error, ToolError)
+    assert "The sandbox cannot run CPython here: CPython does not run in namespaces" in refused.error.message
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.usefixtures("without_namespaces")
-async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refused_in_a_sentence() -> None:
-    async with box("monty", backend="auto") as desk:
-        python = await run(desk.session, "python", "1 + 1")
-        bash = await desk.session.try_call(execute_code, language="bash", code="echo 1")
-        shown = await desk.session.system_text()
-    assert (python["value"], python["backend"]) == ("2", "monty")
+@pytest.mark.parametrize("has_namespaces", [True, False])
+async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespaces: bool, tmp_path: Path) -> None:
+    with nullcontext() if has_namespaces else without_namespaces(tmp_path):
+        async with box("monty") as desk:
+            await desk.session.files.write("/f", b"1")
+            python = await run(desk.session, "python", "open('/f').read()")
+            bash = await desk.session.try_call(execute_code, language="bash", code="rm /f")
+            shown = await desk.session.system_text()
+            assert await texts(desk.session) == {"/f": "1"}
+    assert (python["value"], python["backend"]) == ("'1'", "monty")
     assert isinstance(bash.error, ToolError)
     assert (bash.error.code, bash.error.status) == ("sandbox_unavailable", 422)
-    assert "No permissions to create new namespace. Its host may set backend to monty" in bash.error.message
-    assert "A subset of Python" in shown
-    assert sandbox.readiness is not None
-    assert sandbox.readiness()["python"] == "monty"
-    assert sandbox_config(Registry.installed()) == {"backend": "monty"}, "the demo runs all the same"
-    async with box("monty", backend="isolated-cpython") as desk:
-        refused = await desk.session.try_call(execute_code, language="python", code="1")
-    assert isinstance(refused.error, ToolError)
-    assert "The sandbox cannot run CPython here: CPython does not run in namespaces" in refused.error.message
+    assert bash.error.message == (
+        "The sandbox runs bash only in a jail, and is set to monty, which has none: set its backend to auto, on Linux "
+        "with bash, bubblewrap, and user namespaces for the user that capset runs as. Nothing was run."
+    )
+    assert bash.error.message in shown
 
 
 @pytest.mark.spec("P18")
@@ -224,7 +244,7 @@ WRITES = "open('/tmp/x', 'w').write('1')"
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_nothing_survives_two_hundred_runs(language: str) -> None:
-    code = {"bash": "echo 1 > /tmp/x; sleep 9 >&- 2>&- &", "bashkit": "echo 1 > /tmp/x"}.get(language, WRITES)
+    code = "echo 1 > /tmp/x; sleep 9 >&- 2>&- &" if language == "bash" else WRITES
     async with box(language) as desk:
         await run(desk.session, language, code)
         before = (open_files(), namespaces(), mounts(), temporary())
