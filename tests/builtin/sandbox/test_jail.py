@@ -122,6 +122,28 @@ async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_le
     assert (result["exit_code"], result["backend"]) == (5, "isolated-bash")
 
 
+@pytest.mark.spec("P18")
+async def test_a_script_lies_where_the_files_are_and_is_none_of_them() -> None:
+    code = (
+        'cd "$(dirname "$0")"; [[ "${BASH_SOURCE[0]}" == "$0" ]] && cat notes > copy; find . -maxdepth 1 -type f\n'
+        'cd "$(dirname "$(realpath "$0")")"; echo lost > here; nowhere'
+    )
+    async with box("bash", max_files=3) as desk:
+        await desk.session.files.write("/notes", b"noted")
+        result = await run(desk.session, "bash", code)
+        assert await texts(desk.session) == {"/notes": "noted", "/copy": "noted"}
+        await desk.session.files.write("/.script", b"theirs")
+        again = await run(desk.session, "bash", 'echo over > "$0"; rm "$0"')
+        assert (await texts(desk.session))["/.script"] == "theirs"
+    assert sorted(result["stdout"].split()) == ["./copy", "./notes"]
+    assert result["stderr"].splitlines() == [
+        "/.script: line 2: here: Permission denied",
+        "/.script: line 2: nowhere: command not found",
+    ]
+    assert [one["path"] for one in again["files"]["not_shown"]] == ["/.script"]
+    assert (again["files"]["deleted"], again["files"]["not_kept"]) == ([], [])
+
+
 @pytest.mark.spec("P18", "T28")
 async def test_nothing_of_the_system_can_be_written_through_proc_or_a_device() -> None:
     code = (
