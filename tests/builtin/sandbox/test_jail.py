@@ -6,6 +6,7 @@ import asyncio
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.builtin.sandbox.support import (
     without_namespaces,
 )
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "sandbox.py"
 FORBIDDEN = {
     "a process": "os.fork()",
     "a program": "os.execv('/bin/sh', ['sh'])",
@@ -248,6 +250,18 @@ async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespac
         "with bash, bubblewrap, and user namespaces for the user that capset runs as. Nothing was run."
     )
     assert bash.error.message in shown
+
+
+def test_the_example_says_that_there_are_no_namespaces_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with without_namespaces(tmp_path):
+        run_path(str(EXAMPLE), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "This machine has no namespaces to run bash in, so only Python is shown, by monty."
+    assert lines[1] == "python: 42 ['/total.txt']"
+    assert [line.partition(":")[0] for line in lines[2:]] == ["refused", "memory", "still there", "on record"]
+    assert lines[-1] == "on record: 3 True"
 
 
 @pytest.mark.spec("P18")
