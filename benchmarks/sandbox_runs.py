@@ -31,7 +31,6 @@ def measure(*, quick: bool) -> list[Row]:
         ("isolated-cpython", "python", LINE),
         ("isolated-cpython", *_SHELL),
         ("monty", "python", LINE),
-        ("monty", *_SHELL),
     ):
         backend, spent = asyncio.run(_spent(setting, language, code, rounds))
         cpu, wall = spent

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 HEAVY = {
-    "alembic", "bashkit", "click", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
-    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "re2",
-    "requests", "rich", "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
+    "alembic", "click", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
+    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "pydantic_monty",
+    "re2", "requests", "rich", "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
 }  # fmt: skip
 
 WATCH = """

@@ -12,6 +12,7 @@ import pytest
 
 from capset import Capability, Registry, ToolError, tool
 from capset.extras import install_command
+from tests.builtin.sandbox.support import without_namespaces
 from tests.cli.support import Command, Done, Run
 from tests.cli.test_databases import heed_permissions
 
@@ -291,10 +292,21 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
     assert not (capset.folder / "capset-demo").exists()
 
 
+def test_where_nothing_can_be_jailed_it_shows_that_bash_is_refused(run: Run, tmp_path: Path) -> None:
+    Path("empty").mkdir()
+    with without_namespaces(tmp_path):
+        done = run("demo", "empty")
+    assert done.code == 0, done.err
+    refused = next(line for line in done.out.splitlines() if '"language": "bash"' in line)
+    assert refused.startswith("✗ execute_code")
+    codes = run("audit", "query", "--tool", "execute_code", "--db", "capset-demo/capset.db", "--json").json["items"]
+    assert [one["code"] for one in codes if one["code"]] == ["sandbox_unavailable"]
+
+
 def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.cli.demo.web.missing_modules", lambda *_: ["bashkit"])
+    monkeypatch.setattr("capset.cli.demo.web.missing_modules", lambda *_: ["pydantic_monty"])
     Path("empty").mkdir()
     done = run("demo", "empty", "--json")
     assert done.code == 0
     assert "research" not in done.json
-    assert f"skipped: this takes {install_command('web', 'sandbox')} (bashkit)" in done.err
+    assert f"skipped: this takes {install_command('web', 'sandbox')} (pydantic_monty)" in done.err

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.builtin.sandbox.support import PYTHONS, SHELLS, box, open_files, run, running, texts
+from tests.builtin.sandbox.support import PYTHONS, box, open_files, run, running, texts
 from tests.security.attacks import attacks, classes_of
 
 FILE = "sandbox.yaml"
@@ -26,15 +26,15 @@ LATE = 20.0
 
 
 def cases(*classes: str) -> list[Any]:
-    """Return the cases of some classes, each for a jail and for the interpreter of a subset.
+    """Return the cases of some classes, each for a jail, and those of Python for Monty.
 
-    ``jailed`` of a case says what else stops it in a jail than its class. ``make long`` tries the interpreters' limits.
+    ``jailed`` of a case says what else stops it in a jail than its class. ``make long`` tries the limits of Monty.
     """
     found: list[Any] = []
     for given in attacks(FILE, *classes):
         case = given.values[0]
-        for language in PYTHONS if case["language"] == "python" else SHELLS:
-            is_jailed = language in ("cpython", "bash")
+        for language in PYTHONS if case["language"] == "python" else ("bash",):
+            is_jailed = language != "monty"
             stopped = case.get("jailed", case["class"]) if is_jailed else case["class"]
             marks = [] if is_jailed or case["class"] in ("host", "network") else [pytest.mark.long]
             values = {**case, "language": language, "stopped": stopped}

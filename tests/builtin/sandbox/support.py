@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from capset import Session
-from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
+from capset.builtin.sandbox import ExecutionResult, SandboxConfig, jail, sandbox
 from capset.builtin.sandbox.jail import JailUnavailable, shell_jail
 from capset.definitions.references import AnyRef
 from capset.stores.base import Store
@@ -21,11 +21,10 @@ from capset.testing import Desk, session_for
 
 (execute_code,) = sandbox.every_tool
 PYTHONS = ("cpython", "monty")
-SHELLS = ("bash", "bashkit")
-LANGUAGES = (*PYTHONS, *SHELLS)
+LANGUAGES = (*PYTHONS, "bash")
 """The names of languages here."""
-EACH = ("cpython", "bash", *(pytest.param(one, marks=pytest.mark.long) for one in ("monty", "bashkit")))
-"""The same as parameters: interpreters of subsets are tried by ``make long``."""
+EACH = ("cpython", "bash", pytest.param("monty", marks=pytest.mark.long))
+"""The same as parameters: Monty is tried by ``make long``."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 
@@ -54,11 +53,29 @@ def need_jails() -> None:
         pytest.skip(f"nothing can be jailed here: {error}")
 
 
+@contextmanager
+def without_namespaces(folder: Path) -> Generator[None]:
+    """Make this a system that allows no namespaces: its bubblewrap, a program in ``folder``, says so."""
+    program = folder / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    found = (jail._tried, jail._tried_shell)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jail, "_bubblewrap", lambda: str(program))
+        for one in found:
+            one.cache_clear()
+        try:
+            yield
+        finally:
+            for one in found:
+                one.cache_clear()
+
+
 def settings(language: str, **config: Any) -> SandboxConfig:
     """Return the settings of a sandbox for a language of a test, which is skipped where nothing can be jailed."""
-    if language in ("cpython", "bash"):
+    backend = "monty" if language == "monty" else "isolated-cpython"
+    if backend != "monty":
         need_jails()
-    backend = "isolated-cpython" if language in ("cpython", "bash") else "monty"
     return SandboxConfig.model_validate({"backend": backend, **config})
 
 
@@ -69,7 +86,7 @@ def configured(language: str) -> AnyRef:
 
 def named(language: str) -> str:
     """Return the name that a model has for a language of a test."""
-    return "bash" if language in SHELLS else "python"
+    return "bash" if language == "bash" else "python"
 
 
 async def run(session: Session, language: str, code: str) -> ExecutionResult:

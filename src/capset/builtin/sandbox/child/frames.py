@@ -22,8 +22,8 @@ HEAD: Final = struct.Struct(">cI")
 """The header of a frame: its kind, and the number of bytes that follow."""
 _LENGTH: Final = struct.Struct(">I")
 
-Backend = Literal["isolated-cpython", "isolated-bash", "monty", "bashkit"]
-"""Back ends that run code: CPython or bash in a jail, or one of two interpreters without access to the system."""
+Backend = Literal["isolated-cpython", "isolated-bash", "monty"]
+"""Back ends that run code: CPython or bash in a jail, or Monty, an interpreter without access to the system."""
 Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 

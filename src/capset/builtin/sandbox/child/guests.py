@@ -20,6 +20,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits
+from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK
 from capset.builtin.sandbox.child.system_calls import restrict
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
 _PACKAGES: Final = "/.runtime/packages"
 _OPEN_FILES: Final = 64
-_SCRIPT: Final = "/.runtime/script/script.sh"
-"""A file, since bash ends in another way where its script is an argument."""
 _STACK: Final = 1 << 20
 """Bytes of address space for the stack of a thread."""
 _MOST: Final = 1 << 46
@@ -77,10 +76,11 @@ def _become_bash(code: str, limits: RunLimits) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     _bound(limits)
     restrict(may_start_processes=True)
-    with open(_SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+    with open(SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         file.write(code)
+    os.chmod(SCRIPT.rpartition("/")[0], 0o500)  # noqa: PTH101  # a file that the script left there would be lost
     environment = _ENVIRONMENT | {"PATH": "/.runtime/bin:/bin:/usr/bin", "PWD": "/"}
-    os.execve("/bin/bash", ["bash", _SCRIPT], environment)  # noqa: S606  # what this process is for
+    os.execve("/bin/bash", ["bash", SCRIPT_LINK], environment)  # noqa: S606  # what this process is for
 
 
 def _take_over_streams(stdout: int, stderr: int, report: int) -> None:

@@ -10,6 +10,11 @@ from typing import Final
 from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.output import LeftFiles
 
+SCRIPT: Final = "/.runtime/script/script.sh"
+"""That of bash: a file, since bash ends in another way where its script is an argument."""
+SCRIPT_LINK: Final = "/.script"
+"""Its name for bash, in the folder of the files, where ``$(dirname "$0")`` leads; a link, so that it is no file."""
+
 _OWN_FOLDERS: Final = ("/.runtime", "/dev", "/proc")
 """Directories of the jail's own: the interpreter and the commands, devices, processes."""
 _RESERVED: Final = "this path is one of the jail's own"
@@ -24,13 +29,14 @@ _OF_SHELL: Final = {
 
 
 def furnish_shell() -> None:
-    """Write what bash and its commands look for on a system, Python by its name among them."""
+    """Write what bash and its commands look for on a system, Python by its name among them, and the script's name."""
     for path, text in _OF_SHELL.items():
         os.makedirs(path.rpartition("/")[0], exist_ok=True)  # noqa: PTH103
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text.format(python=sys.executable))
         os.chmod(path, 0o755 if path.startswith("/bin/") else 0o644)  # noqa: PTH101
     os.symlink("python3", "/bin/python")  # noqa: PTH211
+    os.symlink(SCRIPT, SCRIPT_LINK)  # noqa: PTH211
 
 
 class JailFiles:

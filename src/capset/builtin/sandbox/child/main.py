@@ -27,7 +27,7 @@ def main() -> None:
     os.dup2(2, 1)  # keep prints of libraries out of the frames
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
-    if order["backend"] in ("monty", "bashkit"):  # a jail watches it itself: it forks, and has no threads
+    if order["backend"] == "monty":  # a jail watches it itself: it forks, and has no threads
         Thread(target=_end_with_parent, args=(source,), daemon=True).start()
 
     def send(kind: bytes, payload: bytes) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
     limits = order["limits"]
     printer = Printer(send, limits["output_bytes"])
-    run = {"isolated-cpython": _jailed, "isolated-bash": _jailed, "monty": _monty, "bashkit": _bash}[order["backend"]]
+    run = _monty if order["backend"] == "monty" else _jailed
     try:
         ending = run(order, contents, printer, send)
     except MemoryError:
@@ -52,6 +52,7 @@ def main() -> None:
 
 
 def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+    """Run code, send every file that it left new or changed, and return the rest, with what could not be kept."""
     from capset.builtin.sandbox.child.jail_files import JailFiles, furnish_shell
     from capset.builtin.sandbox.child.jail_runs import run_jailed
 
@@ -69,7 +70,12 @@ def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Ca
             left = files.left(limits)
         except OverflowError:
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
-    return _send_left(ended, shown, not_shown, left, printer, send)
+    for path in left.not_kept.keys() & shown.keys():
+        left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
+    ending = _send_changes(ended, shown, left.files, left.folders, printer, send)
+    ending["not_shown"] = not_shown
+    ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
+    return ending
 
 
 def _monty(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
@@ -84,39 +90,6 @@ def _monty(order: Order, contents: dict[str, bytes], printer: Printer, send: Cal
     ended = run_python(order["code"], tree, limits, printer)
     now = {str(path): bytes(content) for path, content in tree.files.items()} if ended.stopped is None else {}
     return _send_changes(ended, contents, now, set(map(str, tree.folders)), printer, send)
-
-
-def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
-    from capset.builtin.sandbox.child.shell import Shell
-
-    limits = order["limits"]
-    _bound(limits)
-    shell = Shell(contents, limits, printer)
-    shown = {path: content for path, content in contents.items() if path not in shell.not_shown}
-    ended, left = shell.run(order["code"]), LeftFiles({}, {}, set())
-    if ended.stopped is None:
-        try:
-            left = shell.left()
-        except OverflowError:
-            ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
-    return _send_left(ended, shown, shell.not_shown, left, printer, send)
-
-
-def _send_left(
-    ended: RunEnded,
-    shown: dict[str, bytes],
-    not_shown: dict[str, str],
-    left: LeftFiles,
-    printer: Printer,
-    send: Callable[[bytes, bytes], None],
-) -> Ending:
-    """Send every file that was left new or changed, and return the rest of the result, with what could not be kept."""
-    for path in left.not_kept.keys() & shown.keys():
-        left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
-    ending = _send_changes(ended, shown, left.files, left.folders, printer, send)
-    ending["not_shown"] = not_shown
-    ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
-    return ending
 
 
 def _send_changes(

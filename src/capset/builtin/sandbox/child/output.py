@@ -32,7 +32,7 @@ class RunEnded(NamedTuple):
 
 
 class LeftFiles(NamedTuple):
-    """The files after a run: ``files`` are all that exist, except for the interpreter's own.
+    """The files after a run: ``files`` are all that exist, except for those of the jail itself.
 
     ``not_kept`` has reasons by path for what is there and is no file of a session.
     """
