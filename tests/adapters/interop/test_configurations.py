@@ -39,6 +39,13 @@ def test_each_tool_is_an_action_with_all_that_its_definition_says() -> None:
 
 
 @pytest.mark.spec("W28")
+def test_the_module_is_python_with_any_name_of_the_configuration() -> None:
+    reading = read_tools({"name": "f"})
+    found = configuration_of(reading.tools, effect="read", configuration='a"""\\\n.yaml', module="a_handlers.py")
+    assert functions(found) == ["f"]
+
+
+@pytest.mark.spec("W28")
 def test_hints_strengthen_the_effect() -> None:
     found = made({"name": "wipe", "annotations": {"destructiveHint": True}}, {"name": "see"})
     assert [one["effect"] for one in found.content["actions"]] == ["destructive", "read"]

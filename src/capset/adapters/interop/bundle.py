@@ -121,7 +121,7 @@ def export_bundle(
     files = {path: text.encode() for path, text in texts.items()} | {
         _checked_path(path): data for path, data in agent.files.items()
     }
-    told = (f"packages beside {', '.join(needed)}", *absent(snapshot))
+    told = (f"packages beside {', '.join(needed)}: requirements name them", *absent(snapshot))
     return Bundle(_zipped(files), Export(content, told))
 
 

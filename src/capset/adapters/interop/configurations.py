@@ -35,7 +35,7 @@ async def {function}(params: dict[str, Any]) -> Any:
 class ToolConfiguration:
     """A configuration with an action for each tool, and the text of the Python module that has their handlers."""
 
-    content: dict[str, Any]
+    content: dict[str, Any]  # JSON data
     handlers: str
 
 
@@ -48,7 +48,7 @@ def configuration_of(
     of the two files, which stand in one folder.
     """
     actions: list[dict[str, Any]] = []
-    handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1])]
+    handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1].replace('"', "'"))]
     taken: set[str] = {"Any", "ToolError"}
     for one in tools:
         function = _function_name(one.here, taken)

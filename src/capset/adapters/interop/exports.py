@@ -30,7 +30,7 @@ class Export:
     ``warnings`` name what is said and what those who read the format refuse.
     """
 
-    content: Any
+    content: Any  # JSON data
     left_out: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
