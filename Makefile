@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients mcpclients frontends frameworks siege soak faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients mcpclients frontends formats frameworks siege soak faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -100,6 +100,9 @@ frontends: $(SETUP) ## have the clients of front ends, the AI SDK's and AG-UI's,
 frameworks: $(SETUP) ## run the adapters with the real agent frameworks, in environments of their own (ARGS="openai_agents", or --write)
 	@$(BIN)/python -m scripts.frameworks $(ARGS)
 
+formats: $(SETUP) ## hold exported files to those who read them: npm's mcpb, and the SDK of A2A
+	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/interop_clients
+
 siege: $(SETUP) ## attack two servers on SQLite and PostgreSQL, and measure what a bystander sees (ARGS="NAME --seconds 6")
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege $(ARGS)
@@ -126,7 +129,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 
 clean: ## remove everything that was built
 	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-clients .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
-	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules
+	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules tests/interop_clients/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Python that is named, and is of another version than that of .venv, makes .venv anew.

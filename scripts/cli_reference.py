@@ -21,6 +21,11 @@ PAGES: Final = {
         "check compose describe diff fingerprint list schema",
         "Look at agents, capabilities and files, and compare them. Nothing is called.",
     ),
+    "files": (
+        "Files of others",
+        "export import",
+        "Write agents in the formats of others, and make configurations of their tools and servers.",
+    ),
     "run": (
         "Calls, agents, servers",
         "call chat demo kernel replay run serve",

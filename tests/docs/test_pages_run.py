@@ -22,6 +22,7 @@ GUIDE = [
     "first-agent-in-python",
     "fingerprints",
     "governance",
+    "interop",
     "mcp-offers",
     "sessions",
     "streams",

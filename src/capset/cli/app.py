@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "diff": "diff:diff_command",
     "replay": "replay:replay_command",
     "schema": "schema:schema_command",
+    "export": "interop.exports:export_command",
+    "import": "interop.imports:import_command",
     "kernel": "kernel:kernel_command",
     "serve": "serve:serve_command",
     "run": "conversation.commands:run_command",

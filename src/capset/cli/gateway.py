@@ -10,7 +10,6 @@ import typer
 from capset.adapters.plain_files import read_text
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Grant, Who
-from capset.cli.common.output import err, print_json, verbatim
 from capset.cli.serve import serve_command
 from capset.cli.serve.jwt import PublicUrl
 
@@ -63,19 +62,6 @@ def import_command(
 
     Values that look like secrets are left out: ${NAME} stands for the environment variable of that name.
     """
-    import yaml  # half of what the other commands take to start
+    from capset.cli.interop.imports import print_servers
 
-    from capset.adapters.mcp.client_files import read_client_file
-
-    found = read_client_file(read_text(file, "a client's file"))
-    configuration = {"mcp_servers": dict(found.servers)}
-    if as_json:
-        print_json(configuration)
-    else:
-        print(yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True), end="")
-    if found.secrets:
-        names = ", ".join(found.secrets)
-        err().print(f"set these variables, whose values were left out: {verbatim(names)}", soft_wrap=True)
-    for one in found.left_out:
-        err().print(f"[yellow]warning:[/] left out: {verbatim(one)}", soft_wrap=True)
-    return Exit.DONE
+    return print_servers(read_text(file, "a client's file"), as_json=as_json)

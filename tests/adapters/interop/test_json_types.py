@@ -194,7 +194,7 @@ def test_no_arguments_are_an_object_without_properties(given: Any) -> None:
         ({"type": "list"}, r"^f: parameters: arguments have names, so the type is 'object'; got 'array'"),
         (
             {"type": "dict", "properties": {"when": {"type": "Date"}}},
-            r"^f: parameters\.properties\.when\.type: one of these types was expected: any, array, .*; got 'Date'",
+            r"^f: parameters\.properties\.when\.type: a type was expected, such as .*; got 'Date'",
         ),
         (
             {"type": "dict", "properties": {"x": {"type": "list", "items": {"type": 3}}}},

@@ -88,7 +88,7 @@ def test_texts_that_are_not_what_they_seem_are_told() -> None:
         ({"description": "x"}, "tools.1.name: the name of a tool was expected; got None"),
         (
             {"name": "x", "parameters": {"type": "dict", "properties": {"a": {"type": "Date"}}}},
-            "x: parameters.properties.a.type: one of these types was expected",
+            "x: parameters.properties.a.type: a type was expected",
         ),
         ({"name": "x", "parameters": {}, "input_schema": {}}, "x: it has both parameters and input_schema"),
         ({"name": "x", "title": 1}, "x: title: a text was expected; got 1"),

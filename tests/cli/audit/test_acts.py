@@ -43,7 +43,9 @@ ACT_OF = {
 READS = "reads, and changes nothing"
 CALLS = "what it calls is on record"
 EXEMPT = {
-    **dict.fromkeys(("list", "describe", "check", "compose", "fingerprint", "diff", "schema", "db check"), READS),
+    **dict.fromkeys(
+        ("list", "describe", "check", "compose", "fingerprint", "diff", "schema", "export", "db check"), READS
+    ),
     **dict.fromkeys(
         ("key list", "agents list", "agents show", "agents versions", "agents diff", "agents tools"), READS
     ),
@@ -53,6 +55,7 @@ EXEMPT = {
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
     **dict.fromkeys(("mcp list", "mcp diff"), READS),
     "gateway import": "prints a text, and opens no database",
+    "import": "writes new files, and opens no database",
     "audit keygen": "writes files, and opens no database",
     "audit checkpoint": "a checkpoint is a signed statement by itself",
     "db upgrade": "changes the shape of the tables, and names its revision in them",

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from capset.adapters.interop.bundle import Bundle, BundledAgent, bundled_file, export_bundle
+from capset.adapters.interop.configurations import ToolConfiguration, configuration_of
 from capset.adapters.interop.definitions import DefinedTool, ToolReading, read_tools
+from capset.adapters.interop.exports import Export, ToolFormat, export_json_schema, export_tools
 from capset.adapters.interop.imports import ImportedTools, ToolHandler, import_tools
+from capset.adapters.interop.publications import export_agent_card, export_server_json
 
-__all__ = ["DefinedTool", "ImportedTools", "ToolHandler", "ToolReading", "import_tools", "read_tools"]
+__all__ = [
+    "Bundle",
+    "BundledAgent",
+    "DefinedTool",
+    "Export",
+    "ImportedTools",
+    "ToolConfiguration",
+    "ToolFormat",
+    "ToolHandler",
+    "ToolReading",
+    "bundled_file",
+    "configuration_of",
+    "export_agent_card",
+    "export_bundle",
+    "export_json_schema",
+    "export_server_json",
+    "export_tools",
+    "import_tools",
+    "read_tools",
+]

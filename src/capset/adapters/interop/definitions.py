@@ -32,10 +32,10 @@ class DefinedTool:
     here: str
     """Its name for models."""
     description: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # a JSON Schema, as is the next
     returns: Mapping[str, Any] | None
     title: str | None
-    hints: Mapping[str, Any]
+    hints: Mapping[str, Any]  # JSON data
     """MCP's annotations."""
     given: Given
 

@@ -49,7 +49,7 @@ class ImportedTools:
         return self.reading.names
 
     @property
-    def definitions(self) -> list[dict[str, Any]]:
+    def definitions(self) -> list[dict[str, Any]]:  # JSON data
         """The definitions of the tools, as they were given."""
         return [deepcopy(dict(one.given)) for one in self.reading.tools]
 

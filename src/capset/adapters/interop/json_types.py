@@ -91,8 +91,10 @@ def _add_type(path: str, given: object, found: dict[str, Json]) -> None:
     types: list[str] = []
     for one in names:
         if not isinstance(one, str) or one.casefold() not in TYPES:
-            known = ", ".join(sorted(name for name in TYPES if name))
-            raise DefinitionError(f"{path}: one of these types was expected: {known}; got {one!r:.80}")
+            raise DefinitionError(
+                f"{path}: a type was expected, such as string, integer, dict or float; got {one!r:.80}",
+                hint="leave the type out for values of any type",
+            )
         if (kind := TYPES[one.casefold()]) is None:
             return
         types += [kind] * (kind not in types)

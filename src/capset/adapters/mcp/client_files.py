@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from capset.definitions.secrets import is_secret_name
 from capset.errors import DefinitionError
 
-_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
+SERVER_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
 """Claude, Cursor, Windsurf and Gemini write the first, VS Code the second."""
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type"})
 _HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
@@ -46,7 +46,7 @@ def read_client_file(text: str) -> ClientFile:
             f"this is no JSON: {error}", hint="give the file in which a client has its servers"
         ) from None
     members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    given = next((members[key] for key in _KEYS if isinstance(members.get(key), dict)), None)
+    given = next((members[key] for key in SERVER_KEYS if isinstance(members.get(key), dict)), None)
     if not given:
         raise DefinitionError(
             "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"

@@ -1,0 +1,20 @@
+"""Agents to export, as one principal sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from capset import Agent, Capability, Principal
+from capset.composition.compose import compose
+from capset.definitions.tools.definition import AnyTool
+from capset.evaluation.evaluate import evaluate
+from capset.evaluation.snapshot.snapshot import Snapshot
+
+
+def seen(tools: Iterable[AnyTool], *grants: str, **agent: Any) -> Snapshot:
+    """Return the snapshot of an agent with a capability of these tools."""
+    given: dict[str, Any] = {"description": "Helps.", **agent}
+    found = Agent("helper", uses=[Capability("kit", tools=tools)], **given)
+    return asyncio.run(evaluate(compose(found), principal=Principal("ada", permissions=grants)))

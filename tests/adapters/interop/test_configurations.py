@@ -1,0 +1,59 @@
+"""Configurations made of tool definitions (spec 8, W28)."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from capset.adapters.interop import ToolConfiguration, configuration_of, read_tools
+
+
+def made(*definitions: dict[str, Any]) -> ToolConfiguration:
+    reading = read_tools(list(definitions))
+    return configuration_of(reading.tools, effect="read", configuration="calc.yaml", module="calc_handlers.py")
+
+
+def functions(found: ToolConfiguration) -> list[str]:
+    return [one.name for one in ast.parse(found.handlers).body if isinstance(one, ast.AsyncFunctionDef)]
+
+
+@pytest.mark.spec("W28")
+def test_each_tool_is_an_action_with_all_that_its_definition_says() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    found = made({"name": "f", "title": "F", "description": "Do.", "inputSchema": schema, "outputSchema": schema})
+    assert found.content["actions"] == [
+        {
+            "name": "f",
+            "title": "F",
+            "description": "Do.",
+            "handler": "./calc_handlers.py:f",
+            "effect": "read",
+            "permissions": [],
+            "parameters": schema,
+            "returns": schema,
+        }
+    ]
+    assert functions(found) == ["f"]
+
+
+@pytest.mark.spec("W28")
+def test_the_module_is_python_with_any_name_of_the_configuration() -> None:
+    reading = read_tools({"name": "f"})
+    found = configuration_of(reading.tools, effect="read", configuration='a"""\\\n.yaml', module="a_handlers.py")
+    assert functions(found) == ["f"]
+
+
+@pytest.mark.spec("W28")
+def test_hints_strengthen_the_effect() -> None:
+    found = made({"name": "wipe", "annotations": {"destructiveHint": True}}, {"name": "see"})
+    assert [one["effect"] for one in found.content["actions"]] == ["destructive", "read"]
+
+
+@pytest.mark.spec("W28")
+def test_each_function_has_a_name_of_its_own_that_python_takes() -> None:
+    found = made(*({"name": name} for name in ("a-b", "a_b", "class", "7zip", "_x", "match", "ToolError")))
+    names = functions(found)
+    assert names == ["a_b", "a_b_2", "class_", "tool_7zip", "tool_x", "match_", "ToolError_2"]
+    assert [one["handler"].rpartition(":")[2] for one in found.content["actions"]] == names
