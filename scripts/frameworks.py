@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 GUIDE: Final = ROOT / "docs/guide/frameworks.md"
 BEGIN: Final = "<!-- made by scripts/frameworks.py -->"
 END: Final = "<!-- end -->"
-EXTRAS: Final = ("server", "mcp", "agent", "postgres")
+EXTRAS: Final = ("server", "mcp", "agent", "postgres", "otel")
 """What capset itself needs in every environment, beside the extras of the frameworks."""
 
 
@@ -48,7 +48,7 @@ class Environment:
 
 ENVIRONMENTS: Final = {
     "frameworks": Environment(
-        {"openai_agents": "OpenAI Agents SDK"},
+        {"openai_agents": "OpenAI Agents SDK", "agent_framework": "Microsoft Agent Framework"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
 }

@@ -40,7 +40,7 @@ class OpenAIAgentsDriver(Driver):
     misses: ClassVar = {"streamed": "the SDK's function tools have no progress"}
 
     async def run(self, *steps: Sequence[Call]) -> Conversation:
-        self.model = ScriptedModel([*(_step(at, calls) for at, calls in enumerate(steps, 1)), _done()])
+        self.model = scripted(steps)
         self.agent = CapsetAgent(name="clerk", model=self.model, session=self.session, defers=self.defers)
         self.result: RunResult | None = None
         return await self._go("go")
@@ -196,6 +196,11 @@ class SpanNames(TracingProcessor):
 
     def force_flush(self) -> None:
         pass
+
+
+def scripted(steps: Sequence[Sequence[Call]]) -> ScriptedModel:
+    """Return a model that makes these calls, those of one list a step, then says "done"."""
+    return ScriptedModel([*(_step(at, calls) for at, calls in enumerate(steps, 1)), _done()])
 
 
 def _step(at: int, calls: Sequence[Call]) -> ModelStep:
