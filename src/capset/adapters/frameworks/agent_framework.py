@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast, get_args, get_type_hints
 from uuid import uuid4
 
 from opentelemetry.trace import get_current_span
-from pydantic import RootModel
+from pydantic import RootModel, ValidationError
+from pydantic_core import to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+from capset.adapters.interop import ImportedTools, import_tools
+from capset.adapters.tool_rules import ToolRules
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session
 from capset.kernel.telemetry.tracing import traceparent_of
+from capset.schemas.validation_errors import validation_fields
 
 AGENT_FRAMEWORK = Framework("agent-framework-core", "agent_framework", "1.23", extra="agent-framework")
 """The framework of this adapter."""
@@ -31,7 +37,9 @@ with AGENT_FRAMEWORK.importing():
         SessionContext,
         SupportsAgentRun,
         merge_chat_options,
+        normalize_tools,
     )
+    from agent_framework.exceptions import ToolException
 
 _RUN: Final = "capset_run"
 _ANSWER: Final = "capset_answer"
@@ -81,7 +89,7 @@ class CapsetProvider(ContextProvider):
         if not goes_on or not isinstance(state.get("run"), str):
             state["run"] = str(uuid4())
         context.extend_tools(self.source_id, await self.tools())
-        context.extend_middleware(self.source_id, [_Requests(self), _Calls(state["run"], defers=self.defers)])
+        context.extend_middleware(self.source_id, [_Requests(self), _Calls(self, state["run"])])
 
     async def tools(self) -> Sequence[FunctionTool]:
         """Return the tools that are in play now, as the framework's own."""
@@ -131,12 +139,13 @@ class _SessionTool(FunctionTool):
         self.invocation_count += 1
         return self._call(*args, **kwargs)
 
-    async def _call(self, /, *, capset_context: FunctionInvocationContext, **arguments: Any) -> CallAnswer:
+    async def _call(self, /, *, capset_context: FunctionInvocationContext, **_: Any) -> CallAnswer:
+        """Call the tool with the arguments in its context: the framework's call takes one away that has its name."""
         told = capset_context.metadata
         span = get_current_span().get_span_context()
         answer = await self.offers.call(
             self.name,
-            _as_made(arguments, self._schema),
+            _as_made(cast("dict[str, Any]", capset_context.arguments), self._schema),
             id=told.get("call_id"),
             run=f"{span.trace_id:032x}" if span.is_valid else told.get(_RUN),
             trace=traceparent_of(span) if span.is_valid else None,
@@ -167,15 +176,17 @@ class _Requests(ChatMiddleware):
 class _Calls(FunctionMiddleware):
     """Ties calls to their run, and makes requests of those that need an approval, if they are deferred."""
 
-    def __init__(self, run: str, *, defers: bool) -> None:
+    def __init__(self, provider: CapsetProvider, run: str) -> None:
+        self._provider = provider
         self._run = run
-        self._defers = defers
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        context.metadata[_RUN] = self._run
+        is_ours = self._provider.has_made(context.function)
+        if is_ours:
+            context.metadata[_RUN] = self._run
         await call_next()
         answer = context.metadata.get(_ANSWER)
-        if self._defers and isinstance(answer, CallAnswer) and answer.approval is not None:
+        if is_ours and self._provider.defers and isinstance(answer, CallAnswer) and answer.approval is not None:
             call_id: str = context.metadata["call_id"]
             occurrence: str = context.metadata.get("function_call_occurrence_id", call_id)
             arguments = cast("Mapping[str, Any]", context.arguments)
@@ -201,3 +212,78 @@ def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict
             return raw
         return arguments  # the model's own: a text that is JSON would have been read
     return arguments if isinstance(raw, dict) else json.dumps(raw)
+
+
+def import_agent_framework_tools(
+    tools: FunctionTool | Callable[..., Any] | Sequence[FunctionTool | Callable[..., Any]],
+    *,
+    name: str,
+    effect: Effect,
+    description: str = "",
+    rules: Mapping[str, ToolRules] | None = None,
+    permissions: Iterable[str] = (),
+    timeout: float = 60.0,
+) -> ImportedTools:
+    """Make a capability of the framework's function tools, or of functions as ``Agent(tools=…)`` takes them.
+
+    They keep their names, descriptions and schemas; the other arguments are those of ``import_tools``. A tool whose
+    ``approval_mode`` is ``always_require`` needs capset's approval, unless its own rule says otherwise. The text of a
+    ``ToolException`` is read by the model; of other exceptions it learns only that the tool failed.
+
+    Raises ``DefinitionError`` for tools that cannot be run here: those without a function, those of MCP servers, and
+    those that take the context of a run.
+    """
+    found: dict[str, FunctionTool] = {}
+    for one in normalize_tools(tools):
+        if not isinstance(one, FunctionTool) or one.func is None:
+            raise DefinitionError(
+                f"capability {name!r:.80}: function tools of Agent Framework were expected; got {one!s:.80}",
+                hint="tools of an MCP server are those of capset.adapters.mcp.McpServer",
+            )
+        if any(FunctionInvocationContext in (hint, *get_args(hint)) for hint in get_type_hints(one.func).values()):
+            raise DefinitionError(
+                f"capability {name!r:.80}: {one.name!r} takes a FunctionInvocationContext, which only a run has",
+                hint="leave it out, or make it a tool of capset's, with capset.Context",
+            )
+        found[one.name] = one
+    given: dict[str, ToolRules] = {
+        key: {"approval": "ask"} for key, one in found.items() if one.approval_mode == "always_require"
+    }
+    given |= {key: {**given.get(key, {}), **own} for key, own in (rules or {}).items()}
+
+    async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
+        one = found[key]
+        try:
+            if one.input_model is not None:  # it may ask for more than its schema
+                one.input_model.model_validate(arguments)
+        except ValidationError as error:
+            fields = validation_fields(error, list(arguments), arguments)
+            raise ToolError(f"Invalid arguments for {key!r}", code="invalid_arguments", fields=fields) from error
+        try:
+            result = await one.invoke(arguments=arguments, skip_parsing=True)
+            shown = one.result_parser(result) if callable(one.result_parser) else result
+        except ToolException as error:
+            raise ToolError(str(error)) from error
+        return _data(shown)
+
+    return import_tools(
+        [one.to_json_schema_spec() for one in found.values()],
+        name=name,
+        handler=call,
+        effect=effect,
+        description=description,
+        rules=given,
+        permissions=permissions,
+        timeout=timeout,
+    )
+
+
+def _data(result: object) -> object:
+    """Return a tool's result as JSON data; of the framework's texts, the text."""
+    contents = cast("list[object]", result) if isinstance(result, list) else [result]
+    if not any(isinstance(one, Content) for one in contents):
+        return to_jsonable_python(result, fallback=str)
+    parsed = FunctionTool.parse_result(result)
+    if all(one.type == "text" for one in parsed):
+        return "\n".join(one.text or "" for one in parsed)
+    return [one.to_dict() for one in parsed]
