@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 GUIDE: Final = ROOT / "docs/guide/frameworks.md"
 BEGIN: Final = "<!-- made by scripts/frameworks.py -->"
 END: Final = "<!-- end -->"
-EXTRAS: Final = ("server", "mcp", "agent", "postgres")
+EXTRAS: Final = ("server", "mcp", "agent", "postgres", "otel")
 """What capset itself needs in every environment, beside the extras of the frameworks."""
 
 
@@ -48,7 +48,7 @@ class Environment:
 
 ENVIRONMENTS: Final = {
     "frameworks": Environment(
-        {"openai_agents": "OpenAI Agents SDK"},
+        {"openai_agents": "OpenAI Agents SDK", "agent_framework": "Microsoft Agent Framework"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
 }
@@ -102,9 +102,8 @@ def _check_types(name: str, environment: Environment) -> bool:
         for path in (
             f"src/capset/adapters/frameworks/{one}.py",
             f"tests/frameworks/test_{one}.py",
-            f"examples/frameworks/{one}.py",
+            *(str(example.relative_to(ROOT)) for example in _examples(one)),
         )
-        if (ROOT / path).exists()
     ]
     settings = {
         "include": [f"../{path}" for path in files],
@@ -153,13 +152,20 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
 
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
     """Run the examples of frameworks, each in a fresh folder."""
-    for one in wanted:
-        if (example := ROOT / f"examples/frameworks/{one}.py").exists():
-            failed = run(example, python=folder / "bin/python")
-            print(f"frameworks: examples/frameworks/{one}.py {failed or 'passed'}", flush=True)
-            if failed is not None:
-                return False
+    for example in (path for one in wanted for path in _examples(one)):
+        failed = run(example, python=folder / "bin/python")
+        print(f"frameworks: examples/frameworks/{example.name} {failed or 'passed'}", flush=True)
+        if failed is not None:
+            return False
     return True
+
+
+def _examples(name: str) -> list[Path]:
+    """Return the examples of a framework: those whose names begin with its own.
+
+    One that had the name of the module that it imports would import itself.
+    """
+    return sorted((ROOT / "examples/frameworks").glob(f"{name}*.py"))
 
 
 def _table(found: Mapping[str, Mapping[str, Any]], *, is_written: bool, is_whole: bool) -> int:

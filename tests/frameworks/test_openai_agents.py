@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from agents import (
@@ -14,8 +16,11 @@ from agents import (
     Runner,
     RunResult,
     RunState,
+    ToolGuardrailFunctionOutput,
+    WebSearchTool,
     function_tool,
     set_trace_processors,
+    tool_input_guardrail,
     trace,
 )
 from agents.items import ToolCallOutputItem
@@ -24,13 +29,17 @@ from agents.testing.model import ModelCall, ModelStep, ScriptedModel
 from agents.tool_context import ToolContext
 from agents.tracing import TracingProcessor
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from pydantic import AfterValidator, BaseModel
 
-from capset.adapters.frameworks.openai_agents import OPENAI_AGENTS, CapsetAgent
+import capset
+from capset.adapters.frameworks.openai_agents import OPENAI_AGENTS, CapsetAgent, import_agents_tools
+from capset.adapters.frameworks.session_tools import SessionTools
 from capset.errors import DefinitionError
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import decide, office, paid
 from tests.frameworks.pages import run_page
+from tests.kernel.support import opened
 
 pytestmark = [pytest.mark.clients]
 
@@ -40,7 +49,7 @@ class OpenAIAgentsDriver(Driver):
     misses: ClassVar = {"streamed": "the SDK's function tools have no progress"}
 
     async def run(self, *steps: Sequence[Call]) -> Conversation:
-        self.model = ScriptedModel([*(_step(at, calls) for at, calls in enumerate(steps, 1)), _done()])
+        self.model = scripted(steps)
         self.agent = CapsetAgent(name="clerk", model=self.model, session=self.session, defers=self.defers)
         self.result: RunResult | None = None
         return await self._go("go")
@@ -159,6 +168,91 @@ async def test_without_a_trace_records_have_ids_of_their_own() -> None:
         assert record.correlation != "no-op"
 
 
+class Parcel(BaseModel):
+    weight: float
+    marks: list[str]
+
+
+@function_tool(strict_mode=False)
+def weigh(parcel: Parcel, times: int = 1, note: str | None = None) -> dict[str, object]:
+    """Weigh a parcel.
+
+    Args:
+        parcel: what to weigh
+    """
+    assert threading.current_thread() is not threading.main_thread()
+    return {"weight": parcel.weight * times, "marks": parcel.marks, "note": note}
+
+
+@function_tool(name_override="ship-it", needs_approval=True, timeout=7)
+async def ship(context: RunContextWrapper[str], to: str) -> str:
+    """Ship a parcel."""
+    return f"shipped to {to} by {context.context}"
+
+
+@function_tool
+async def lose() -> str:
+    """Lose a parcel."""
+    raise RuntimeError("/secret/path is gone")
+
+
+def positive(year: int) -> int:
+    if year < 0:
+        raise ValueError("years are positive")
+    return year
+
+
+@function_tool(failure_error_function=None)
+async def lose_loudly(year: Annotated[int, AfterValidator(positive)]) -> str:
+    """Lose a parcel, and raise."""
+    raise RuntimeError("/secret/path is gone")
+
+
+@pytest.mark.spec("W8")
+async def test_tools_of_the_sdk_become_tools_here() -> None:
+    imported = import_agents_tools(
+        [weigh, ship, lose, lose_loudly], name="parcels", effect="write", context="a van", rules={"*": {"timeout": 9.0}}
+    )
+    assert imported.tools["weigh"].description == "Weigh a parcel."
+    properties = imported.tools["weigh"].arguments.json_schema["properties"]
+    assert properties == weigh.params_json_schema["properties"]
+    assert [imported.tools[name].timeout for name in ("weigh", "ship-it")] == [9.0, 7.0]
+    async with opened(capset.Agent("clerk", uses=[imported.capability])) as here:
+        tools = SessionTools(here.session)
+        weighed = await tools.call("weigh", {"parcel": {"weight": 2, "marks": ["x"]}, "times": 3})
+        assert weighed.data == {"weight": 6.0, "marks": ["x"], "note": None}
+        assert (await tools.call("weigh", {"parcel": {}})).text.startswith("Invalid arguments")
+        held = await tools.call("ship-it", {"to": "Ada"})
+        assert held.approval is not None
+        await decide(here, held.approval)
+        assert (await tools.call("ship-it", {"to": "Ada"})).data == "shipped to Ada by a van"
+        for name, arguments in (("lose", {}), ("lose_loudly", {"year": 2001})):
+            broken = await tools.call(name, arguments)
+            assert "secret" not in broken.text
+            assert "failed" in broken.text
+        assert "Invalid JSON input for tool lose_loudly" in (await tools.call("lose_loudly", {"year": -1})).text
+        records = await here.records()
+        assert {one.effect for one in records} == {"write"}
+        outcomes = ["succeeded", "invalid", "denied", "succeeded", "failed", "failed", "failed"]
+        assert [one.outcome for one in records] == outcomes
+
+
+@pytest.mark.spec("W8")
+def test_tools_that_only_a_run_can_call_are_refused() -> None:
+    for tool, said in (
+        (WebSearchTool(), "'web_search' is a WebSearchTool"),
+        (replace(lose, is_enabled=lambda *_: True), "'lose' is not always enabled"),
+        (replace(lose, tool_input_guardrails=[nothing]), "'lose' has tool_input_guardrails"),
+    ):
+        with pytest.raises(DefinitionError, match=said):
+            import_agents_tools([tool], name="kit", effect="read")
+
+
+@tool_input_guardrail
+def nothing(data: object) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
 async def test_the_page_runs_as_it_stands(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +290,11 @@ class SpanNames(TracingProcessor):
 
     def force_flush(self) -> None:
         pass
+
+
+def scripted(steps: Sequence[Sequence[Call]]) -> ScriptedModel:
+    """Return a model that makes these calls, those of one list a step, then says "done"."""
+    return ScriptedModel([*(_step(at, calls) for at, calls in enumerate(steps, 1)), _done()])
 
 
 def _step(at: int, calls: Sequence[Call]) -> ModelStep:

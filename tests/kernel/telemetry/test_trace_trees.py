@@ -19,6 +19,7 @@ from capset import (
     Tool,
     tool,
 )
+from capset.kernel.tracing import traceparent_of
 from tests.kernel.support import read
 from tests.kernel.telemetry.tracing import count, greet, traced, twice
 from tests.traces import Traces, context_of
@@ -121,3 +122,15 @@ async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
     assert (f"{far.parent.trace_id:x}", f"{far.parent.span_id:x}") == tuple(REMOTE[3:-3].lstrip("0").split("-"))
     assert [link.context for link in far.links] == [here.get_span_context()]
     assert near.parent == here.get_span_context()
+
+
+async def test_a_message_may_name_the_span_that_it_is_sent_in() -> None:
+    traces = Traces()
+    async with traced(traces) as session:
+        with traces.provider.get_tracer("host").start_as_current_span("asking") as here:
+            meta = Meta(
+                "sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=traceparent_of(here.get_span_context())
+            )
+            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
+    near = next(span for span in traces.spans if span.name == "execute_tool greet")
+    assert (near.parent, list(near.links)) == (here.get_span_context(), [])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic
+from uuid import uuid4
 
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.errors import DefinitionError
+from capset.adapters.interop import ImportedTools, import_tools
+from capset.adapters.tool_rules import ToolRules
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session
 
 OPENAI_AGENTS = Framework("openai-agents", "agents", "0.24", extra="openai-agents")
@@ -20,11 +27,14 @@ with OPENAI_AGENTS.importing():
     from agents import (
         Agent,
         FunctionTool,
+        ModelBehaviorError,
         RunContextWrapper,
         Tool,
         ToolGuardrailFunctionOutput,
         ToolOutputGuardrailData,
+        ToolOutputText,
         custom_span,
+        default_tool_error_function,
         get_current_trace,
         tool_output_guardrail,
     )
@@ -120,3 +130,81 @@ def _trace_id() -> str | None:
     """Return the id of the SDK's current trace, unless tracing is off."""
     trace = get_current_trace()
     return None if trace is None or trace.trace_id == "no-op" else trace.trace_id
+
+
+def import_agents_tools(
+    tools: Iterable[Tool],
+    *,
+    name: str,
+    effect: Effect,
+    context: object = None,
+    description: str = "",
+    rules: Mapping[str, ToolRules] | None = None,
+    permissions: Iterable[str] = (),
+    timeout: float = 60.0,
+) -> ImportedTools:
+    """Make a capability of the SDK's function tools.
+
+    They keep their names, descriptions and schemas. ``context`` is that of the ``RunContextWrapper`` that some take;
+    the other arguments are those of ``import_tools``. A tool with ``needs_approval`` needs capset's approval, and
+    ``timeout_seconds`` holds, unless the tool's own rule says otherwise. Of what a tool raises, a model learns only
+    that it failed. What its own ``failure_error_function`` makes of that is a result as any other.
+
+    Raises ``DefinitionError`` for tools that the SDK does not run here, and for those with guardrails or a condition in
+    ``is_enabled``, which only a run of the SDK's asks.
+    """
+    found: dict[str, FunctionTool] = {}
+    given: dict[str, ToolRules] = {}
+    for one in tools:
+        found[one.name] = _importable(name, one)
+        own: ToolRules = {"approval": "ask"} if found[one.name].needs_approval is not False else {}
+        if (seconds := found[one.name].timeout_seconds) is not None:
+            own["timeout"] = seconds
+        given[one.name] = own
+    given |= {key: {**given.get(key, {}), **own} for key, own in (rules or {}).items()}
+
+    async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
+        text = json.dumps(arguments)
+        told = ToolContext(context, tool_name=key, tool_call_id=str(uuid4()), tool_arguments=text)
+        try:
+            result = await found[key].on_invoke_tool(told, text)
+        except ModelBehaviorError as error:  # its checks of the arguments, which may ask for more than its schema
+            raise ToolError(str(error), code="invalid_arguments") from error
+        if result == default_tool_error_function(told, ToolError("")):
+            raise ToolError("The tool failed", code="internal_error", status=500)
+        return result.text if isinstance(result, ToolOutputText) else to_jsonable_python(result, fallback=str)
+
+    return import_tools(
+        [
+            {"name": key, "description": one.description, "parameters": one.params_json_schema}
+            for key, one in found.items()
+        ],
+        name=name,
+        handler=call,
+        effect=effect,
+        description=description,
+        rules=given,
+        permissions=permissions,
+        timeout=timeout,
+    )
+
+
+def _importable(owner: str, tool: Tool) -> FunctionTool:
+    """Return a tool that can be called outside of a run. Raises ``DefinitionError`` for others."""
+    if not isinstance(tool, FunctionTool):
+        raise DefinitionError(
+            f"capability {owner!r:.80}: function tools were expected; {tool.name!r} is a {type(tool).__name__}",
+            hint="leave it out: such tools are run by the provider, or by a run of the SDK's",
+        )
+    for field in ("tool_input_guardrails", "tool_output_guardrails"):
+        if getattr(tool, field):
+            raise DefinitionError(
+                f"capability {owner!r:.80}: {tool.name!r} has {field}, which only a run of the SDK's asks",
+                hint="take them off, and say the same by policies and rules",
+            )
+    if tool.is_enabled is not True:
+        raise DefinitionError(
+            f"capability {owner!r:.80}: {tool.name!r} is not always enabled, which only a run of the SDK's asks",
+            hint="leave it out, or take is_enabled off and say the same by a policy or permissions",
+        )
+    return tool

@@ -109,14 +109,16 @@ def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
 def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
     """Return the context of a remote ``traceparent`` (W3C Trace Context), and a link to the local span.
 
-    Without a valid one the local span is the parent: the context is ``None``.
+    Without a valid one, or if it is that of the local span, the local span is the parent: the context is ``None``.
     """
     if traceparent is None:
         return None, []
     around = _PROPAGATOR.extract({"traceparent": traceparent})
-    if get_current_span(around) is INVALID_SPAN:
+    if (remote := get_current_span(around)) is INVALID_SPAN:
         return None, []
-    here = get_current_span().get_span_context()
+    here, there = get_current_span().get_span_context(), remote.get_span_context()
+    if (here.trace_id, here.span_id) == (there.trace_id, there.span_id):
+        return None, []
     return around, [Link(here)] if here.is_valid else []
 
 
