@@ -79,6 +79,7 @@ class ChildRun:
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._outcome = Outcome()
 
+        self._files_bytes = 0
     def stop(self) -> None:
         """End the run, since its result is no longer needed."""
         with self._lock:
@@ -188,13 +189,13 @@ class ChildRun:
                 raise Spoiled from error
 
     def _frame(self, kind: bytes, payload: bytes) -> None:
-        outcome = self._outcome
+        outcome, limits = self._outcome, self._order["limits"]
         if kind in (frames.STARTED, frames.ENDED):
             if kind in self._steps:
                 raise ValueError("code starts and ends once")
             self._steps.add(kind)
         if kind == frames.STARTED:
-            self._deadline = monotonic() + self._order["limits"]["seconds"] + _GRACE_SECONDS
+            self._deadline = monotonic() + limits["seconds"] + _GRACE_SECONDS
         elif kind == frames.ENDED:
             self._deadline = monotonic() + _REST_SECONDS
         elif kind == frames.STDOUT:
@@ -205,7 +206,10 @@ class ChildRun:
             path, content = frames.unpacked_file(payload)
             outcome.files[path] = content
         elif kind == frames.DONE:
-            outcome.ending = frames.read_ending(payload)
+            ending = frames.read_ending(payload)
+            if any(len((ending[name] or "").encode()) > limits["output_bytes"] for name in ("value", "error")):
+                raise ValueError("this is more of a value, or of an error, than is kept of a run")
+            outcome.ending = ending
         else:
             raise ValueError(f"no frame is of the kind {kind!r}")
 
@@ -214,10 +218,15 @@ class ChildRun:
         if self._outcome.ending is None:
             with self._lock:
                 self._kill(signal.SIGTERM)
+            self._files_bytes += len(content)
             self._wait(process, _TERM_SECONDS)
         elif self._command[0] != sys.executable:
             end = monotonic() + _TERM_SECONDS  # a jail ends by itself; not reaped here, its id stays valid
             while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) and monotonic() < end:
+        if len(outcome.files) > limits["max_files"] or self._files_bytes > limits["max_bytes"]:
+            raise ValueError("these are more files, or larger ones, than a run may have")
+        if max(len(outcome.stdout), len(outcome.stderr)) > limits["output_bytes"]:
+            raise ValueError("this is more output than is kept of a run")
                 sleep(_STEP / 50)
         with self._lock:
             self._kill(signal.SIGKILL)
