@@ -137,6 +137,20 @@ async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run(
 
 
 @pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", ["cpython", "bash"])
+async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> None:
+    code = {
+        "cpython": "import os\nos.symlink('/x', b'/l\\xff')\nos.mkdir(b'/\\xfe')\n"
+        "for name in (b'/\\xfe/f', b'/f\\xfd', '/f'): open(name, 'w').write('1')",
+        "bash": "ln -s /x $'/l\\xff'; mkdir $'/\\xfe'; echo 1 > $'/\\xfe/f'; echo 1 > $'/f\\xfd'; printf 1 > /f",
+    }[language]
+    async with box(language) as desk:
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {"/f": "1"}
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
+
+
+@pytest.mark.spec("P18")
 async def test_python_imports_the_packages_that_its_host_names_and_no_others() -> None:
     async with box("cpython", packages=["PyYAML"]) as desk:
         found = await run(

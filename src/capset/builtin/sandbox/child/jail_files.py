@@ -13,6 +13,7 @@ from capset.builtin.sandbox.child.output import LeftFiles
 _OWN_FOLDERS: Final = ("/.runtime", "/dev", "/proc")
 """Directories of the jail's own: the interpreter and the commands, devices, processes."""
 _RESERVED: Final = "this path is one of the jail's own"
+_NO_TEXT: Final = "its path is no text in UTF-8"
 
 
 _OF_SHELL: Final = {
@@ -67,6 +68,9 @@ class JailFiles:
                 continue
             if path in self._own:
                 continue
+            if (name := _readable(path)) != path:
+                left.not_kept[name] = _NO_TEXT
+                continue
             content = _content(path, limits["max_bytes"] - size, left.not_kept)
             if content is not None:
                 left.files[path] = content
@@ -95,8 +99,13 @@ def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
                     if is_folder:
                         folders.append(path)
         except OSError as error:
-            unread[folder] = _words(error)
+            unread[_readable(folder)] = _words(error)
     return found
+
+
+def _readable(path: str) -> str:
+    """Return a path as a text that can be sent: with marks where its bytes are none."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _content(path: str, room: int, not_kept: dict[str, str]) -> bytes | None:
