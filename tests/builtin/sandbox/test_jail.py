@@ -16,6 +16,8 @@ from capset.errors import ToolError
 from capset.kernel.registry import Registry
 from tests.builtin.sandbox.support import LANGUAGES, box, execute_code, need_jails, open_files, run, running, texts
 
+BUFFER = "ctypes.create_string_buffer(80)"
+ROOT_MOUNT = "ctypes.create_string_buffer(struct.pack('<IIQQ', 24, 0, 2**64 - 1, 0))"
 FORBIDDEN = {
     "a process": "os.fork()",
     "a program": "os.execv('/bin/sh', ['sh'])",
@@ -35,9 +37,22 @@ FORBIDDEN = {
     "the mode of a device": "os.chmod('/dev/null', 0o666)",
     "the mode of a program": "os.chmod('/.runtime/ld.so', 0o755)",
     "a clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
+    "a lease of a file": "fcntl.fcntl(os.open('/f', os.O_CREAT), 1024, 0)",
+    "a larger pipe": "fcntl.fcntl(os.pipe()[1], 1031, 1 << 20)",
+    "pages that a pipe holds": "call(278, os.pipe()[1], 0, 0, 0)",
+    "a table of futexes": "call(157, 78, 1, 1 << 10, 0, 0)",
+    "events of a disk": "call(206, 1, ctypes.addressof(ctypes.c_ulong()))",
+    "a socket of datagrams": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "a pair of datagrams": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "a socket that listens": "one = socket.socket(socket.AF_UNIX); one.bind('/s'); one.listen()",
+    "a watch of files": "call(294, 0)",
+    "the mounts of the host": f"call(458, ctypes.addressof({ROOT_MOUNT}), ctypes.addressof({BUFFER}), 10, 0)",
+    "all files to the disk": "call(162)",
+    "the limits of the first process": "resource.prlimit(1, resource.RLIMIT_NOFILE)",
+    "the processors of the first process": "os.sched_setaffinity(1, {0})",
 }
 CALL = """
-import ctypes, os
+import ctypes, fcntl, os, resource, socket, struct
 def call(*arguments):
     if os.uname().machine != 'x86_64':
         raise PermissionError('numbers of another machine')

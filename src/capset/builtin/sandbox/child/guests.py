@@ -30,7 +30,10 @@ NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
 _PACKAGES: Final = "/.runtime/packages"
 _OPEN_FILES: Final = 64
-_SCRIPT: Final = "/.runtime/script/script.sh"
+_TIMERS: Final = 1_024
+"""Timers and queued signals that there may be: the system counts them for the user, who may have more to do outside."""
+SCRIPTS: Final = "/.runtime/script"
+_SCRIPT: Final = f"{SCRIPTS}/script.sh"
 """A file, since bash ends in another way where its script is an argument."""
 _STACK: Final = 1 << 20
 """Bytes of address space for the stack of a thread."""
@@ -117,6 +120,9 @@ def _bound(limits: RunLimits) -> Callable[[], None]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    with suppress(ValueError):  # the host may have set a lower one
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (_TIMERS, _TIMERS))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     return _bound_memory(limits["memory_bytes"])
 
