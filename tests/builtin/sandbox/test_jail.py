@@ -165,6 +165,18 @@ async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> N
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
 
 
+@pytest.mark.spec("P18", "T28")
+async def test_code_in_bash_neither_reads_nor_speaks_for_the_first_process_and_proc_tells_nothing_of_the_host() -> None:
+    code = (
+        "for name in environ maps mem fd/0 fd/1 fd/2 fd/3 fd/4; do (exec 9<> /proc/1/$name) 2>/dev/null && echo $name; "
+        "(exec 9< /proc/1/$name) 2>/dev/null && echo $name; done; "
+        "cd /proc; head -qc 1 cmdline keys kpagecount kpageflags slabinfo timer_list vmallocinfo 2>/dev/null; echo end"
+    )
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+    assert result["stdout"] == "end\n"
+
+
 @pytest.mark.spec("P18")
 async def test_python_imports_the_packages_that_its_host_names_and_no_others() -> None:
     async with box("cpython", packages=["PyYAML"]) as desk:

@@ -113,6 +113,7 @@ def _prepare_interpreter() -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == "capset"]:
         del sys.modules[name]
     sys.dont_write_bytecode = True
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _bound(limits: RunLimits) -> Callable[[], None]:

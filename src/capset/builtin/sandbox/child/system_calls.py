@@ -24,7 +24,7 @@ _INIT: Final = 1
 """The id of the first process of a jail, which is not the code's."""
 _X32: Final = 0x40000000
 """Numbers from here on are those of another interface of x86-64."""
-_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 4, 22, 2, 38
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
@@ -252,6 +252,12 @@ _UNIX_STREAM: Final[list[_Instruction]] = [
     (_RETURN, 0, 0, _REFUSE | _EPERM),
 ]
 """A socket is a stream of Unix: datagrams wait for their reader when their sender is gone, and are not counted."""
+
+
+def hide_process() -> None:
+    """Let other processes of the same user neither read this one's memory nor open what it has open, by ``/proc``."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "the process could not be hidden")
 
 
 class _Program(ctypes.Structure):
