@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,18 +152,35 @@ async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run(
     assert not running(os.getpid())
 
 
-@pytest.mark.spec("P18")
-@pytest.mark.parametrize("language", ["cpython", "bash"])
-async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> None:
-    code = {
-        "cpython": "import os\nos.symlink('/x', b'/l\\xff')\nos.mkdir(b'/\\xfe')\n"
-        "for name in (b'/\\xfe/f', b'/f\\xfd', '/f'): open(name, 'w').write('1')",
-        "bash": "ln -s /x $'/l\\xff'; mkdir $'/\\xfe'; echo 1 > $'/\\xfe/f'; echo 1 > $'/f\\xfd'; printf 1 > /f",
-    }[language]
+@pytest.mark.spec("P18", "T29")
+async def test_memory_that_processes_share_counts_too() -> None:
+    code = "import mmap, time\nm = mmap.mmap(-1, 30 << 20)\nfor _ in range(30): m.write(bytes(1 << 20))\ntime.sleep(20)"
+    async with box("bash", memory_bytes=64 << 20) as desk:
+        result = await run(desk.session, "bash", f"for i in 1 2 3 4; do python3 -c {shlex.quote(code)} & done; wait")
+    assert result["stopped"] == "memory"
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_too_many_threads_end_the_run() -> None:
+    code = "import _thread, time\n_thread.stack_size(1 << 15)"
+    many = "for _ in range(1_500): _thread.start_new_thread(time.sleep, (20,))"
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", f"{code}\n{many}\ntime.sleep(20)")
+    assert result["stopped"] == "processes"
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+@pytest.mark.parametrize(
+    ("language", "begin", "folder"), [("cpython", "os.closerange(1, 64)", "/tmp"), ("bash", "", "/.runtime/script")]
+)
+async def test_empty_files_are_bounded_wherever_they_are_and_when_all_streams_are_closed(
+    language: str, begin: str, folder: str
+) -> None:
+    code = f"import os, time\n{begin}\nfor i in range(30_000): os.mknod(f'{folder}/{{i}}')\ntime.sleep(20)"
     async with box(language) as desk:
-        result = await run(desk.session, language, code)
-        assert await texts(desk.session) == {"/f": "1"}
-    assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
+        result = await run(desk.session, language, code if language == "cpython" else f"python3 -c {shlex.quote(code)}")
+    assert result["stopped"] == "files"
 
 
 @pytest.mark.spec("P18", "T28")
@@ -175,6 +193,20 @@ async def test_code_in_bash_neither_reads_nor_speaks_for_the_first_process_and_p
     async with box("bash") as desk:
         result = await run(desk.session, "bash", code)
     assert result["stdout"] == "end\n"
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", ["cpython", "bash"])
+async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> None:
+    code = {
+        "cpython": "import os\nos.symlink('/x', b'/l\\xff')\nos.mkdir(b'/\\xfe')\n"
+        "for name in (b'/\\xfe/f', b'/f\\xfd', '/f'): open(name, 'w').write('1')",
+        "bash": "ln -s /x $'/l\\xff'; mkdir $'/\\xfe'; echo 1 > $'/\\xfe/f'; echo 1 > $'/f\\xfd'; printf 1 > /f",
+    }[language]
+    async with box(language) as desk:
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {"/f": "1"}
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
 
 
 @pytest.mark.spec("P18")

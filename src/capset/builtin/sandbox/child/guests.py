@@ -120,10 +120,10 @@ def _bound(limits: RunLimits) -> Callable[[], None]:
     """Bound this process, and what it starts; return a function that makes room to tell of an error."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     with suppress(ValueError):  # the host may have set a lower one
         resource.setrlimit(resource.RLIMIT_SIGPENDING, (_TIMERS, _TIMERS))
+    seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     return _bound_memory(limits["memory_bytes"])
 
