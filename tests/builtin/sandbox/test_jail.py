@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from contextlib import nullcontext
 from pathlib import Path
 from runpy import run_path
@@ -27,6 +28,8 @@ from tests.builtin.sandbox.support import (
 )
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sandbox.py"
+BUFFER = "ctypes.create_string_buffer(80)"
+ROOT_MOUNT = "ctypes.create_string_buffer(struct.pack('<IIQQ', 24, 0, 2**64 - 1, 0))"
 FORBIDDEN = {
     "a process": "os.fork()",
     "a program": "os.execv('/bin/sh', ['sh'])",
@@ -46,9 +49,22 @@ FORBIDDEN = {
     "the mode of a device": "os.chmod('/dev/null', 0o666)",
     "the mode of a program": "os.chmod('/.runtime/ld.so', 0o755)",
     "a clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
+    "a lease of a file": "fcntl.fcntl(os.open('/f', os.O_CREAT), 1024, 0)",
+    "a larger pipe": "fcntl.fcntl(os.pipe()[1], 1031, 1 << 20)",
+    "pages that a pipe holds": "call(278, os.pipe()[1], 0, 0, 0)",
+    "a table of futexes": "call(157, 78, 1, 1 << 10, 0, 0)",
+    "events of a disk": "call(206, 1, ctypes.addressof(ctypes.c_ulong()))",
+    "a socket of datagrams": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "a pair of datagrams": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "a socket that listens": "one = socket.socket(socket.AF_UNIX); one.bind('/s'); one.listen()",
+    "a watch of files": "call(294, 0)",
+    "the mounts of the host": f"call(458, ctypes.addressof({ROOT_MOUNT}), ctypes.addressof({BUFFER}), 10, 0)",
+    "all files to the disk": "call(162)",
+    "the limits of the first process": "resource.prlimit(1, resource.RLIMIT_NOFILE)",
+    "the processors of the first process": "os.sched_setaffinity(1, {0})",
 }
 CALL = """
-import ctypes, os
+import ctypes, fcntl, os, resource, socket, struct
 def call(*arguments):
     if os.uname().machine != 'x86_64':
         raise PermissionError('numbers of another machine')
@@ -167,6 +183,64 @@ async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run(
         large = await run(desk.session, "bash", hungry)
     assert (many["stopped"], large["stopped"]) == ("processes", "memory")
     assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_memory_that_processes_share_counts_too() -> None:
+    code = "import mmap, time\nm = mmap.mmap(-1, 30 << 20)\nfor _ in range(30): m.write(bytes(1 << 20))\ntime.sleep(20)"
+    async with box("bash", memory_bytes=64 << 20) as desk:
+        result = await run(desk.session, "bash", f"for i in 1 2 3 4; do python3 -c {shlex.quote(code)} & done; wait")
+    assert result["stopped"] == "memory"
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_too_many_threads_end_the_run() -> None:
+    code = "import _thread, time\n_thread.stack_size(1 << 15)"
+    many = "for _ in range(1_500): _thread.start_new_thread(time.sleep, (20,))"
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", f"{code}\n{many}\ntime.sleep(20)")
+    assert result["stopped"] == "processes"
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+@pytest.mark.parametrize(
+    ("language", "begin", "folder"),
+    [("cpython", "os.closerange(1, 64)", "/tmp"), ("bash", "os.chmod('/.runtime/script', 0o700)", "/.runtime/script")],
+)
+async def test_empty_files_are_bounded_wherever_they_are_and_when_all_streams_are_closed(
+    language: str, begin: str, folder: str
+) -> None:
+    code = f"import os, time\n{begin}\nfor i in range(30_000): os.mknod(f'{folder}/{{i}}')\ntime.sleep(20)"
+    async with box(language) as desk:
+        result = await run(desk.session, language, code if language == "cpython" else f"python3 -c {shlex.quote(code)}")
+    assert result["stopped"] == "files"
+
+
+@pytest.mark.spec("P18", "T28")
+async def test_code_in_bash_neither_reads_nor_speaks_for_the_first_process_and_proc_tells_nothing_of_the_host() -> None:
+    code = (
+        "for name in environ maps mem fd/0 fd/1 fd/2 fd/3 fd/4; do (exec 9<> /proc/1/$name) 2>/dev/null && echo $name; "
+        "(exec 9< /proc/1/$name) 2>/dev/null && echo $name; done; "
+        "cd /proc; head -qc 1 cmdline keys kpagecount kpageflags slabinfo timer_list vmallocinfo 2>/dev/null; echo end"
+    )
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+    assert result["stdout"] == "end\n"
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", ["cpython", "bash"])
+async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> None:
+    code = {
+        "cpython": "import os\nos.symlink('/x', b'/l\\xff')\nos.mkdir(b'/\\xfe')\n"
+        "for name in (b'/\\xfe/f', b'/f\\xfd', '/f'): open(name, 'w').write('1')",
+        "bash": "ln -s /x $'/l\\xff'; mkdir $'/\\xfe'; echo 1 > $'/\\xfe/f'; echo 1 > $'/f\\xfd'; printf 1 > /f",
+    }[language]
+    async with box(language) as desk:
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {"/f": "1"}
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
 
 
 @pytest.mark.spec("P18")

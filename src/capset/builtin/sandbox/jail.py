@@ -42,6 +42,13 @@ _STREAMS: Final = (
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 )
+_OF_SYSTEM: Final = (
+    *("cmdline", "keys", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list"),
+    "vmallocinfo",
+)
+"""Files of ``/proc`` that tell of the whole system, most of them to root alone, who needs no capability for that."""
+_EMPTY: Final = str(Path(__file__).parents[2] / "py.typed")
+"""A file with nothing in it."""
 _ZONES: Final = "/usr/share/zoneinfo"
 _BASH: Final = f"os.execve('/bin/bash', ['bash', '-c', '{{}}'], dict(PATH='{ROOT}/bin'))"
 _PROBE_SECONDS: Final = 20.0
@@ -69,6 +76,8 @@ class Jail:
     has_processes: bool = False
     """Whether code may start processes, which are counted from outside."""
     has_proc: bool = False
+    hidden: tuple[str, ...] = ()
+    """Files of ``/proc`` that are empty there."""
 
     def command(self, limits: RunLimits, *arguments: str) -> list[str]:
         """Return the command that runs the interpreter with these arguments, in a jail of its own."""
@@ -82,7 +91,9 @@ class Jail:
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
             *(part for name, node in self.devices for part in ("--dev-bind", node, f"/dev/{name}")),
             # Where capset runs as root, so does the code to the kernel, and the system's settings are root's to write.
-            *(("--proc", "/proc", "--remount-ro", "/proc") if self.has_proc else ()),
+            *(("--proc", "/proc") if self.has_proc else ()),
+            *(part for path in self.hidden if self.has_proc for part in ("--ro-bind", _EMPTY, path)),
+            *(("--remount-ro", "/proc") if self.has_proc else ()),
             *(part for name, there in _STREAMS for part in ("--symlink", there, f"/dev/{name}") if self.has_proc),
             *("--size", str(_ROOM), "--tmpfs", ROOT),
             *(part for here, there in self.binds for part in ("--ro-bind", here, there)),
@@ -140,7 +151,8 @@ def _with_commands(jail: Jail) -> Jail:
         *((found[name], f"/bin/{name}") for name in ("bash", "sh") if name in found),
         *((found[name], f"/usr/bin/{name}") for name in ("env",) if name in found),
     ]
-    return replace(jail, binds=tuple(binds), has_processes=True, has_proc=True)
+    hidden = tuple(path for name in _OF_SYSTEM if os.access(path := f"/proc/{name}", os.R_OK))
+    return replace(jail, binds=tuple(binds), has_processes=True, has_proc=True, hidden=hidden)
 
 
 def _listed(loader: str, program: str) -> list[str]:

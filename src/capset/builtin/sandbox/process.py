@@ -16,7 +16,7 @@ from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
 from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
-from capset.builtin.sandbox.process_trees import memory_at_most, memory_of, processes_below
+from capset.builtin.sandbox.process_trees import TooManyThreads, memory_at_most, memory_of, processes_below
 
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _START_SECONDS: Final = 30.0
@@ -28,8 +28,9 @@ _REST_SECONDS: Final = 20.0
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _WATCH_STEP: Final = 0.05
-"""How often, in seconds, the processes of a run that may start some are counted."""
+"""How often, in seconds, the processes and threads of a jail are counted."""
 _MOST_PROCESSES: Final = 64
+_MOST_THREADS: Final = 1_024
 _OWN_BYTES: Final = 32 << 20
 """Bytes that the first processes of a jail take."""
 _CHUNK: Final = 1 << 16
@@ -75,8 +76,10 @@ class ChildRun:
         self._is_stopped = False
         self._steps: set[bytes] = set()
         self._next_look = 0.0
+        self._is_jailed = order["backend"] in ("isolated-cpython", "isolated-bash")
         limits = order["limits"]
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
+        self._files_bytes = 0
         self._outcome = Outcome()
 
     def stop(self) -> None:
@@ -122,13 +125,13 @@ class ChildRun:
             for stream, event in ((stdin, EVENT_WRITE), (stdout, EVENT_READ), (stderr, EVENT_READ)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, event)
-            step = _WATCH_STEP if self._order["backend"] == "isolated-bash" else _STEP
+            step = _WATCH_STEP if self._is_jailed else _STEP
             while self._outcome.ending is None:
                 left = self._deadline - monotonic()
                 if left <= 0 or self._is_stopped:
                     self._outcome.stopped = "time"
                     return
-                if step == _WATCH_STEP and (exceeded := self._exceeded(process.pid)) is not None:
+                if self._is_jailed and (exceeded := self._exceeded(process.pid)) is not None:
                     self._outcome.stopped = exceeded
                     return
                 for key, _ in selector.select(min(left, step)):
@@ -148,14 +151,22 @@ class ChildRun:
                             return
 
     def _exceeded(self, pid: int) -> Stopped | None:
-        """Return the limit that all processes below one exceed together, if they do: looked at from time to time."""
+        """Return the limit that all processes below one exceed together, if they do: looked at from time to time.
+
+        The memory of the one process of Python is bounded by the system.
+        """
         now = monotonic()
         if now < self._next_look:
             return None
         self._next_look = now + _WATCH_STEP
-        found = processes_below(pid)
+        try:
+            found = processes_below(pid, most_threads=_MOST_THREADS)
+        except TooManyThreads:
+            return "processes"
         if len(found) > _MOST_PROCESSES:
             return "processes"
+        if self._order["backend"] != "isolated-bash":
+            return None
         most = self._order["limits"]["memory_bytes"] + _OWN_BYTES
         return "memory" if memory_at_most(found) > most and memory_of(found) > most else None
 
@@ -188,13 +199,13 @@ class ChildRun:
                 raise Spoiled from error
 
     def _frame(self, kind: bytes, payload: bytes) -> None:
-        outcome = self._outcome
+        outcome, limits = self._outcome, self._order["limits"]
         if kind in (frames.STARTED, frames.ENDED):
             if kind in self._steps:
                 raise ValueError("code starts and ends once")
             self._steps.add(kind)
         if kind == frames.STARTED:
-            self._deadline = monotonic() + self._order["limits"]["seconds"] + _GRACE_SECONDS
+            self._deadline = monotonic() + limits["seconds"] + _GRACE_SECONDS
         elif kind == frames.ENDED:
             self._deadline = monotonic() + _REST_SECONDS
         elif kind == frames.STDOUT:
@@ -204,10 +215,18 @@ class ChildRun:
         elif kind == frames.FILE:
             path, content = frames.unpacked_file(payload)
             outcome.files[path] = content
+            self._files_bytes += len(content)
         elif kind == frames.DONE:
-            outcome.ending = frames.read_ending(payload)
+            ending = frames.read_ending(payload)
+            if any(len((ending[name] or "").encode()) > limits["output_bytes"] for name in ("value", "error")):
+                raise ValueError("this is more of a value, or of an error, than is kept of a run")
+            outcome.ending = ending
         else:
             raise ValueError(f"no frame is of the kind {kind!r}")
+        if len(outcome.files) > limits["max_files"] or self._files_bytes > limits["max_bytes"]:
+            raise ValueError("these are more files, or larger ones, than a run may have")
+        if max(len(outcome.stdout), len(outcome.stderr)) > limits["output_bytes"]:
+            raise ValueError("this is more output than is kept of a run")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """End the child and all processes it started, and reap it."""

@@ -58,6 +58,8 @@ class Ending(TypedDict):
     not_kept: dict[str, str]
 
 
+_MOST: Final = 1 << 31
+"""No status is as large."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "exit_code": (int, type(None)),
     "value": (str, type(None)),
@@ -104,23 +106,41 @@ def unpacked_file(payload: bytes) -> tuple[str, bytes]:
 
 def read_ending(payload: bytes) -> Ending:
     """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for an invalid one."""
-    found: object = json.loads(payload)
+    try:
+        found: object = json.loads(payload)
+    except RecursionError:
+        raise ValueError("the last frame is nested too deeply") from None
     members = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
         raise ValueError("the last frame is no ending")
     if members["stopped"] not in (None, *get_args(Stopped)):
         raise ValueError("the last frame names a limit that there is not")
+    status = members["exit_code"]
+    if isinstance(status, int) and not -_MOST < status < _MOST:
+        raise ValueError("the last frame has a status that no process has")
     return cast("Ending", members)
 
 
 def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; lists and objects must hold texts only."""
+    """Whether a value is of one of some types; lists and objects must hold texts only, of whole characters."""
     kind, inner = type(value), list[object]()
-    if isinstance(value, list):
+    if isinstance(value, str):
+        inner = [value]
+    elif isinstance(value, list):
         inner = cast("list[object]", value)
     elif isinstance(value, dict):
-        inner = [*cast("dict[str, object]", value).values()]
-    return kind in kinds and all(isinstance(one, str) for one in inner)
+        members = cast("dict[str, object]", value)
+        inner = [*members, *members.values()]
+    return kind in kinds and all(isinstance(one, str) and _is_whole(one) for one in inner)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text has no half of a character, which JSON may have and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:

@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits
-from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK
+from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK, SCRIPTS
 from capset.builtin.sandbox.child.system_calls import restrict
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
 _PACKAGES: Final = "/.runtime/packages"
 _OPEN_FILES: Final = 64
+_TIMERS: Final = 1_024
+"""Timers and queued signals that there may be: the system counts them for the user, who may have more to do outside."""
 _STACK: Final = 1 << 20
 """Bytes of address space for the stack of a thread."""
 _MOST: Final = 1 << 46
@@ -78,7 +80,7 @@ def _become_bash(code: str, limits: RunLimits) -> NoReturn:
     restrict(may_start_processes=True)
     with open(SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         file.write(code)
-    os.chmod(SCRIPT.rpartition("/")[0], 0o500)  # noqa: PTH101  # a file that the script left there would be lost
+    os.chmod(SCRIPTS, 0o500)  # noqa: PTH101  # a file that the script left there would be lost
     environment = _ENVIRONMENT | {"PATH": "/.runtime/bin:/bin:/usr/bin", "PWD": "/"}
     os.execve("/bin/bash", ["bash", SCRIPT_LINK], environment)  # noqa: S606  # what this process is for
 
@@ -110,12 +112,16 @@ def _prepare_interpreter() -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == "capset"]:
         del sys.modules[name]
     sys.dont_write_bytecode = True
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _bound(limits: RunLimits) -> Callable[[], None]:
     """Bound this process, and what it starts; return a function that makes room to tell of an error."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    with suppress(ValueError):  # the host may have set a lower one
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (_TIMERS, _TIMERS))
     seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     return _bound_memory(limits["memory_bytes"])

@@ -10,7 +10,8 @@ from typing import Final
 from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.output import LeftFiles
 
-SCRIPT: Final = "/.runtime/script/script.sh"
+SCRIPTS: Final = "/.runtime/script"
+SCRIPT: Final = f"{SCRIPTS}/script.sh"
 """That of bash: a file, since bash ends in another way where its script is an argument."""
 SCRIPT_LINK: Final = "/.script"
 """Its name for bash, in the folder of the files, where ``$(dirname "$0")`` leads; a link, so that it is no file."""
@@ -18,6 +19,7 @@ SCRIPT_LINK: Final = "/.script"
 _OWN_FOLDERS: Final = ("/.runtime", "/dev", "/proc")
 """Directories of the jail's own: the interpreter and the commands, devices, processes."""
 _RESERVED: Final = "this path is one of the jail's own"
+_NO_TEXT: Final = "its path is no text in UTF-8"
 
 
 _OF_SHELL: Final = {
@@ -73,6 +75,9 @@ class JailFiles:
                 continue
             if path in self._own:
                 continue
+            if (name := _readable(path)) != path:
+                left.not_kept[name] = _NO_TEXT
+                continue
             content = _content(path, limits["max_bytes"] - size, left.not_kept)
             if content is not None:
                 left.files[path] = content
@@ -101,8 +106,13 @@ def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
                     if is_folder:
                         folders.append(path)
         except OSError as error:
-            unread[folder] = _words(error)
+            unread[_readable(folder)] = _words(error)
     return found
+
+
+def _readable(path: str) -> str:
+    """Return a path as a text that can be sent: with marks where its bytes are none."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _content(path: str, room: int, not_kept: dict[str, str]) -> bytes | None:

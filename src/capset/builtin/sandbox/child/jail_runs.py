@@ -7,13 +7,16 @@ import json
 import os
 import select
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import Final, Literal, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits, Stopped
 from capset.builtin.sandbox.child.guests import run_guest
+from capset.builtin.sandbox.child.jail_files import SCRIPTS
 from capset.builtin.sandbox.child.output import Printer, RunEnded
+from capset.builtin.sandbox.child.system_calls import hide_process
 
 _STEP: Final = 0.05
 """How often, in seconds, the number of files is looked at: nothing else bounds it while the code runs."""
@@ -42,7 +45,9 @@ class _JailRun:
         self._decoders = {one: codecs.getincrementaldecoder("utf-8")(errors="replace") for one in ("stdout", "stderr")}
         self._report = bytearray()
         self._complaints = ""
-        self._most = _inodes() + self._limits["max_files"] + _SPARE
+        self._places = ("/", SCRIPTS) if order["backend"] == "isolated-bash" else ("/",)
+        """Where the code can make files."""
+        self._most = _inodes(self._places) + self._limits["max_files"] + _SPARE
         self._status: int | None = None
         self._size = 0
 
@@ -50,6 +55,8 @@ class _JailRun:
         """Run the code to its end, or to that of a limit. No process is left but this one."""
         (stdout, told), (stderr, complained), (report, reported) = (os.pipe() for _ in range(3))
         writers = told, complained, reported
+        hide_process()  # or code in bash could speak to capset in its place
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # of which a first process does not die
         pid = os.fork()
         if pid == 0:
             run_guest(self._order, *writers)
@@ -61,11 +68,14 @@ class _JailRun:
         while self._status is None and stopped is None:  # it has closed all that it could tell by
             sleep(_STEP / 10)
             self._reap(pid)
-            stopped = "time" if monotonic() > deadline else None
+            stopped = "time" if monotonic() > deadline else "files" if self._has_too_many_files() else None
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)  # all processes of the jail, but for this one, which is the first
         while self._status is None:
             self._reap(pid, wait=True)
+        with suppress(ChildProcessError):
+            while True:
+                os.wait()  # for all that it left: no file changes after that
         self._printer.end()
         return self._told(stopped, os.waitstatus_to_exitcode(self._status))
 
@@ -93,10 +103,13 @@ class _JailRun:
                     streams.pop(descriptor)
                 elif not self._take(streams[descriptor], data):
                     return "output"
-            if _inodes() > self._most:
+            if self._has_too_many_files():
                 return "files"
             self._reap(pid)
         return None
+
+    def _has_too_many_files(self) -> bool:
+        return _inodes(self._places) > self._most
 
     def _reap(self, pid: int, *, wait: bool = False) -> None:
         """Reap what has ended: the process of the code, and those that it left, which are this one's then."""
@@ -147,10 +160,9 @@ def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str
     return value, error, limit
 
 
-def _inodes() -> int:
-    """Return the number of files and directories on the jail's file system."""
-    found = os.statvfs("/")
-    return found.f_files - found.f_ffree
+def _inodes(places: Iterable[str]) -> int:
+    """Return the number of files and directories on some file systems of the jail."""
+    return sum(found.f_files - found.f_ffree for found in map(os.statvfs, places))
 
 
 def _is_full() -> bool:

@@ -1,8 +1,8 @@
 """The filter of the system calls that jailed code may make (seccomp; Linux's ``seccomp_filter.rst``).
 
 It forbids new processes and programs (but for those of bash), memory that no limit counts, sockets that could leave the
-machine, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as
-always.
+machine or that others connect to, what would hold up or watch those who use the same files outside, and all that
+changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as always.
 """
 
 from __future__ import annotations
@@ -13,19 +13,39 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
-"""Offsets in ``struct seccomp_data``: the number of the call, the architecture, the low half of the first argument."""
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+"""Offsets in ``struct seccomp_data``: the number of the call, the architecture, the low halves of two arguments."""
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _CLONE_THREAD: Final = 0x00010000
-_AF_UNIX: Final = 1
+_AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
+_INIT: Final = 1
+"""The id of the first process of a jail, which is not the code's."""
 _X32: Final = 0x40000000
 """Numbers from here on are those of another interface of x86-64."""
-_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 4, 22, 2, 38
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_CONDITIONAL: Final = {"x86_64": {"clone": 56, "socket": 41}, "aarch64": {"clone": 220, "socket": 198}}
+_CLONE: Final = {"x86_64": 56, "aarch64": 220}
+_SOCKETS: Final = {"x86_64": {"socket": 41, "socketpair": 53}, "aarch64": {"socket": 198, "socketpair": 199}}
+_BY_ARGUMENT: Final[Mapping[str, tuple[tuple[int, int, tuple[int, ...]], ...]]] = {
+    "x86_64": (
+        (72, _SECOND, (1024, 1026, 1031)),  # fcntl: F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+        (157, _FIRST, (62, 78)),  # prctl: PR_SCHED_CORE, PR_FUTEX_HASH
+        *((number, _FIRST, (_INIT,)) for number in (142, 144, 203, 302, 314)),  # sched_set…, prlimit64
+    ),
+    "aarch64": (
+        (25, _SECOND, (1024, 1026, 1031)),
+        (167, _FIRST, (62, 78)),
+        *((number, _FIRST, (_INIT,)) for number in (118, 119, 122, 261, 274)),
+    ),
+}
+"""Calls that are refused for some values of an argument: the number, the argument, the values.
+
+The owner of a file may lease it, and then those who open it outside wait; where capset is root, so is its code.
+The slots of a table of futexes, and of a pipe, are memory of the kernel.
+"""
 _CLONE3: Final = 435
 """Its flags cannot be seen by a filter; the C library does without it where it is missing."""
 _EVERYWHERE: Final = {
@@ -44,6 +64,13 @@ _EVERYWHERE: Final = {
     "mount_setattr": 442,
     "memfd_secret": 447,
     "process_mrelease": 448,
+    "quotactl_fd": 443,
+    "statmount": 457,
+    "listmount": 458,
+    "setxattrat": 463,
+    "open_tree_attr": 467,
+    "file_setattr": 469,
+    "listns": 470,
 }
 _FORBIDDEN: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {
@@ -101,6 +128,13 @@ _FORBIDDEN: Final[Mapping[str, Mapping[str, int]]] = {
         "personality": 135,
         "syslog": 103,
         "vhangup": 153,
+        "listen": 50,
+        "vmsplice": 278,
+        "inotify_init": 253,
+        "inotify_init1": 294,
+        "sync": 162,
+        "io_setup": 206,
+        "syncfs": 306,
     },
     "aarch64": {
         **_EVERYWHERE,
@@ -152,9 +186,17 @@ _FORBIDDEN: Final[Mapping[str, Mapping[str, int]]] = {
         "personality": 92,
         "syslog": 116,
         "vhangup": 58,
+        "listen": 201,
+        "vmsplice": 75,
+        "inotify_init1": 26,
+        "sync": 81,
+        "io_setup": 0,
+        "syncfs": 267,
     },
 }
 
+
+_Instruction = tuple[int, int, int, int]
 
 _PROCESSES: Final = frozenset({"fork", "vfork", "execve", "execveat"})
 
@@ -165,37 +207,57 @@ def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | No
         return None
     allowed = _PROCESSES if may_start_processes else frozenset[str]()
     numbers = sorted(number for name, number in _FORBIDDEN[machine].items() if name not in allowed)
-    conditional = _CONDITIONAL[machine]
-    # Jumps are relative, and forwards: the returns and the two checks of arguments stand behind the comparisons.
-    allow = 8 + len(numbers)
-    refuse, missing, of_clone, of_socket = allow + 1, allow + 2, allow + 3, allow + 6
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, missing - 5, 0, _X32),
-        (_EQUAL, of_clone - 6, 0, conditional["clone"]),
-        (_EQUAL, of_socket - 7, 0, conditional["socket"]),
-        (_EQUAL, missing - 8, 0, _CLONE3),
-        *((_EQUAL, refuse - 9 - place, 0, number) for place, number in enumerate(numbers)),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE | _EPERM),
-        (_RETURN, 0, 0, _REFUSE | _ENOSYS),
-        (_LOAD, 0, 0, _FIRST),
-        (_HAS_BITS, 1, 0, _CLONE_THREAD),
-        (_RETURN, 0, 0, _REFUSE | _EPERM),
-        (_LOAD, 0, 0, _FIRST),
-        (_EQUAL, 1, 0, _AF_UNIX),
-        (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT),
-        (_RETURN, 0, 0, _ALLOW),
+        *_unless(_AT_LEAST, _X32, _ENOSYS),
+        *_unless(_EQUAL, _CLONE3, _ENOSYS),
+        *_for_call(_CLONE[machine], [] if may_start_processes else [(_LOAD, 0, 0, _FIRST), *_only(_CLONE_THREAD)]),
     ]
-    if may_start_processes:
-        program[of_clone + 1] = (_RETURN, 0, 0, _ALLOW)
-        return b"".join(struct.pack("<HBBI", *one) for one in program)
-    # A thread is allowed by the last instruction, which the check of sockets stands before.
-    program[of_clone + 1] = (_HAS_BITS, len(program) - 1 - (of_clone + 2), 0, _CLONE_THREAD)
+    for number in _SOCKETS[machine].values():
+        program += _for_call(number, _UNIX_STREAM)
+    for number, argument, values in _BY_ARGUMENT[machine]:
+        refused = [part for value in values for part in _unless(_EQUAL, value, _EPERM)]
+        program += _for_call(number, [(_LOAD, 0, 0, argument), *refused])
+    # Jumps are relative, and forwards, of at most 255: both ends stand behind the comparisons.
+    program += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    program += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | _EPERM)]
     return b"".join(struct.pack("<HBBI", *one) for one in program)
+
+
+def _for_call(number: int, checks: list[_Instruction]) -> list[_Instruction]:
+    """Return what a call of this number is held to; what passes all checks is allowed."""
+    return [(_EQUAL, 0, len(checks) + 1, number), *checks, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _unless(test: int, value: int, error: int) -> list[_Instruction]:
+    """Refuse, with an error, what a test of the loaded value holds for."""
+    return [(test, 0, 1, value), (_RETURN, 0, 0, _REFUSE | error)]
+
+
+def _only(bits: int) -> list[_Instruction]:
+    """Refuse what has none of these bits."""
+    return [(_HAS_BITS, 1, 0, bits), (_RETURN, 0, 0, _REFUSE | _EPERM)]
+
+
+_UNIX_STREAM: Final[list[_Instruction]] = [
+    (_LOAD, 0, 0, _FIRST),
+    (_EQUAL, 1, 0, _AF_UNIX),
+    (_RETURN, 0, 0, _REFUSE | _EAFNOSUPPORT),
+    (_LOAD, 0, 0, _SECOND),
+    (_MASK, 0, 0, _SOCKET_TYPES),
+    (_EQUAL, 1, 0, _SOCK_STREAM),
+    (_RETURN, 0, 0, _REFUSE | _EPERM),
+]
+"""A socket is a stream of Unix: datagrams wait for their reader when their sender is gone, and are not counted."""
+
+
+def hide_process() -> None:
+    """Let other processes of the same user neither read this one's memory nor open what it has open, by ``/proc``."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "the process could not be hidden")
 
 
 class _Program(ctypes.Structure):
