@@ -48,7 +48,7 @@ class Environment:
 
 ENVIRONMENTS: Final = {
     "frameworks": Environment(
-        {"openai_agents": "OpenAI Agents SDK"},
+        {"openai_agents": "OpenAI Agents SDK", "llama_index": "LlamaIndex"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
 }
@@ -102,7 +102,7 @@ def _check_types(name: str, environment: Environment) -> bool:
         for path in (
             f"src/capset/adapters/frameworks/{one}.py",
             f"tests/frameworks/test_{one}.py",
-            f"examples/frameworks/{one}.py",
+            _example(one),
         )
         if (ROOT / path).exists()
     ]
@@ -151,12 +151,18 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
     return True
 
 
+def _example(name: str) -> str:
+    """Return the path of an example: with ``_agent``, where a script of the plain name would hide the framework."""
+    plain = f"examples/frameworks/{name}.py"
+    return plain if (ROOT / plain).exists() else f"examples/frameworks/{name}_agent.py"
+
+
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
     """Run the examples of frameworks, each in a fresh folder."""
     for one in wanted:
-        if (example := ROOT / f"examples/frameworks/{one}.py").exists():
-            failed = run(example, python=folder / "bin/python")
-            print(f"frameworks: examples/frameworks/{one}.py {failed or 'passed'}", flush=True)
+        if (ROOT / (example := _example(one))).exists():
+            failed = run(ROOT / example, python=folder / "bin/python")
+            print(f"frameworks: {example} {failed or 'passed'}", flush=True)
             if failed is not None:
                 return False
     return True
