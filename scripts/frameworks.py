@@ -51,6 +51,9 @@ ENVIRONMENTS: Final = {
         {"openai_agents": "OpenAI Agents SDK", "llama_index": "LlamaIndex"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
+    "google-adk": Environment(
+        {"google_adk": "Google Agent Development Kit"}, lock="tests/frameworks/locks/google-adk.txt"
+    ),
 }
 
 

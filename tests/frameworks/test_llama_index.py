@@ -158,9 +158,10 @@ async def test_results_have_the_records_ids() -> None:
 @pytest.mark.parametrize("text", ['{"sum": 7', '{"sum": 7}, {"sum": 8}', "[7]", ""])
 async def test_arguments_that_break_off_are_not_completed(text: str) -> None:
     async with office() as here:
-        ran = await LlamaIndexDriver(here.session).run([("pay", text)])
+        ran = await LlamaIndexDriver(here.session).run([("pay", text), ("look", "")])
         assert "Invalid arguments for 'pay'" in ran.read[0].text
         assert paid == []
+        assert ran.read[1].text == "nothing"
 
 
 @pytest.mark.spec("W1", "W6")

@@ -20,7 +20,7 @@ from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session
 from capset.wire.calls import progress_of
 
-LLAMA_INDEX = Framework("llama-index-core", "llama_index", "0.14", extra="llama-index")
+LLAMA_INDEX = Framework("llama-index-core", "llama_index.core", "0.14", extra="llama-index")
 """The framework of this adapter."""
 
 with LLAMA_INDEX.importing():
@@ -292,7 +292,8 @@ def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
     """Take the arguments of a session's tools from the text that the model wrote.
 
-    LlamaIndex completes a text that breaks off, and takes one that is no JSON object for no arguments at all.
+    LlamaIndex completes a text that breaks off, and takes one that is no JSON object for no arguments at all. An empty
+    text is how some models write that there are none.
     """
     written = {
         block.tool_call_id or "": block.tool_kwargs
@@ -300,7 +301,7 @@ def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
         if isinstance(block, ToolCallBlock) and isinstance(block.tool_kwargs, str)
     }
     for call in output.tool_calls:
-        if call.tool_name in names and (text := written.get(call.tool_id)) is not None:
+        if call.tool_name in names and (text := written.get(call.tool_id)):
             call.tool_kwargs = arguments_of(text)
 
 
