@@ -23,7 +23,8 @@ from rich.table import Table
 
 from capset import Agent, Kernel, Principal, Session, tool
 
-CALLS: Final = 20
+CALLS: Final = 15
+"""Fewer than the steps that LlamaIndex takes at most."""
 SCRIPT: Final = [[("look", {"number": number})] for number in range(CALLS)]
 Run = Callable[[], Awaitable[str]]
 """Runs the agent to its end, and returns its last word."""
@@ -70,9 +71,44 @@ def _agent_framework(session: Session) -> tuple[Run, Run]:
     return lambda: run(tools=[own]), lambda: run(context_providers=[provider])
 
 
+def _llama_index(session: Session) -> tuple[Run, Run]:
+    workflows, tools = import_module("llama_index.core.agent.workflow"), import_module("llama_index.core.tools")
+    adapter = import_module("capset.adapters.frameworks.llama_index")
+    tests = import_module("tests.frameworks.test_llama_index")
+    own = tools.FunctionTool.from_defaults(async_fn=look)
+
+    async def run(make: Callable[[Any], Any]) -> str:
+        script = tests.Script(*_steps(tests.step), tests.say("done"))
+        return str(await make(script.model).run(user_msg="go"))
+
+    return (
+        lambda: run(lambda model: workflows.FunctionAgent(llm=model, tools=[own])),
+        lambda: run(lambda model: adapter.CapsetFunctionAgent(llm=model, session=session)),
+    )
+
+
+def _google_adk(session: Session) -> tuple[Run, Run]:
+    agents, adapter = import_module("google.adk.agents"), import_module("capset.adapters.frameworks.google_adk")
+    tests = import_module("tests.frameworks.test_google_adk")
+
+    async def run(given: Any) -> str:
+        model = tests.ScriptedLlm(answers=[*_steps(tests.step), tests.say("done")])
+        runner = tests.runner_of(agents.LlmAgent(name="bench", model=model, tools=[given]))
+        events = await tests.run(runner, tests.Part(text="go"))
+        return str(events[-1].content.parts[0].text)
+
+    return lambda: run(look), lambda: run(adapter.SessionToolset(session))
+
+
+def _steps(step: Callable[..., Any]) -> list[Any]:
+    return [step(number, [("look", {"number": number})]) for number in range(1, CALLS + 1)]
+
+
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "openai_agents": Subject("agents", _openai_agents),
     "agent_framework": Subject("agent_framework", _agent_framework),
+    "llama_index": Subject("llama_index", _llama_index),
+    "google_adk": Subject("google.adk", _google_adk),
 }
 
 
@@ -107,7 +143,7 @@ def main() -> None:
         parser.error(f"no framework is named {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
     rows: list[dict[str, Any]] = []
     for name in given.names or SUBJECTS:
-        if find_spec(SUBJECTS[name].module) is None:
+        if not _is_installed(SUBJECTS[name].module):
             if given.names:
                 parser.error(f"{name} is not installed in this environment; make frameworks ARGS={name} makes one")
             continue
@@ -121,6 +157,11 @@ def main() -> None:
         own, governed = row["own"], row["governed"]
         table.add_row(row["framework"], f"{own:.2f}", f"{governed:.2f}", f"{governed - own:.2f}", f"{row['ratio']:.2f}")
     Console().print(table)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module is there, and the package around it."""
+    return find_spec(module.partition(".")[0]) is not None and find_spec(module) is not None
 
 
 if __name__ == "__main__":

@@ -48,8 +48,15 @@ class Environment:
 
 ENVIRONMENTS: Final = {
     "frameworks": Environment(
-        {"openai_agents": "OpenAI Agents SDK", "agent_framework": "Microsoft Agent Framework"},
+        {
+            "openai_agents": "OpenAI Agents SDK",
+            "agent_framework": "Microsoft Agent Framework",
+            "llama_index": "LlamaIndex",
+        },
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
+    ),
+    "google-adk": Environment(
+        {"google_adk": "Google Agent Development Kit"}, lock="tests/frameworks/locks/google-adk.txt"
     ),
 }
 

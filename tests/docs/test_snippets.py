@@ -23,8 +23,8 @@ def blocks(page: Path) -> list[str]:
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-def _is_elsewhere(module: str) -> bool:
-    """Return whether a module's framework is not in .venv, so that ``make frameworks`` runs its page."""
+def is_elsewhere(module: str) -> bool:
+    """Return whether a module's framework is not in .venv, so that ``make frameworks`` runs it and its page."""
     package, _, name = module.rpartition(".")
     return package == "capset.adapters.frameworks" and (ROOT / f"tests/frameworks/test_{name}.py").exists()
 
@@ -36,7 +36,7 @@ def test_python_parses_and_imports_what_there_is(page: Path) -> None:
         tree = compile(block, page.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("capset"):
-                if _is_elsewhere(node.module or ""):
+                if is_elsewhere(node.module or ""):
                     continue
                 module = import_module(node.module or "")
                 assert not [name.name for name in node.names if not hasattr(module, name.name)]

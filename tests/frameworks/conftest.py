@@ -12,13 +12,24 @@ import pytest
 
 from tests.frameworks.contract import ROWS
 
-MODULES: Mapping[str, str] = {"openai_agents": "agents", "agent_framework": "agent_framework"}
+MODULES: Mapping[str, str] = {
+    "agent_framework": "agent_framework",
+    "google_adk": "google.adk",
+    "llama_index": "llama_index",
+    "openai_agents": "agents",
+}
 """The module that each framework's tests import, by their names."""
+
+
+def _is_missing(module: str) -> bool:
+    """Whether a module, or the package around it, is not installed."""
+    return find_spec(module.partition(".")[0]) is None or find_spec(module) is None
+
 
 collect_ignore = [
     path.name
     for path in Path(__file__).parent.glob("test_*.py")
-    if find_spec(MODULES[path.stem.removeprefix("test_")]) is None
+    if _is_missing(MODULES[path.stem.removeprefix("test_")])
 ]
 
 

@@ -29,6 +29,13 @@ def test_one_that_is_not_installed_says_what_to_install() -> None:
     framework.warn_if_untested()
 
 
+@pytest.mark.parametrize("missing", ["no_such_space", "no_such_space.core"])
+def test_one_in_a_namespace_of_several_distributions_is_missing_with_it_or_without_it(missing: str) -> None:
+    framework = Framework("no-such-framework", "no_such_space.core", "1.2")
+    with pytest.raises(ModuleNotFoundError, match="which is not installed"), framework.importing():
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+
 def test_a_part_of_it_that_is_missing_is_named() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_part"), Framework("pytest", "pytest", "9").importing():
         import no_such_part  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]

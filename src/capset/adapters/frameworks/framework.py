@@ -34,7 +34,7 @@ class Framework:
         try:
             yield
         except ModuleNotFoundError as error:
-            if error.name != self.module:
+            if not f"{self.module}.".startswith(f"{error.name}."):
                 raise  # a package of the framework's own is missing, or a part of it, which the message names
             raise ModuleNotFoundError(
                 f"This adapter needs {self.distribution} {self.tested}, which is not installed: {self._command()}",
