@@ -48,7 +48,7 @@ class Environment:
 
 ENVIRONMENTS: Final = {
     "frameworks": Environment(
-        {"openai_agents": "OpenAI Agents SDK"},
+        {"openai_agents": "OpenAI Agents SDK", "langchain": "LangChain"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
 }
@@ -84,7 +84,8 @@ def _make(name: str, environment: Environment) -> None:
     if environment.lock is None:
         extras = [part for extra in (*EXTRAS, *environment.extras) for part in ("--extra", extra)]
         environ = os.environ | {"UV_PROJECT_ENVIRONMENT": folder.name}
-        command = [uv, "sync", "--frozen", "--quiet", "--no-default-groups", "--group", "dev", *extras]
+        groups = ("--no-default-groups", "--group", "dev", "--group", "frameworks")
+        command = [uv, "sync", "--frozen", "--quiet", *groups, *extras]
         subprocess.run(command, cwd=ROOT, env=environ, check=True)
         return
     environ = os.environ | {"VIRTUAL_ENV": str(folder)}
@@ -101,8 +102,8 @@ def _check_types(name: str, environment: Environment) -> bool:
         for one in environment.frameworks
         for path in (
             f"src/capset/adapters/frameworks/{one}.py",
-            f"tests/frameworks/test_{one}.py",
-            f"examples/frameworks/{one}.py",
+            *_tests(one),
+            _example(one),
         )
         if (ROOT / path).exists()
     ]
@@ -116,6 +117,7 @@ def _check_types(name: str, environment: Environment) -> bool:
         "enableTypeIgnoreComments": False,
         "executionEnvironments": [
             {"root": "../tests", "extraPaths": ["..", "../src"], **dict.fromkeys(LOOSE, False)},
+            {"root": "../examples", "extraPaths": ["../src"], **dict.fromkeys(LOOSE, False)},
             {"root": "..", "extraPaths": ["../src"]},
         ],
     }
@@ -132,14 +134,14 @@ LOOSE: Final = (
     "reportUnknownParameterType",
     "reportUnknownVariableType",
 )
-"""What ``pyproject.toml`` leaves to tests."""
+"""What ``pyproject.toml`` leaves to tests; for examples too, since not all frameworks have whole types."""
 
 
 def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict[str, dict[str, str]]) -> bool:
     """Run the tests of frameworks, and keep what came of their contract."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
-        files = [f"tests/frameworks/test_{one}.py" for one in wanted]
+        files = [path for one in wanted for path in _tests(one)]
         command = [environment.folder(name) / "bin/pytest", "-n", "2", "-m", "clients", *files]
         environ = os.environ | {"CAPSET_CONTRACT": str(results)}
         if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
@@ -151,12 +153,25 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
     return True
 
 
+def _tests(name: str) -> list[str]:
+    """Return the paths of a framework's tests: ``test_NAME.py``, which has the contract, and ``test_NAME_*.py``."""
+    folder = ROOT / "tests/frameworks"
+    found = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
+    return [path.relative_to(ROOT).as_posix() for path in found]
+
+
+def _example(name: str) -> str:
+    """Return the path of an example: with ``_agent``, where a script of the plain name would hide the framework."""
+    plain = f"examples/frameworks/{name}.py"
+    return plain if (ROOT / plain).exists() else f"examples/frameworks/{name}_agent.py"
+
+
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
     """Run the examples of frameworks, each in a fresh folder."""
     for one in wanted:
-        if (example := ROOT / f"examples/frameworks/{one}.py").exists():
-            failed = run(example, python=folder / "bin/python")
-            print(f"frameworks: examples/frameworks/{one}.py {failed or 'passed'}", flush=True)
+        if (ROOT / (example := _example(one))).exists():
+            failed = run(ROOT / example, python=folder / "bin/python")
+            print(f"frameworks: {example} {failed or 'passed'}", flush=True)
             if failed is not None:
                 return False
     return True

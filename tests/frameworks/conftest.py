@@ -12,13 +12,17 @@ import pytest
 
 from tests.frameworks.contract import ROWS
 
-MODULES: Mapping[str, str] = {"openai_agents": "agents"}
-"""The module that each framework's tests import, by their names."""
+MODULES: Mapping[str, str] = {"openai_agents": "agents", "langchain": "langchain"}
+"""The module that each framework's tests import, by their names: ``test_NAME`` and ``test_NAME_*``."""
+
+
+def _module(test: str) -> str:
+    name = test.removeprefix("test_")
+    return next(module for known, module in MODULES.items() if f"{name}_".startswith(f"{known}_"))
+
 
 collect_ignore = [
-    path.name
-    for path in Path(__file__).parent.glob("test_*.py")
-    if find_spec(MODULES[path.stem.removeprefix("test_")]) is None
+    path.name for path in Path(__file__).parent.glob("test_*.py") if find_spec(_module(path.stem)) is None
 ]
 
 
