@@ -104,11 +104,33 @@ def _steps(step: Callable[..., Any]) -> list[Any]:
     return [step(number, [("look", {"number": number})]) for number in range(1, CALLS + 1)]
 
 
+def _langchain(session: Session) -> tuple[Run, Run]:
+    agents, tools = import_module("langchain.agents"), import_module("langchain.tools")
+    adapter, scripts = (
+        import_module("capset.adapters.frameworks.langchain"),
+        import_module("tests.frameworks.test_langchain"),
+    )
+
+    def runner(**given: Any) -> Run:
+        model = scripts.scripted()
+        agent = agents.create_agent(model, **given)
+
+        async def run() -> str:
+            model.messages[:] = scripts.scripted(*SCRIPT).messages
+            result = await agent.ainvoke({"messages": [("user", "go")]}, {"recursion_limit": 10 * CALLS})
+            return str(result["messages"][-1].text)
+
+        return run
+
+    return runner(tools=[tools.tool(look)]), runner(middleware=[adapter.CapsetMiddleware(session)])
+
+
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "openai_agents": Subject("agents", _openai_agents),
     "agent_framework": Subject("agent_framework", _agent_framework),
     "llama_index": Subject("llama_index", _llama_index),
     "google_adk": Subject("google.adk", _google_adk),
+    "langchain": Subject("langchain", _langchain),
 }
 
 

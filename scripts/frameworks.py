@@ -51,6 +51,7 @@ ENVIRONMENTS: Final = {
         {
             "openai_agents": "OpenAI Agents SDK",
             "agent_framework": "Microsoft Agent Framework",
+            "langchain": "LangChain",
             "llama_index": "LlamaIndex",
         },
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
@@ -91,7 +92,8 @@ def _make(name: str, environment: Environment) -> None:
     if environment.lock is None:
         extras = [part for extra in (*EXTRAS, *environment.extras) for part in ("--extra", extra)]
         environ = os.environ | {"UV_PROJECT_ENVIRONMENT": folder.name}
-        command = [uv, "sync", "--frozen", "--quiet", "--no-default-groups", "--group", "dev", *extras]
+        groups = ("--no-default-groups", "--group", "dev", "--group", "frameworks")
+        command = [uv, "sync", "--frozen", "--quiet", *groups, *extras]
         subprocess.run(command, cwd=ROOT, env=environ, check=True)
         return
     environ = os.environ | {"VIRTUAL_ENV": str(folder)}
@@ -108,7 +110,7 @@ def _check_types(name: str, environment: Environment) -> bool:
         for one in environment.frameworks
         for path in (
             f"src/capset/adapters/frameworks/{one}.py",
-            f"tests/frameworks/test_{one}.py",
+            *_tests(one),
             *(str(example.relative_to(ROOT)) for example in _examples(one)),
         )
     ]
@@ -122,6 +124,7 @@ def _check_types(name: str, environment: Environment) -> bool:
         "enableTypeIgnoreComments": False,
         "executionEnvironments": [
             {"root": "../tests", "extraPaths": ["..", "../src"], **dict.fromkeys(LOOSE, False)},
+            {"root": "../examples", "extraPaths": ["../src"], **dict.fromkeys(LOOSE, False)},
             {"root": "..", "extraPaths": ["../src"]},
         ],
     }
@@ -138,14 +141,14 @@ LOOSE: Final = (
     "reportUnknownParameterType",
     "reportUnknownVariableType",
 )
-"""What ``pyproject.toml`` leaves to tests."""
+"""What ``pyproject.toml`` leaves to tests; for examples too, since not all frameworks have whole types."""
 
 
 def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict[str, dict[str, str]]) -> bool:
     """Run the tests of frameworks, and keep what came of their contract."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
-        files = [f"tests/frameworks/test_{one}.py" for one in wanted]
+        files = [path for one in wanted for path in _tests(one)]
         command = [environment.folder(name) / "bin/pytest", "-n", "2", "-m", "clients", *files]
         environ = os.environ | {"CAPSET_CONTRACT": str(results)}
         if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
@@ -155,6 +158,13 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
         print(f"frameworks: the contract did not run for {', '.join(missing)}", file=sys.stderr)
         return False
     return True
+
+
+def _tests(name: str) -> list[str]:
+    """Return the paths of a framework's tests: ``test_NAME.py``, which has the contract, and ``test_NAME_*.py``."""
+    folder = ROOT / "tests/frameworks"
+    found = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
+    return [path.relative_to(ROOT).as_posix() for path in found]
 
 
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:

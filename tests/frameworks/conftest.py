@@ -15,10 +15,16 @@ from tests.frameworks.contract import ROWS
 MODULES: Mapping[str, str] = {
     "agent_framework": "agent_framework",
     "google_adk": "google.adk",
+    "langchain": "langchain",
     "llama_index": "llama_index",
     "openai_agents": "agents",
 }
-"""The module that each framework's tests import, by their names."""
+"""The module that each framework's tests import, by their names: ``test_NAME`` and ``test_NAME_*``."""
+
+
+def _module(test: str) -> str:
+    name = test.removeprefix("test_")
+    return next(module for known, module in MODULES.items() if f"{name}_".startswith(f"{known}_"))
 
 
 def _is_missing(module: str) -> bool:
@@ -26,11 +32,7 @@ def _is_missing(module: str) -> bool:
     return find_spec(module.partition(".")[0]) is None or find_spec(module) is None
 
 
-collect_ignore = [
-    path.name
-    for path in Path(__file__).parent.glob("test_*.py")
-    if _is_missing(MODULES[path.stem.removeprefix("test_")])
-]
+collect_ignore = [path.name for path in Path(__file__).parent.glob("test_*.py") if _is_missing(_module(path.stem))]
 
 
 @pytest.fixture(scope="session")

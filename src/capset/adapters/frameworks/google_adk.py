@@ -69,7 +69,7 @@ class SessionToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools that are in play in the session."""
-        return [_SessionTool(self._offers, one, defers=self._defers) for one in await self._offers.offered()]
+        return [_AdkTool(self._offers, one, defers=self._defers) for one in await self._offers.offered()]
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Add the session's system text to a request."""
@@ -77,7 +77,7 @@ class SessionToolset(BaseToolset):
             llm_request.append_instructions([text])
 
 
-class _SessionTool(BaseTool):
+class _AdkTool(BaseTool):
     """A tool of a session, as the ADK calls it."""
 
     def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool) -> None:

@@ -1,0 +1,353 @@
+"""The contract with LangChain, on a chat model that follows a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, SystemMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, Interrupt
+from langsmith import Client, tracing_context
+from pydantic import BaseModel, Field
+
+from capset import tool as capset_tool
+from capset.adapters.frameworks.langchain import LANGCHAIN, CapsetMiddleware, load_tools
+from capset.errors import ToolNameConflict
+from tests.frameworks.contract import AdapterContract
+from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
+from tests.frameworks.kit import office
+from tests.frameworks.pages import run_page
+from tests.kernel.support import Desk, desk
+
+pytestmark = [pytest.mark.clients]
+
+
+class ScriptedChat(BaseChatModel):
+    """A chat model that gives these messages, and keeps what it was shown."""
+
+    messages: list[AIMessage]
+    shown: list[Shown] = Field(default_factory=list[Shown])
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[Any, AIMessage]:
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        tools: Sequence[dict[str, Any]] = (),
+        **kwargs: Any,
+    ) -> ChatResult:
+        system = next((one.text for one in messages if isinstance(one, SystemMessage)), "")
+        functions = [tool["function"] for tool in tools]
+        self.shown.append(Shown(system, {one["name"]: one["parameters"] for one in functions}))
+        return ChatResult(generations=[ChatGeneration(message=self.messages.pop(0))])
+
+
+class LangChainDriver(Driver):
+    framework = LANGCHAIN
+
+    async def run(self, *steps: Sequence[Call]) -> Conversation:
+        self.model = scripted(*steps)
+        middleware = CapsetMiddleware(self.session, defers=self.defers)
+        self.agent = create_agent(self.model, middleware=[middleware], checkpointer=InMemorySaver())
+        self.waiting: list[Interrupt] = []
+        return await self._go(GO)
+
+    async def resume(self) -> Conversation:
+        return await self._go(Command(resume={one.id: {"type": "approve"} for one in self.waiting}))
+
+    async def _go(self, given: Any) -> Conversation:
+        self._run = uuid4()
+        config: RunnableConfig = {"run_id": self._run, **THREAD}
+        stream: Any = self.agent.astream(given, config, stream_mode="custom")
+        async for event in stream:
+            self.events.append((event["data"]["fraction"], event["data"]["message"]))
+        state = await self.agent.aget_state(config)
+        self.messages: list[BaseMessage] = state.values["messages"]
+        self.waiting = [*state.interrupts]
+        ran = Conversation(self.model.shown, waiting=[one.value["approval"] for one in self.waiting])
+        ran.read = [_read(one) for one in results(self.messages)]
+        if not self.waiting:
+            ran.output = self.messages[-1].text
+        return ran
+
+    async def take(self, name: str) -> HeldTool:
+        (found,) = [one for one in await load_tools(self.session) if one.name == name]
+
+        async def call(arguments: dict[str, Any], id: str) -> Read:
+            return _read(await found.ainvoke(ToolCall(type="tool_call", name=name, args=arguments, id=id)))
+
+        return call
+
+    async def run_id(self) -> str | None:
+        return str(self._run)
+
+
+class TestContract(AdapterContract):
+    driver = LangChainDriver
+
+
+GO: Any = {"messages": [("user", "go")]}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "t"}}
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Desk]:
+    async with office() as found:
+        yield found
+
+
+@pytest.mark.spec("W2")
+async def test_refusals_are_marked_and_results_have_their_records(here: Desk) -> None:
+    driver = LangChainDriver(here.session)
+    await driver.run([("pay", {"sum": 500}), ("add", {"a": 1})])
+    refused, made = results(driver.messages)
+    first, second = await here.records()
+    told = {"untrusted": True, "record": first.id, "code": "approval_required", "approval": first.approval}
+    assert (refused.status, refused.artifact) == ("error", told)
+    assert (made.status, made.artifact) == ("success", {"untrusted": True, "record": second.id})
+
+
+@pytest.mark.spec("W2")
+async def test_a_tool_that_is_not_in_play_is_refused_on_record(here: Desk) -> None:
+    ran = await LangChainDriver(here.session).run([("note", {"text": "x"}), ("nothing", {})])
+    assert [one.failed for one in ran.read] == [True, True]
+    assert [one.outcome for one in await here.records()] == ["denied", "not_found"]
+
+
+@pytest.mark.spec("W2")
+async def test_arguments_that_are_no_json_are_refused_beside_calls_that_are_made(here: Desk) -> None:
+    driver = LangChainDriver(here.session)
+    ran = await driver.run([("add", {"a": 1}), ("add", '{"a": ')])
+    assert sorted((one.tool_call_id, one.status) for one in results(driver.messages)) == [
+        ("call-1-1", "success"),
+        ("call-1-2", "error"),
+    ]
+    assert ran.output == "done"
+    assert [(one.outcome, one.causation) for one in await here.records()] == [
+        ("invalid", "call-1-2"),
+        ("succeeded", "call-1-1"),
+    ]
+
+
+@pytest.mark.spec("W1")
+async def test_its_own_prompt_and_tools_stay(here: Desk) -> None:
+    @tool
+    def own() -> str:
+        """Be of the agent's own."""
+        return "own"
+
+    model = scripted([("own", {}), ("add", {"a": 1})])
+    blocks = SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
+    agent = create_agent(model, [own], system_prompt=blocks, middleware=[CapsetMiddleware(here.session)])
+    result = await agent.ainvoke(GO)
+    assert [one.text for one in results(result["messages"])] == ["own", "2"]
+    assert len(await here.records()) == 1
+    assert "own" in model.shown[0].tools
+    assert model.shown[0].system.startswith("Be brief.")
+    assert "Pay only what was ordered." in model.shown[0].system
+    other = scripted()
+    quiet = CapsetMiddleware(here.session, include_instructions=False)
+    await create_agent(other, system_prompt="Be brief.", middleware=[quiet]).ainvoke(GO)
+    assert other.shown[0].system == "Be brief."
+
+
+async def test_two_tools_of_one_name_are_refused(here: Desk) -> None:
+    @tool
+    def add(a: int) -> int:
+        """Add nothing."""
+        return a
+
+    agent = create_agent(scripted(), [add], middleware=[CapsetMiddleware(here.session)])
+    with pytest.raises(ToolNameConflict, match="both have a tool 'add'"):
+        await agent.ainvoke(GO)
+
+
+@pytest.mark.spec("W3")
+async def test_callbacks_hear_of_progress(here: Desk) -> None:
+    agent = create_agent(
+        scripted([("count", {"texts": ["one two", "three"]})]), middleware=[CapsetMiddleware(here.session)]
+    )
+    heard: list[Any] = [
+        event["data"] async for event in agent.astream_events(GO, version="v2") if event["event"] == "on_custom_event"
+    ]
+    assert [one["data"] for one in heard] == [
+        {"fraction": 0.5, "message": "one two"},
+        {"fraction": 1.0, "message": "three"},
+    ]
+    assert {(one["tool"], one["tool_call_id"]) for one in heard} == {("count", "call-1-1")}
+
+
+@pytest.mark.spec("W6")
+async def test_without_an_id_the_calls_of_a_run_share_one(here: Desk) -> None:
+    for _ in range(2):
+        agent = create_agent(
+            scripted([("add", {"a": 1})], [("add", {"a": 2})]), middleware=[CapsetMiddleware(here.session)]
+        )
+        await agent.ainvoke(GO)
+    first, second, third, fourth = [one.correlation for one in await here.records()]
+    assert first == second != third == fourth
+
+
+@pytest.mark.spec("W6")
+async def test_the_id_is_that_of_the_trace_where_there_is_one(here: Desk) -> None:
+    client = KeptRuns()
+    agent = create_agent(scripted([("add", {"a": 1})]), middleware=[CapsetMiddleware(here.session)])
+    with tracing_context(enabled=True, client=client):
+        await agent.ainvoke(GO)
+    (record,) = await here.records()
+    assert {str(run["trace_id"]) for run in client.kept} == {record.correlation}
+
+
+async def test_structured_output_stays(here: Desk) -> None:
+    class Bill(BaseModel):
+        """The bill."""
+
+        total: int
+
+    model = scripted([("add", {"a": 1})], [("add", "{")], [("Bill", {"total": 2})])
+    agent = create_agent(model, middleware=[CapsetMiddleware(here.session)], response_format=ToolStrategy(Bill))
+    result = await agent.ainvoke(GO)
+    assert result["structured_response"] == Bill(total=2)
+    assert [one.outcome for one in await here.records()] == ["succeeded", "invalid"]
+
+
+async def test_a_run_that_is_not_async_says_what_to_call(here: Desk) -> None:
+    agent = create_agent(scripted([("add", {"a": 1})]), middleware=[CapsetMiddleware(here.session)])
+    with pytest.raises(NotImplementedError, match=r"call await agent\.ainvoke"):
+        agent.invoke(GO)
+    (add, *_) = await load_tools(here.session)
+    with pytest.raises(NotImplementedError, match=r"await tool\.ainvoke"):
+        add.invoke({"a": 1})
+    assert await here.records() == []
+
+
+@pytest.mark.spec("W1", "W6")
+async def test_tools_of_a_session_in_a_graph_of_ones_own(here: Desk) -> None:
+    tools = await load_tools(here.session)
+    script = scripted([("add", {"a": 1}), ("pay", {"sum": 500}), ("count", {"texts": ["one"]})])
+    model = script.bind_tools(tools)
+
+    async def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", think)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", tools_condition)
+    graph.add_edge("tools", "think")
+    run = uuid4()
+    events: Any = graph.compile().astream(GO, {"run_id": run}, stream_mode=["custom", "values"])
+    seen = [event async for event in events]
+    read = results(seen[-1][1]["messages"])
+    assert [(one.status, one.tool_call_id) for one in read] == [
+        ("success", "call-1-1"),
+        ("error", "call-1-2"),
+        ("success", "call-1-3"),
+    ]
+    assert [chunk["type"] for mode, chunk in seen if mode == "custom"] == ["capset.progress"]
+    records = await here.records()
+    assert {one.correlation for one in records} == {str(run)}
+    assert {one.causation for one in records} == {"call-1-1", "call-1-2", "call-1-3"}
+    assert set(script.shown[0].tools) == {one.name for one in tools}
+
+
+async def test_bare_arguments_give_the_data() -> None:
+    @capset_tool(effect="read")
+    async def echo(config: str, run_manager: str, call_id: str = "c") -> list[str]:
+        """Have arguments with names that LangChain uses itself."""
+        return [config, run_manager, call_id]
+
+    async with desk(echo) as here:
+        (found,) = await load_tools(here.session)
+        assert await found.ainvoke({"config": "a", "run_manager": "b"}) == ["a", "b", "c"]
+        assert "run_manager: required" in await found.ainvoke({"config": "a"})
+        assert "Invalid arguments" in await found.ainvoke("no JSON")
+
+
+async def test_the_page_runs_as_it_stands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChat(
+        messages=[
+            step(1, [("pay", {"sum": 7})]),
+            AIMessage("The paper is paid."),
+            step(1, [("pay", {"sum": 500})]),
+            AIMessage("The desk is paid."),
+        ]
+    )
+    await run_page("langchain", {"openai:gpt-5.4": model}, capsys, tmp_path, monkeypatch)
+
+
+class KeptRuns(Client):
+    """A client of LangSmith that sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(api_url="http://127.0.0.1:9", api_key="none", auto_batch_tracing=False)
+        self.kept: list[dict[str, Any]] = []
+
+    def create_run(self, *args: Any, **kwargs: Any) -> None:
+        self.kept.append(kwargs)
+
+    def update_run(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+def scripted(*steps: Sequence[Call]) -> ScriptedChat:
+    """Return a model that makes these calls, then says "done"."""
+    return ScriptedChat(messages=[*(step(at, calls) for at, calls in enumerate(steps, 1)), AIMessage("done")])
+
+
+def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return the results among messages."""
+    return [one for one in messages if isinstance(one, ToolMessage)]
+
+
+def resume(answer: object) -> Any:
+    """Return what resumes a run that waits for one answer."""
+    return Command(resume=answer)
+
+
+def step(at: int, calls: Sequence[Call]) -> AIMessage:
+    """Return a step of the model as a provider's package reads it: arguments that are no JSON object are apart."""
+    message = AIMessage("")
+    for place, (name, arguments) in enumerate(calls, 1):
+        key = f"call-{at}-{place}"
+        if isinstance(arguments, str):
+            message.invalid_tool_calls.append(
+                InvalidToolCall(type="invalid_tool_call", name=name, args=arguments, id=key, error="no JSON")
+            )
+        else:
+            message.tool_calls.append(ToolCall(type="tool_call", name=name, args=arguments, id=key))
+    return message
+
+
+def _read(message: Any) -> Read:
+    return Read(message.text, message.status == "error")
