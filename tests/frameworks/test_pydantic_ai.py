@@ -160,7 +160,7 @@ async def test_all_of_a_step_is_resolved_once_and_given() -> None:
         assert steps == ["go", "go"], "once a step"
         for step, messages in enumerate(seen, 1):
             question, said, first, *_ = messages
-            assert [type(one).__name__ for one in question.parts + said.parts] == ["UserPromptPart", "TextPart"]
+            assert [type(one).__name__ for one in (*question.parts, *said.parts)] == ["UserPromptPart", "TextPart"]
             assert question.parts[0].content == f"Rule {step}?"  # pyright: ignore[reportAttributeAccessIssue]
             assert isinstance(first, ModelRequest)
             assert first.parts[0].content == "go"  # pyright: ignore[reportAttributeAccessIssue]

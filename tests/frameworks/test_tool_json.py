@@ -165,7 +165,7 @@ async def test_what_is_no_response_of_the_format_is_refused(format: ToolFormat, 
 async def test_a_format_that_is_none_is_refused() -> None:
     async with office() as here:
         with pytest.raises(DefinitionError, match="'openai-chat'"):
-            ToolJson(here.session, "openai_chat")  # type: ignore[arg-type]
+            ToolJson(here.session, "openai_chat")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.spec("W16")

@@ -38,7 +38,7 @@ from capset.agents.budgets import TurnBudget
 from capset.agents.content import context_messages, prompt_of
 from capset.agents.meter import TurnMeter, price_of
 from capset.agents.models import ModelChoice
-from capset.agents.toolset import TurnTools, TurnToolset, journal_of
+from capset.agents.toolset import OUTPUT, TurnTools, TurnToolset, journal_of
 from capset.agents.turn_model import RETRIES, TurnModel
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
@@ -53,8 +53,6 @@ _SUMMARISE: Final = (
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
 )
 _GO_ON: Final = "Go on with it."
-_OUTPUT: Final = "final_result"
-"""The name of the tool by which a model gives structured output."""
 
 
 _Loop = Agent[TurnToolset | None, Any]
@@ -261,7 +259,7 @@ class _TurnRun:
             await self._meter.settle()
         except BudgetExceeded as error:
             for part in response.tool_calls:
-                if part.tool_name != _OUTPUT:
+                if part.tool_name != OUTPUT:
                     await self._tools.refuse(part, error)
             raise
 
@@ -269,7 +267,7 @@ class _TurnRun:
         for index, part in enumerate(message.parts):
             if not journal.streams and isinstance(part, TextPart | ThinkingPart):
                 self._emit_text(index, part, part.content)
-            if isinstance(part, ToolCallPart) and part.tool_name != _OUTPUT:
+            if isinstance(part, ToolCallPart) and part.tool_name != OUTPUT:
                 journal.emit(
                     "tool.called",
                     {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)},
@@ -351,7 +349,7 @@ def _output(output: Schema | None) -> Any:  # what pydantic-ai takes as an outpu
     schema = dict(output.json_schema)
     if schema.get("type") != "object":
         schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
-    return [ToolOutput(StructuredDict(schema, name=_OUTPUT)), DeferredToolRequests]
+    return [ToolOutput(StructuredDict(schema, name=OUTPUT)), DeferredToolRequests]
 
 
 def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:

@@ -41,6 +41,8 @@ from capset.kernel.results import Result
 from capset.stores.base import Attempt
 
 D = TypeVar("D")
+OUTPUT: Final = "final_result"
+"""The name of the tool by which a model gives structured output."""
 UNTOUCHED: Final = ("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected", "unavailable")
 """The outcomes of calls whose handler was never started."""
 
@@ -227,8 +229,8 @@ class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | Non
         return _OfTurn(toolset)
 
     async def refuse_absent(self, ctx: RunContext[TurnToolset | None], part: ToolCallPart) -> None:
-        """Have the kernel refuse a call of the turn's."""
-        if ctx.deps is not None:
+        """Have the kernel refuse a call of the turn's; output that is not asked for is none."""
+        if ctx.deps is not None and part.tool_name != OUTPUT:
             await ctx.deps.refuse_absent(part)
 
 
