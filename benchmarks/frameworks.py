@@ -125,7 +125,50 @@ def _langchain(session: Session) -> tuple[Run, Run]:
     return runner(tools=[tools.tool(look)]), runner(middleware=[adapter.CapsetMiddleware(session)])
 
 
+def _pydantic_ai(session: Session) -> tuple[Run, Run]:
+    framework, scripts = import_module("pydantic_ai"), import_module("tests.adapters.support")
+    adapter = import_module("capset.adapters.frameworks.pydantic_ai")
+    capability = adapter.CapsetCapability(session)
+
+    async def run(**given: Any) -> str:
+        return str((await framework.Agent(scripts.Scripted(*SCRIPT).model, **given).run("go")).output)
+
+    return lambda: run(tools=[look]), lambda: run(capabilities=[capability])
+
+
+def _tool_json(session: Session) -> tuple[Run, Run]:
+    loops, adapter = import_module("tests.frameworks.providers"), import_module("capset.adapters.frameworks.tool_json")
+    own = adapter.ToolJson(session, "openai")  # for the request, which is the same; its calls go to the function
+
+    async def run(answer: Callable[[Any], Awaitable[Any]]) -> str:
+        loop = loops.ResponsesLoop(*SCRIPT)
+        while True:
+            response = await loop.ask(own)
+            words = loop.keep(response)
+            if words is not None:
+                return str(words)
+            loop.history += await answer(response)
+
+    async def plain(response: Any) -> list[Any]:
+        return [
+            {
+                "type": "function_call_output",
+                "call_id": one.call_id,
+                "output": str(await look(**json.loads(one.arguments))),
+            }
+            for one in response.output
+            if one.type == "function_call"
+        ]
+
+    async def governed(response: Any) -> list[Any]:
+        return list((await own.answer(response)).results)
+
+    return lambda: run(plain), lambda: run(governed)
+
+
 SUBJECTS: Final[Mapping[str, Subject]] = {
+    "pydantic_ai": Subject("pydantic_ai", _pydantic_ai),
+    "tool_json": Subject("anthropic", _tool_json),
     "openai_agents": Subject("agents", _openai_agents),
     "agent_framework": Subject("agent_framework", _agent_framework),
     "llama_index": Subject("llama_index", _llama_index),

@@ -7,7 +7,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Agent, Capability, Context, Decision, Kernel, Principal, Request, allow, deny, policy, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetCapability
 from capset.stores.base import AuditQuery
 
 
@@ -63,7 +63,7 @@ async def main() -> None:
     ada = Principal("ada", permissions={"notes:write", "orders:write"})
     async with Kernel(store="sqlite:///capset.db") as kernel, kernel.open(butler, principal=ada) as session:
         print("delete_notes is not offered:", session.snapshot.explain("delete_notes").reason)
-        result = await agent.run("Milk is out.", toolsets=[CapsetToolset(session)])
+        result = await agent.run("Milk is out.", capabilities=[CapsetCapability(session)])
         for message in result.all_messages():
             for part in message.parts:
                 if isinstance(part, ToolReturnPart):

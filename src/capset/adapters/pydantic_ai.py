@@ -1,5 +1,5 @@
 """The old path of ``capset.adapters.frameworks.pydantic_ai``."""
 
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
+from capset.adapters.frameworks.pydantic_ai import CapsetCapability, CapsetToolset
 
-__all__ = ["CapsetToolset"]
+__all__ = ["CapsetCapability", "CapsetToolset"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationError
-from pydantic_ai.messages import BinaryContent, UserContent
+from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
+from pydantic_ai.messages import TextPart as ModelText
 from pydantic_core import to_json
 
+from capset.definitions.model_context import ContextMessage
 from capset.errors import FileError, InvalidArguments
 from capset.kernel.state.files import SessionFiles
 
@@ -53,6 +55,16 @@ async def prompt_of(content: Any, files: SessionFiles) -> str | Sequence[UserCon
         told = "; ".join(f"content.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:10])
         raise InvalidArguments(f"Invalid content: {told}") from None
     return [part.text if isinstance(part, TextPart) else await _file(part, files) for part in parts]
+
+
+def context_messages(messages: Iterable[ContextMessage]) -> list[ModelMessage]:
+    """Return the ready-made messages of a step as pydantic-ai sends them."""
+    return [
+        ModelResponse(parts=[ModelText(one.content)])
+        if one.role == "assistant"
+        else ModelRequest(parts=[UserPromptPart(one.content)])
+        for one in messages
+    ]
 
 
 def _is_parts(content: Any) -> bool:  # any JSON

@@ -35,12 +35,11 @@ from pydantic_ai.output import ToolOutput
 from pydantic_ai.settings import ModelSettings
 
 from capset.agents.budgets import TurnBudget
-from capset.agents.content import prompt_of
+from capset.agents.content import context_messages, prompt_of
 from capset.agents.meter import TurnMeter, price_of
 from capset.agents.models import ModelChoice
-from capset.agents.toolset import TurnTools, TurnToolset, journal_of
+from capset.agents.toolset import OUTPUT, TurnTools, TurnToolset, journal_of
 from capset.agents.turn_model import RETRIES, TurnModel
-from capset.definitions.model_context import ContextMessage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
 from capset.schemas.schema import Schema
@@ -54,8 +53,6 @@ _SUMMARISE: Final = (
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
 )
 _GO_ON: Final = "Go on with it."
-_OUTPUT: Final = "final_result"
-"""The name of the tool by which a model gives structured output."""
 
 
 _Loop = Agent[TurnToolset | None, Any]
@@ -176,7 +173,6 @@ class _TurnRun:
                     elif Agent.is_call_tools_node(node):
                         self._keep(messages)
                         await self._settle(node.model_response)
-                        await self._refuse_unknown(node.model_response)
                     node = await running.next(node)
                 result = running.result
                 assert result is not None  # noqa: S101  # the loop has ended
@@ -263,21 +259,15 @@ class _TurnRun:
             await self._meter.settle()
         except BudgetExceeded as error:
             for part in response.tool_calls:
-                if part.tool_name != _OUTPUT:
+                if part.tool_name != OUTPUT:
                     await self._tools.refuse(part, error)
             raise
-
-    async def _refuse_unknown(self, response: ModelResponse) -> None:
-        """Have the kernel refuse, on record, calls of tools that are not in play: pydantic-ai does not."""
-        for part in response.tool_calls:
-            if part.tool_name != _OUTPUT:
-                await self._tools.refuse_absent(part)
 
     def _emit_response(self, journal: Journal, message: ModelResponse, price: float | None) -> None:
         for index, part in enumerate(message.parts):
             if not journal.streams and isinstance(part, TextPart | ThinkingPart):
                 self._emit_text(index, part, part.content)
-            if isinstance(part, ToolCallPart) and part.tool_name != _OUTPUT:
+            if isinstance(part, ToolCallPart) and part.tool_name != OUTPUT:
                 journal.emit(
                     "tool.called",
                     {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)},
@@ -303,7 +293,7 @@ class _TurnRun:
         """Return the messages and settings of a request with the ready-made messages and the settings of the step."""
         step = self._tools.step
         merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
-        return [*map(_message, step.messages), *messages] if step.messages else messages, merged or None
+        return [*context_messages(step.messages), *messages] if step.messages else messages, merged or None
 
 
 def _read(history: Sequence[str]) -> list[ModelMessage]:
@@ -353,19 +343,13 @@ def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
     return [ModelRequest(parts=parts), ended]
 
 
-def _message(message: ContextMessage) -> ModelMessage:
-    if message.role == "assistant":
-        return ModelResponse(parts=[TextPart(message.content)])
-    return ModelRequest(parts=[UserPromptPart(message.content)])
-
-
 def _output(output: Schema | None) -> Any:  # what pydantic-ai takes as an output type
     if output is None:
         return [str, DeferredToolRequests]
     schema = dict(output.json_schema)
     if schema.get("type") != "object":
         schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
-    return [ToolOutput(StructuredDict(schema, name=_OUTPUT)), DeferredToolRequests]
+    return [ToolOutput(StructuredDict(schema, name=OUTPUT)), DeferredToolRequests]
 
 
 def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic_ai import (
     AbstractToolset,
+    CallToolsNode,
     InstructionPart,
     RunContext,
     ToolDefinition,
@@ -19,7 +21,7 @@ from pydantic_ai import (
     ToolReturn,
     ToolsetTool,
 )
-from pydantic_ai.capabilities import ToolSearch
+from pydantic_ai.capabilities import AbstractCapability, AgentNode, ToolSearch
 from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
 from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
 from pydantic_ai.tools import AgentNativeTool
@@ -39,6 +41,8 @@ from capset.kernel.results import Result
 from capset.stores.base import Attempt
 
 D = TypeVar("D")
+OUTPUT: Final = "final_result"
+"""The name of the tool by which a model gives structured output."""
 UNTOUCHED: Final = ("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected", "unavailable")
 """The outcomes of calls whose handler was never started."""
 
@@ -94,9 +98,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return {name: one for name, one in offered.items() if not self._brakes.is_left_out(name)}
 
     async def refuse_absent(self, part: ToolCallPart) -> None:
-        """Have the kernel refuse, on record, a call of a tool that was not offered, which nothing else does."""
-        if part.tool_name in self.step.snapshot.tools and not self._brakes.is_left_out(part.tool_name):
-            return
+        """Have the kernel refuse, on record, a call of a tool that was not offered."""
         arguments = Json(part.args_as_json_str().encode())
         try:
             self._brakes.check(part.tool_name, arguments.text)
@@ -194,7 +196,23 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return result
 
 
-class TurnTools(ToolSearch["TurnToolset | None"]):
+class AbsentCalls(AbstractCapability[D]):
+    """Has calls of tools that were not offered refused on record; pydantic-ai's own refusal leaves no trace."""
+
+    @abstractmethod
+    async def refuse_absent(self, ctx: RunContext[D], part: ToolCallPart) -> None:
+        """Have the kernel refuse such a call."""
+
+    async def before_node_run(self, ctx: RunContext[D], *, node: AgentNode[D]) -> AgentNode[D]:
+        """Look through the calls of an answer before they are made, unless a deferred run goes on with it."""
+        if isinstance(node, CallToolsNode) and node.tool_call_results is None:
+            for part in node.model_response.tool_calls:
+                if part.tool_name not in ctx.tools:
+                    await self.refuse_absent(ctx, part)
+        return node
+
+
+class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | None"]):
     """Has each run take the toolset of its turn, its ``deps``, as it is; a run without one has no tools.
 
     It stands in the place of the search for tools that pydantic-ai gives every agent: all tools of a step are offered.
@@ -209,6 +227,11 @@ class TurnTools(ToolSearch["TurnToolset | None"]):
     def get_wrapper_toolset(self, toolset: AbstractToolset[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
         """Return what becomes the toolset of the turn when a run begins."""
         return _OfTurn(toolset)
+
+    async def refuse_absent(self, ctx: RunContext[TurnToolset | None], part: ToolCallPart) -> None:
+        """Have the kernel refuse a call of the turn's; output that is not asked for is none."""
+        if ctx.deps is not None and part.tool_name != OUTPUT:
+            await ctx.deps.refuse_absent(part)
 
 
 class _OfTurn(WrapperToolset["TurnToolset | None"]):

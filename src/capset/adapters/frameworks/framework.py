@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from capset.extras import install_command
 
@@ -60,17 +61,22 @@ class Framework:
 
     def installed(self) -> str | None:
         """Return the installed version, or ``None``."""
-        from importlib.metadata import PackageNotFoundError, version  # a slow import
-
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError:
-            return None
+        return _installed(self.distribution)
 
     def _command(self) -> str:
         if self.extra is not None:
             return install_command(self.extra)
         return f"pip install '{self.distribution}=={self.tested}'"
+
+
+@cache  # it takes a millisecond, and adapters ask for every run
+def _installed(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # a slow import
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
 def _series(version: str) -> list[str]:

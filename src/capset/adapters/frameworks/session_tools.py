@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,7 +18,7 @@ from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.call.session import MAX_RUN, Session
 from capset.kernel.results import Result
 
-OnEvent = Callable[[Message], None]
+OnEvent = Callable[[Message], Awaitable[object] | None]
 """Takes the events of a call while it runs: ``progress``, ``approval.requested`` and those of the tool's own."""
 _MAX_ID: Final = 200
 """The longest id of a framework's that stands in a record; a longer one is replaced by a new id."""
@@ -135,8 +135,8 @@ class SessionTools:
             async for got in messages:
                 if got.kind == "reply":
                     reply = got.data
-                elif got.kind == "event" and on_event is not None:
-                    on_event(got)
+                elif got.kind == "event" and on_event is not None and (told := on_event(got)) is not None:
+                    await told
         return await self._answer(messages.result, reply)
 
     async def check(

@@ -199,7 +199,7 @@ class ModelStep:
     @property
     def snapshot(self) -> Snapshot:
         """The tools in play in this step, with the hashes for the records of its calls."""
-        return self._prompt.context.snapshot
+        return self._prompt.snapshot
 
     async def call(
         self,

@@ -13,6 +13,7 @@ from capset.composition.context import render_context, render_system
 from capset.composition.sources import Contributed
 from capset.definitions.model_context import ContextEntry, ContextMessage, ContextValue
 from capset.errors import ContextError, InternalError, ToolError
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin
 from capset.kernel.call.session_context import SessionContext
@@ -25,7 +26,14 @@ class Prompt:
     context: SessionContext
     system_text: str
     messages: tuple[ContextMessage, ...]
+    """The ready-made messages of the context, beside the system text."""
     model_settings: Mapping[str, Any]
+    """The model settings of the block and its capabilities."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The tools in play in this step, with the hashes for the records of its calls."""
+        return self.context.snapshot
 
 
 async def prompt_of(origin: Origin, input: Any) -> Prompt:

@@ -29,7 +29,7 @@ from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_to
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
 from capset.kernel.call.pipeline import execute, execute_check
-from capset.kernel.call.prompt import prompt_of
+from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.suspended_calls import SuspendedCall, find_suspended
@@ -210,9 +210,16 @@ class Session:
 
         ``input`` is passed to functions of ``(input, context)``. Raises ``ContextError`` if one of them fails.
         """
+        return (await self.prompt(input)).system_text
+
+    async def prompt(self, input: object = None) -> Prompt:
+        """Return the prompt of a model's next step: its system text, messages, model settings, and the tools in play.
+
+        It is for adapters that have a place for all of them. ``input`` and errors are those of ``system_text``.
+        """
         step = self._step()
         await step.settle()
-        return (await prompt_of(step, input)).system_text
+        return await prompt_of(step, input)
 
     async def run(
         self, input: Any = None, *, journal: Journal | None = None
