@@ -51,6 +51,8 @@ ENVIRONMENTS: Final = {
         {"openai_agents": "OpenAI Agents SDK"},
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
+    # Its wheel has the whole of Claude Code, which takes more room than all the others together.
+    "claude-agent-sdk": Environment({"claude_agent": "Claude Agent SDK"}, extras=("claude-agent-sdk", "otel")),
 }
 
 

@@ -130,13 +130,16 @@ def mood() -> str:
 
 
 @asynccontextmanager
-async def office(*, store: str = "memory://", dynamic: bool = False) -> AsyncGenerator[Desk]:
+async def office(
+    *, store: str = "memory://", dynamic: bool = False, session_id: str | None = None
+) -> AsyncGenerator[Desk]:
     """Open a session of an agent with these tools; with ``dynamic``, ``hurry`` brings ``run`` into play."""
     for kept in (paid, notes, waiting):
         kept.clear()
     kit = Capability("kit", instructions=INSTRUCTIONS, tools=TOOLS, state={"session": Flags}, context=[mood])
     agent = Agent("clerk", uses=[kit, more] if dynamic else [kit])
-    async with Kernel(store=store) as kernel, kernel.open(agent, principal=Principal("ada")) as session:
+    ada = Principal("ada")
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=ada, session_id=session_id) as session:
         yield Desk(kernel, session)
 
 
