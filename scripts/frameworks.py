@@ -40,10 +40,16 @@ class Environment:
     """Their titles by the names of their tests."""
     extras: tuple[str, ...] = ()
     lock: str | None = None
+    is_apart: bool = False
+    """Whether capset is not in it, and its tests run in ``.venv``, since the two do not go together."""
 
     def folder(self, name: str) -> Path:
         """Return where it is made."""
         return ROOT / f".venv-{name}"
+
+    def tests(self, name: str) -> Path:
+        """Return the environment in which its tests run."""
+        return ROOT / ".venv" if self.is_apart else self.folder(name)
 
 
 ENVIRONMENTS: Final = {
@@ -53,6 +59,7 @@ ENVIRONMENTS: Final = {
     ),
     # Its wheel has the whole of Claude Code, which takes more room than all the others together.
     "claude-agent-sdk": Environment({"claude_agent": "Claude Agent SDK"}, extras=("claude-agent-sdk", "otel")),
+    "crewai": Environment({"crewai": "CrewAI"}, lock="tests/frameworks/locks/crewai.txt", is_apart=True),
 }
 
 
@@ -93,27 +100,29 @@ def _make(name: str, environment: Environment) -> None:
     if not folder.exists():
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], cwd=ROOT, check=True)
     subprocess.run([uv, "pip", "sync", "--quiet", environment.lock], cwd=ROOT, env=environ, check=True)
-    subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--editable", "."], cwd=ROOT, env=environ, check=True)
+    if not environment.is_apart:
+        install = [uv, "pip", "install", "--quiet", "--no-deps", "--editable", "."]
+        subprocess.run(install, cwd=ROOT, env=environ, check=True)
 
 
 def _check_types(name: str, environment: Environment) -> bool:
     """Check the types of the adapters and their tests, beside the frameworks that this environment has."""
-    files = [
-        path
-        for one in environment.frameworks
-        for path in (
-            f"src/capset/adapters/frameworks/{one}.py",
-            f"tests/frameworks/test_{one}.py",
-            f"examples/frameworks/{one}.py",
-        )
-        if (ROOT / path).exists()
-    ]
+    groups: dict[Path, list[str]] = {}
+    for one in environment.frameworks:
+        own = (f"src/capset/adapters/frameworks/{one}.py", f"tests/frameworks/{one}_program.py", _example(one))
+        groups.setdefault(environment.folder(name), []).extend(path for path in own if (ROOT / path).exists())
+        groups.setdefault(environment.tests(name), []).append(f"tests/frameworks/test_{one}.py")
+    return all(_check_files(folder, files) for folder, files in groups.items())
+
+
+def _check_files(folder: Path, files: Sequence[str]) -> bool:
+    """Check the types of files beside what an environment has."""
     settings = {
         "include": [f"../{path}" for path in files],
         "typeCheckingMode": "strict",
         "pythonVersion": "3.11",
         "venvPath": "..",
-        "venv": environment.folder(name).name,
+        "venv": folder.name,
         "reportMissingTypeStubs": False,
         "enableTypeIgnoreComments": False,
         "executionEnvironments": [
@@ -121,7 +130,7 @@ def _check_types(name: str, environment: Environment) -> bool:
             {"root": "..", "extraPaths": ["../src"]},
         ],
     }
-    file = environment.folder(name) / "pyrightconfig.json"
+    file = folder / "pyrightconfig.json"
     file.write_text(json.dumps(settings), encoding="utf-8")
     return subprocess.run([ROOT / ".venv/bin/pyright", "-p", file], cwd=ROOT, check=False).returncode == 0
 
@@ -142,7 +151,7 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
         files = [f"tests/frameworks/test_{one}.py" for one in wanted]
-        command = [environment.folder(name) / "bin/pytest", "-n", "2", "-m", "clients", *files]
+        command = [environment.tests(name) / "bin/pytest", "-n", "2", "-m", "clients", *files]
         environ = os.environ | {"CAPSET_CONTRACT": str(results)}
         if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
             return False
@@ -153,12 +162,18 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
     return True
 
 
+def _example(name: str) -> str:
+    """Return the path of an example: with ``_agent``, where a script of the plain name would hide the framework."""
+    plain = f"examples/frameworks/{name}.py"
+    return plain if (ROOT / plain).exists() else f"examples/frameworks/{name}_agent.py"
+
+
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
     """Run the examples of frameworks, each in a fresh folder."""
     for one in wanted:
-        if (example := ROOT / f"examples/frameworks/{one}.py").exists():
-            failed = run(example, python=folder / "bin/python")
-            print(f"frameworks: examples/frameworks/{one}.py {failed or 'passed'}", flush=True)
+        if (ROOT / (example := _example(one))).exists():
+            failed = run(ROOT / example, python=folder / "bin/python")
+            print(f"frameworks: {example} {failed or 'passed'}", flush=True)
             if failed is not None:
                 return False
     return True

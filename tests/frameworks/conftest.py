@@ -12,7 +12,7 @@ import pytest
 
 from tests.frameworks.contract import ROWS
 
-MODULES: Mapping[str, str] = {"claude_agent": "claude_agent_sdk", "openai_agents": "agents"}
+MODULES: Mapping[str, str] = {"claude_agent": "claude_agent_sdk", "crewai": "mcp", "openai_agents": "agents"}
 """The module that each framework's tests import, by their names."""
 
 collect_ignore = [
