@@ -25,7 +25,7 @@ from tests.docs.test_snippets import ROOT, blocks
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 
-pytestmark = [pytest.mark.clients, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 PYTHON = ROOT / ".venv-crewai/bin/python"
 
