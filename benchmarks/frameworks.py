@@ -12,10 +12,12 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from rich.console import Console
@@ -166,6 +168,27 @@ def _tool_json(session: Session) -> tuple[Run, Run]:
     return lambda: run(plain), lambda: run(governed)
 
 
+def _claude_agent(session: Session) -> tuple[Run, Run]:
+    """Of the Claude Agent SDK, the processor time in this process alone: Claude Code runs in another."""
+    sdk, adapter = import_module("claude_agent_sdk"), import_module("capset.adapters.frameworks.claude_agent")
+    tests, api = import_module("tests.frameworks.test_claude_agent"), import_module("tests.frameworks.messages_api")
+
+    @sdk.tool("look", "Look at a number.", {"number": int})
+    async def own(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": str(await look(**arguments))}]}
+
+    async def run(client: Callable[[Any], Any]) -> str:
+        with TemporaryDirectory() as folder:
+            async with api.messages_api({"go": [*SCRIPT, "done"]}, tests.PREFIX) as offline:
+                return str((await tests.ask(client(tests.offline(offline, Path(folder))))).result)
+
+    def plain(options: Any) -> Any:
+        server = sdk.create_sdk_mcp_server("capset", tools=[own])
+        return sdk.ClaudeSDKClient(replace(options, mcp_servers={"capset": server}, allowed_tools=["mcp__capset"]))
+
+    return lambda: run(plain), lambda: run(lambda options: adapter.CapsetClient(session, options))
+
+
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "pydantic_ai": Subject("pydantic_ai", _pydantic_ai),
     "tool_json": Subject("anthropic", _tool_json),
@@ -174,6 +197,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "llama_index": Subject("llama_index", _llama_index),
     "google_adk": Subject("google.adk", _google_adk),
     "langchain": Subject("langchain", _langchain),
+    "claude_agent": Subject("claude_agent_sdk", _claude_agent),
 }
 
 

@@ -40,10 +40,16 @@ class Environment:
     """Their titles by the names of their tests."""
     extras: tuple[str, ...] = ()
     lock: str | None = None
+    is_apart: bool = False
+    """Whether capset is not in it, and its tests run in ``.venv``, since the two do not go together."""
 
     def folder(self, name: str) -> Path:
         """Return where it is made."""
         return ROOT / f".venv-{name}"
+
+    def tests(self, name: str) -> Path:
+        """Return the environment in which its tests run."""
+        return ROOT / ".venv" if self.is_apart else self.folder(name)
 
 
 ENVIRONMENTS: Final = {
@@ -61,6 +67,9 @@ ENVIRONMENTS: Final = {
     "google-adk": Environment(
         {"google_adk": "Google Agent Development Kit"}, lock="tests/frameworks/locks/google-adk.txt"
     ),
+    # Its wheel has the whole of Claude Code, which takes more room than all the others together.
+    "claude-agent-sdk": Environment({"claude_agent": "Claude Agent SDK"}, extras=("claude-agent-sdk", "otel")),
+    "crewai": Environment({"crewai": "CrewAI"}, lock="tests/frameworks/locks/crewai.txt", is_apart=True),
 }
 
 
@@ -102,26 +111,30 @@ def _make(name: str, environment: Environment) -> None:
     if not folder.exists():
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], cwd=ROOT, check=True)
     subprocess.run([uv, "pip", "sync", "--quiet", environment.lock], cwd=ROOT, env=environ, check=True)
-    subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--editable", "."], cwd=ROOT, env=environ, check=True)
+    if not environment.is_apart:
+        install = [uv, "pip", "install", "--quiet", "--no-deps", "--editable", "."]
+        subprocess.run(install, cwd=ROOT, env=environ, check=True)
 
 
 def _check_types(name: str, environment: Environment) -> bool:
     """Check the types of the adapters and their tests, beside the frameworks that this environment has."""
-    files = [
-        path
-        for one in environment.frameworks
-        for path in (
-            f"src/capset/adapters/frameworks/{one}.py",
-            *_tests(one),
-            *(str(example.relative_to(ROOT)) for example in _examples(one)),
-        )
-    ]
+    groups: dict[Path, list[str]] = {}
+    for one in environment.frameworks:
+        own = (f"src/capset/adapters/frameworks/{one}.py", f"tests/frameworks/{one}_program.py")
+        found = [*(path for path in own if (ROOT / path).exists()), *map(_relative, _examples(one))]
+        groups.setdefault(environment.folder(name), []).extend(found)
+        groups.setdefault(environment.tests(name), []).extend(_tests(one))
+    return all(_check_files(folder, files) for folder, files in groups.items())
+
+
+def _check_files(folder: Path, files: Sequence[str]) -> bool:
+    """Check the types of files beside what an environment has."""
     settings = {
         "include": [f"../{path}" for path in files],
         "typeCheckingMode": "strict",
         "pythonVersion": "3.11",
         "venvPath": "..",
-        "venv": environment.folder(name).name,
+        "venv": folder.name,
         "reportMissingTypeStubs": False,
         "enableTypeIgnoreComments": False,
         "executionEnvironments": [
@@ -130,7 +143,7 @@ def _check_types(name: str, environment: Environment) -> bool:
             {"root": "..", "extraPaths": ["../src"]},
         ],
     }
-    file = environment.folder(name) / "pyrightconfig.json"
+    file = folder / "pyrightconfig.json"
     file.write_text(json.dumps(settings), encoding="utf-8")
     return subprocess.run([ROOT / ".venv/bin/pyright", "-p", file], cwd=ROOT, check=False).returncode == 0
 
@@ -151,7 +164,7 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
         files = [path for one in wanted for path in _tests(one)]
-        command = [environment.folder(name) / "bin/pytest", "-n", "2", *files]
+        command = [environment.tests(name) / "bin/pytest", "-n", "2", *files]
         environ = os.environ | {"CAPSET_CONTRACT": str(results)}
         if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
             return False
@@ -166,7 +179,11 @@ def _tests(name: str) -> list[str]:
     """Return the paths of a framework's tests: ``test_NAME.py``, which has the contract, and ``test_NAME_*.py``."""
     folder = ROOT / "tests/frameworks"
     found = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
-    return [path.relative_to(ROOT).as_posix() for path in found]
+    return list(map(_relative, found))
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:

@@ -14,6 +14,8 @@ from tests.frameworks.contract import ROWS
 
 MODULES: Mapping[str, str] = {
     "agent_framework": "agent_framework",
+    "claude_agent": "claude_agent_sdk",
+    "crewai": "mcp",
     "google_adk": "google.adk",
     "langchain": "langchain",
     "llama_index": "llama_index",

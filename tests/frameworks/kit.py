@@ -141,10 +141,8 @@ async def office(
         kept.clear()
     kit = Capability("kit", instructions=INSTRUCTIONS, tools=TOOLS, state={"session": Flags}, context=[mood])
     agent = Agent("clerk", uses=[kit, more] if dynamic else [kit])
-    async with (
-        Kernel(store=store) as kernel,
-        kernel.open(agent, principal=Principal("ada"), session_id=session_id) as session,
-    ):
+    ada = Principal("ada")
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=ada, session_id=session_id) as session:
         yield Desk(kernel, session)
 
 

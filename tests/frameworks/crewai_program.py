@@ -1,0 +1,73 @@
+"""Crews of CrewAI in a process without capset: a line of JSON for each run, and one for what became of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai_tools import MCPServerAdapter
+from pydantic import PrivateAttr
+
+
+class ScriptedLLM(BaseLLM):
+    """A model that makes the calls of one list a step, then says its last word; it keeps what it was sent."""
+
+    steps: list[list[tuple[str, Any]]]
+    last_word: str = "done"
+    _sent: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        """The messages and tools of each request."""
+        return self._sent
+
+    def call(self, messages: Any, tools: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Answer as a model of OpenAI's does: by calls, or by a text."""
+        offered = [one["function"] for one in tools or []]
+        self._sent.append({"messages": json.loads(json.dumps(messages)), "tools": offered})
+        at = sum(one["role"] == "assistant" for one in messages)
+        if at >= len(self.steps):
+            return self.last_word
+        return [
+            {"id": f"call-{at + 1}-{place}", "type": "function", "function": {"name": name, "arguments": _text(given)}}
+            for place, (name, given) in enumerate(self.steps[at], 1)
+        ]
+
+    def get_context_window_size(self) -> int:
+        """Say how many tokens it takes: CrewAI keeps results from a model that takes few."""
+        return 200_000
+
+    def supports_function_calling(self) -> bool:
+        """Say that it calls tools."""
+        return True
+
+
+def _text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def run(given: dict[str, Any]) -> dict[str, Any]:
+    """Run a crew of one agent, and return what its model was sent and read."""
+    llm = ScriptedLLM(model="scripted", steps=given["steps"])
+    with MCPServerAdapter({"url": given["url"], "transport": "streamable-http"}, connect_timeout=10) as tools:
+        agent = Agent(role="clerk", goal="Pay.", backstory="A clerk.", llm=llm, tools=tools, cache=False)
+        crew = Crew(agents=[agent], tasks=[Task(description="go", expected_output="a word", agent=agent)], cache=False)
+        output = str(crew.kickoff())
+    read = [one["content"] for one in llm.sent[-1]["messages"] if one["role"] == "tool"]
+    return {"output": output, "sent": llm.sent, "read": read}
+
+
+def main() -> None:
+    """Run what is asked for on standard input, until it ends."""
+    for line in sys.stdin:
+        try:
+            told = run(json.loads(line))
+        except Exception as error:  # the test that asked for it reads it
+            told = {"error": repr(error)}
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
