@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast
 from uuid import uuid4
 
-from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+from capset.adapters.frameworks.session_tools import CallAnswer, SessionTools
+from capset.adapters.interop.exports import ToolFormat, checked_format, tool_json
 from capset.definitions.messages import Message
-from capset.errors import DefinitionError, InvalidArguments, unknown
+from capset.errors import InvalidArguments
 from capset.kernel.blocks.runs import run_concurrently
 from capset.kernel.call.session import Session
 
-ToolFormat = Literal["openai", "openai-chat", "anthropic"]
-"""The Responses API and the Chat Completions API of OpenAI, and the Messages API of Anthropic."""
 JsonObject = dict[str, Any]
 """A JSON object, as the SDKs take it in the place of their own types."""
 
@@ -67,8 +66,7 @@ class ToolJson:
 
         ``run`` is the id of one run of the loop, by which its budget is counted, too; by default it is a new one.
         """
-        if format not in get_args(ToolFormat):
-            raise DefinitionError(unknown("format", format, get_args(ToolFormat)))
+        self._name: Final[ToolFormat] = checked_format(format)
         self._tools = SessionTools(session)
         self._format = _FORMATS[format]
         self._defers = defers
@@ -81,7 +79,8 @@ class ToolJson:
 
     async def definitions(self) -> list[JsonObject]:
         """Return the tools in play now, for the ``tools`` of the next request."""
-        return [self._format.definition(one) for one in await self._tools.offered()]
+        found = await self._tools.offered()
+        return [tool_json(self._name, one.name, one.description, one.parameters) for one in found]
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of the next request, with its context.
@@ -149,19 +148,9 @@ class ToolJson:
 
 
 class _ResponsesFormat:
-    """One API: its definitions, the calls in its responses, and the results that it takes."""
+    """One API: the calls in its responses, and the results that it takes."""
 
     expected = "a response of OpenAI's Responses API, with its output,"
-
-    def definition(self, tool: OfferedTool) -> JsonObject:
-        # Not strict: that would need a schema without optional arguments, and the kernel validates every call.
-        return {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "strict": False,
-        }
 
     def items(self, response: object) -> object:
         """Return the items of a response, among which the calls are; no list, if it is something else."""
@@ -188,10 +177,6 @@ class _ResponsesFormat:
 class _ChatFormat(_ResponsesFormat):
     expected = "a response of OpenAI's Chat Completions API, with one choice, or its message"
 
-    def definition(self, tool: OfferedTool) -> JsonObject:
-        members = super().definition(tool)
-        return {"type": members.pop("type"), "function": members}
-
     def items(self, response: object) -> object:
         choices = _member(response, "choices")
         if choices is not None:
@@ -215,9 +200,6 @@ class _ChatFormat(_ResponsesFormat):
 
 class _MessagesFormat(_ResponsesFormat):
     expected = "a message of Anthropic's Messages API, with its content,"
-
-    def definition(self, tool: OfferedTool) -> JsonObject:
-        return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
     def items(self, response: object) -> object:
         return _member(response, "content")

@@ -16,6 +16,7 @@ from capset.errors import DefinitionError, unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
 
 ToolFormat = Literal["openai", "openai-chat", "anthropic"]
+"""The Responses API and the Chat Completions API of OpenAI, and the Messages API of Anthropic."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """The names that model providers accept for arguments."""
@@ -35,17 +36,35 @@ class Export:
     warnings: tuple[str, ...] = ()
 
 
+def checked_format(format: ToolFormat) -> ToolFormat:
+    """Return a format. Raises ``DefinitionError`` for one that is not known."""
+    if format not in get_args(ToolFormat):
+        raise DefinitionError(unknown("format", format, get_args(ToolFormat)))
+    return format
+
+
+def tool_json(format: ToolFormat, name: str, description: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of one tool, whose ``arguments`` are a JSON Schema."""
+    if format == "anthropic":
+        return {"name": name, "description": description, "input_schema": arguments}
+    # Not strict: that would need a schema without optional arguments, and capset validates every call itself.
+    members = {"name": name, "description": description, "parameters": arguments, "strict": False}
+    return {"type": "function", **members} if format == "openai" else {"type": "function", "function": members}
+
+
 def export_tools(snapshot: Snapshot, format: ToolFormat, *, names: Mapping[str, str] | None = None) -> Export:
     """Return the tools in play as tool JSON: ``openai`` (Responses), ``openai-chat`` or ``anthropic``.
 
     ``names`` has other names by those here, such as ``ImportedTools.names``, for those who take the originals. Raises
     ``DefinitionError`` for another format.
     """
-    if format not in get_args(ToolFormat):
-        raise DefinitionError(unknown("format", format, get_args(ToolFormat)))
-    write = _WRITERS[format]
     found = in_order(snapshot)
-    content = [write((names or {}).get(one.name, one.name), one.tool) for one in found]
+    content: list[dict[str, Any]] = []
+    for one in found:
+        name = (names or {}).get(one.name, one.name)
+        # As an import would read it, so that to import it again changes nothing.
+        arguments = mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(one.tool.arguments.json_schema)))
+        content.append(tool_json(checked_format(format), name, one.tool.description, arguments))
     return Export(content, (*absent(snapshot), *unsaid(snapshot, _UNSAID)), tuple(_refusals(found)))
 
 
@@ -132,30 +151,3 @@ def _refusals(found: Sequence[Installed]) -> Iterator[str]:
             yield f"providers refuse {wrong[0]} at the top of the schema of {one.name}"
         if odd := [name for name in schema.get("properties", {}) if not _ARGUMENT.fullmatch(name)]:
             yield f"providers refuse the name of the argument {odd[0]!r:.80} of {one.name}"
-
-
-def _arguments(name: str, tool: AnyTool) -> dict[str, Any]:
-    """Return the schema of arguments as an import would read it, so that to import it again changes nothing."""
-    return mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(tool.arguments.json_schema)))
-
-
-def _openai(name: str, tool: AnyTool) -> dict[str, Any]:
-    # Not strict: that would need a schema without optional arguments, and capset validates every call itself.
-    arguments = _arguments(name, tool)
-    return {"type": "function", "name": name, "description": tool.description, "parameters": arguments, "strict": False}
-
-
-def _openai_chat(name: str, tool: AnyTool) -> dict[str, Any]:
-    members = _openai(name, tool)
-    return {"type": members.pop("type"), "function": members}
-
-
-def _anthropic(name: str, tool: AnyTool) -> dict[str, Any]:
-    return {"name": name, "description": tool.description, "input_schema": _arguments(name, tool)}
-
-
-_WRITERS: Final[Mapping[ToolFormat, Callable[[str, AnyTool], dict[str, Any]]]] = {
-    "openai": _openai,
-    "openai-chat": _openai_chat,
-    "anthropic": _anthropic,
-}
