@@ -53,8 +53,11 @@ def root() -> Any:  # a group of typer's own
     return typer.main.get_command(app)
 
 
-_OTHERS = ("stores/sql/postgres/store.py", "builtin/sandbox/jail.py", "builtin/sandbox/child/jail_files.py")
-"""Modules with options of other programs: pg_dump, bubblewrap, a loader."""
+_OTHERS = (
+    *("stores/sql/postgres/store.py", "builtin/sandbox/jail.py", "builtin/sandbox/child/jail_files.py"),
+    "adapters/interop/bundle.py",
+)
+"""Modules with options of other programs: pg_dump, bubblewrap, a loader, uv."""
 
 
 @cache
@@ -73,7 +76,7 @@ def options() -> frozenset[str]:
 def commands() -> Iterator[tuple[str, str, list[str]]]:
     """Yield each command in a message: where, the text, and its words up to what is no part of it."""
     for where, text in TEXTS:
-        for found in re.finditer(r"(?<![\w/.-])capset (?=[a-z])", text):
+        for found in re.finditer(r"(?<![\w/.-])(?<!from )capset (?=[a-z])", text):
             words = re.split(r"(?<=\S) ", re.split(r"[;,)`]|[.:](?: |$)|\n", text[found.end() :])[0])
             command, path = root(), list[str]()
             while words and words[0] in getattr(command, "commands", {}):

@@ -26,7 +26,7 @@ ROWS = {
     "denied": "a tool that is not in play is not shown, and refused",
     "limited": "a limit refuses, and says when to come again",
     "invalid": "wrong arguments are refused by field",
-    "no_object": "arguments that are no JSON object are refused",
+    "no_object": "arguments that are not a JSON object are refused",
     "failed": "a tool's own error is read",
     "streamed": "progress while a call runs",
     "long_result": "a long result is cut, and its whole is kept",

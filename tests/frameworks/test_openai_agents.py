@@ -140,6 +140,27 @@ async def test_a_suspended_run_goes_on_in_another_process() -> None:
         assert (result.final_output, paid) == ("done", [500])
 
 
+async def test_arguments_that_are_not_an_object_interrupt_with_nothing_to_decide() -> None:
+    """The SDK does not ask its tools then; once the call is approved there, the kernel refuses it."""
+    async with office() as here:
+        driver = OpenAIAgentsDriver(here.session, defers=True)
+        held = await driver.run([("add", "[1, 2")])
+        assert held.waiting == ["None"]
+        ended = await driver.resume()
+        assert "Invalid arguments for 'add'" in ended.read[-1].text
+        assert [one.outcome for one in await here.records()] == ["invalid"]
+
+
+async def test_two_tools_of_one_name_are_refused() -> None:
+    @function_tool
+    def own() -> str:
+        """Be the first."""
+        return "first"
+
+    with pytest.raises(DefinitionError, match="own"):
+        import_agents_tools([own, own], name="theirs", effect="read")
+
+
 async def test_its_own_instructions_and_tools_stay() -> None:
     @function_tool
     def own() -> str:

@@ -258,15 +258,37 @@ async def test_results_that_are_none_are_refused_before_a_call_is_made(loop: typ
         assert paid == []
 
 
-async def test_an_error_of_the_loop_s_own_callback_ends_the_calls() -> None:
+async def test_an_error_of_the_loop_s_own_callback_fails_no_call() -> None:
+    """Others of the same response have had their effects."""
+
     def broken(call: AskedCall, event: Message) -> None:
         raise LookupError(call.id)
 
     async with office() as here:
-        calls = [AskedCall("a", "count", {"texts": ["one"]}), AskedCall("b", "wait", {})]
-        with pytest.raises(LookupError, match="a"):
-            await ToolJson(here.session, "openai").answer(calls, on_event=broken)
-        assert "succeeded" not in {one.outcome for one in await here.records(tool="wait")}
+        calls = [AskedCall("a", "count", {"texts": ["one"]}), AskedCall("b", "pay", {"sum": 1})]
+        answered = await ToolJson(here.session, "openai").answer(calls, on_event=broken)
+        assert [json.loads(one["output"]) for one in answered.results] == [1, {"paid": 1}]
+
+
+async def test_calls_that_share_an_id_are_refused_where_they_may_have_to_wait() -> None:
+    calls = [AskedCall("a", "pay", {"sum": 500}), AskedCall("a", "add", {"a": 1})]
+    async with office() as here:
+        with pytest.raises(InvalidArguments, match="two calls of this response have one id"):
+            await ToolJson(here.session, "openai", defers=True).answer(calls)
+        assert await here.records() == []
+
+
+async def test_words_beside_results_are_no_results() -> None:
+    made = [{"role": "user", "content": [{"type": "text", "text": "go on"}]}]
+    async with office() as here:
+        answered = await ToolJson(here.session, "anthropic").answer([AskedCall("a", "add", {"a": 1})], made=made)
+        assert len(answered.answers) == 1
+
+
+async def test_no_text_at_all_is_no_arguments() -> None:
+    async with office() as here:
+        answered = await ToolJson(here.session, "openai").answer([AskedCall("a", "look", "")])
+        assert answered.answers["a"].data == "nothing"
 
 
 async def test_the_page_runs_as_it_stands(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_jsonable_python
@@ -15,11 +16,13 @@ _NO_OBJECT: Final = "(not a JSON object)"
 
 
 def arguments_of(given: object) -> dict[str, Any]:
-    """Return a model's arguments as an object: itself, or of its text.
+    """Return a model's arguments as an object: itself, or of its text. No text at all is no arguments.
 
     Arguments that are not a JSON object get a name that the kernel refuses.
     """
     if isinstance(given, str | bytes | bytearray):
+        if not given.strip():
+            return {}
         try:
             value: object = from_json(given)
         except ValueError:
@@ -30,7 +33,7 @@ def arguments_of(given: object) -> dict[str, Any]:
 
 def arguments_json(given: object) -> bytes:
     """Return a model's arguments as JSON text, for the kernel to judge."""
-    return json.dumps(arguments_of(given), default=to_jsonable_python).encode()
+    return json.dumps(arguments_of(given), default=partial(to_jsonable_python, fallback=str)).encode()
 
 
 def error_text(error: CapsetError) -> str:

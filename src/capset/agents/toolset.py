@@ -296,7 +296,10 @@ class OfferedTools:
             self._described = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
         return {
             definition.name: ToolsetTool(
-                toolset=toolset, tool_def=definition, max_retries=max_retries, args_validator=AnyArguments()
+                toolset=toolset,
+                tool_def=deepcopy(definition),  # since functions that prepare tools for a step may modify it
+                max_retries=max_retries,
+                args_validator=AnyArguments(),
             )
             for definition in self._described[1]
         }
@@ -309,9 +312,8 @@ def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
     return ToolDefinition(
         name=installed.name,
         description=tool.description,
-        # Copies, because functions that prepare tools for a step may modify them.
-        parameters_json_schema=deepcopy(tool.arguments.json_schema),
-        return_schema=deepcopy(tool.output.json_schema),
+        parameters_json_schema=dict(tool.arguments.json_schema),
+        return_schema=dict(tool.output.json_schema),
         metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_one_in_a_namespace_of_several_distributions_is_missing_with_it_or_witho
 def test_a_part_of_it_that_is_missing_is_named() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_part"), Framework("pytest", "pytest", "9").importing():
         import no_such_part  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
+
+
+def test_a_module_of_it_that_is_missing_is_one_of_another_version() -> None:
+    framework = Framework("pytest", "pytest", "77.1")
+    with pytest.raises(ImportError, match=r"This adapter is for pytest 77\.1; ") as told, framework.importing():
+        import_module("pytest.no_such_module")
+    assert not isinstance(told.value, ModuleNotFoundError)
 
 
 def test_a_version_that_lacks_something_is_named_beside_the_one_that_was_tested() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast, get_args, get_type_hints
+from inspect import isroutine, signature
+from typing import Any, Final, cast, get_type_hints
 from uuid import uuid4
 
 from opentelemetry.trace import get_current_span
@@ -201,7 +202,7 @@ def _contents(answer: CallAnswer) -> list[Content]:
 
 
 def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:
-    """Return arguments as the model made them: the framework puts what is no JSON object under ``raw``."""
+    """Return arguments as the model made them: the framework puts what is not a JSON object under ``raw``."""
     if arguments.keys() != {"raw"} or "raw" in schema.get("properties", {}):
         return arguments
     raw = arguments["raw"]
@@ -233,19 +234,20 @@ def import_agent_framework_tools(
     Raises ``DefinitionError`` for tools that cannot be run here: those without a function, those of MCP servers, and
     those that take the context of a run.
     """
-    found: dict[str, FunctionTool] = {}
+    checked: list[FunctionTool] = []
     for one in normalize_tools(tools):
         if not isinstance(one, FunctionTool) or one.func is None:
             raise DefinitionError(
                 f"capability {name!r:.80}: function tools of Agent Framework were expected; got {one!s:.80}",
                 hint="tools of an MCP server are those of capset.adapters.mcp.McpServer",
             )
-        if any(FunctionInvocationContext in (hint, *get_args(hint)) for hint in get_type_hints(one.func).values()):
+        if any("FunctionInvocationContext" in str(hint) for hint in _hints(one.func)):
             raise DefinitionError(
                 f"capability {name!r:.80}: {one.name!r} takes a FunctionInvocationContext, which only a run has",
                 hint="leave it out, or make it a tool of capset's, with capset.Context",
             )
-        found[one.name] = one
+        checked.append(one)
+    found = {one.name: one for one in checked}
     given: dict[str, ToolRules] = {
         key: {"approval": "ask"} for key, one in found.items() if one.approval_mode == "always_require"
     }
@@ -267,7 +269,7 @@ def import_agent_framework_tools(
         return _data(shown)
 
     return import_tools(
-        [one.to_json_schema_spec() for one in found.values()],
+        [one.to_json_schema_spec() for one in checked],  # a list, so that two of one name are refused
         name=name,
         handler=call,
         effect=effect,
@@ -276,6 +278,15 @@ def import_agent_framework_tools(
         permissions=permissions,
         timeout=timeout,
     )
+
+
+def _hints(function: Callable[..., Any]) -> Iterable[object]:
+    """Return the types of a function's parameters, as far as they can be resolved here."""
+    called = function if isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(getattr(function, "func", called)).values()
+    except NameError:  # of a type that is imported for type checkers alone
+        return [one.annotation for one in signature(function).parameters.values()]
 
 
 def _data(result: object) -> object:

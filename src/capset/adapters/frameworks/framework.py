@@ -34,14 +34,15 @@ class Framework:
         """
         try:
             yield
-        except ModuleNotFoundError as error:
-            if not f"{self.module}.".startswith(f"{error.name}."):
-                raise  # a package of the framework's own is missing, or a part of it, which the message names
-            raise ModuleNotFoundError(
-                f"This adapter needs {self.distribution} {self.tested}, which is not installed: {self._command()}",
-                name=error.name,
-            ) from None
         except ImportError as error:
+            is_missing = isinstance(error, ModuleNotFoundError)
+            if is_missing and f"{self.module}.".startswith(f"{error.name}."):
+                raise ModuleNotFoundError(
+                    f"This adapter needs {self.distribution} {self.tested}, which is not installed: {self._command()}",
+                    name=error.name,
+                ) from None
+            if is_missing and not f"{error.name}.".startswith(f"{self.module}."):
+                raise  # a package that the framework itself needs, which the message names
             raise ImportError(
                 f"This adapter is for {self.distribution} {self.tested}; {self.installed()} is installed, and lacks "
                 f"something that it uses ({error}): {self._command()}",
@@ -49,7 +50,7 @@ class Framework:
             ) from error
 
     def warn_if_untested(self) -> None:
-        """Warn, once for each place in the code, if the installed version belongs to a series that was not tested."""
+        """Warn if the installed version belongs to a series that was not tested."""
         installed = self.installed()
         if installed is not None and _series(installed) != _series(self.tested):
             warnings.warn(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Final, Generic
 from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
@@ -16,6 +16,7 @@ from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
 from capset.adapters.interop import ImportedTools, import_tools
 from capset.adapters.tool_rules import ToolRules
+from capset.agents.model_calls import arguments_of
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session
@@ -41,6 +42,8 @@ with OPENAI_AGENTS.importing():
     from agents.tool_context import ToolContext
 
 T = TypeVar("T", default=Any)
+_KEPT: Final = 1_000
+"""How many refusals of checked calls are kept."""
 
 
 @dataclass
@@ -68,7 +71,8 @@ class CapsetAgent(Agent[T], Generic[T]):
             raise DefinitionError("CapsetAgent takes a session", hint="CapsetAgent(name=…, session=session)")
         OPENAI_AGENTS.warn_if_untested()
         self._offers = SessionTools(self.session)
-        self._refused: dict[str, CallAnswer] = {}
+        self._refused: dict[str, tuple[str, dict[str, Any], CallAnswer]] = {}
+        """The refusals of calls that were checked, with what was called, by the model's ids: the newest."""
 
     async def get_system_prompt(self, run_context: RunContextWrapper[T]) -> str | None:
         """Return the agent's own instructions, then the session's system text."""
@@ -81,8 +85,12 @@ class CapsetAgent(Agent[T], Generic[T]):
         return [*await super().get_all_tools(run_context), *map(self._function_tool, await self._offers.offered())]
 
     def approval_of(self, call_id: str) -> str | None:
-        """Return the id of the request that an interrupted call waits for, by the model's id of the call."""
-        answer = self._refused.get(call_id)
+        """Return the id of the request that an interrupted call waits for, by the model's id of the call.
+
+        It is ``None`` where there is nothing to decide: the SDK also interrupts for arguments that are not a JSON
+        object. Approve such a call, and the kernel refuses it.
+        """
+        _, _, answer = self._refused.get(call_id, (None, None, None))
         return None if answer is None else answer.approval
 
     def _function_tool(self, offered: OfferedTool) -> FunctionTool:
@@ -101,17 +109,19 @@ class CapsetAgent(Agent[T], Generic[T]):
     ) -> bool:
         """Return whether a call has to wait for its approval, which is asked for."""
         answer = await self._offers.check(name, arguments, id=call_id, run=_trace_id())
+        self._refused.pop(call_id, None)
         if answer is None:
-            self._refused.pop(call_id, None)
             return False
-        self._refused[call_id] = answer
+        self._refused[call_id] = name, arguments, answer
+        while len(self._refused) > _KEPT:  # of calls that were never made
+            del self._refused[next(iter(self._refused))]
         return answer.approval is not None
 
     async def _call(self, name: str, context: ToolContext[Any], arguments: str) -> CallAnswer:
-        refused = self._refused.pop(context.tool_call_id, None)
-        if refused is not None and refused.approval is None:
-            return refused  # on record already
-        with custom_span("capset call", {"tool": name}) as span:
+        checked = self._refused.pop(context.tool_call_id, None)
+        if checked is not None and checked[2].approval is None and checked[:2] == (name, arguments_of(arguments)):
+            return checked[2]  # on record already
+        with custom_span("capset.call", {"tool": name}) as span:
             answer = await self._offers.call(name, arguments, id=context.tool_call_id, run=_trace_id())
             span.span_data.data |= answer.metadata
         return answer
@@ -153,12 +163,12 @@ def import_agents_tools(
     Raises ``DefinitionError`` for tools that the SDK does not run here, and for those with guardrails or a condition in
     ``is_enabled``, which only a run of the SDK's asks.
     """
-    found: dict[str, FunctionTool] = {}
+    checked = [_importable(name, one) for one in tools]
+    found = {one.name: one for one in checked}
     given: dict[str, ToolRules] = {}
-    for one in tools:
-        found[one.name] = _importable(name, one)
-        own: ToolRules = {"approval": "ask"} if found[one.name].needs_approval is not False else {}
-        if (seconds := found[one.name].timeout_seconds) is not None:
+    for one in checked:
+        own: ToolRules = {"approval": "ask"} if one.needs_approval is not False else {}
+        if (seconds := one.timeout_seconds) is not None:
             own["timeout"] = seconds
         given[one.name] = own
     given |= {key: {**given.get(key, {}), **own} for key, own in (rules or {}).items()}
@@ -176,8 +186,8 @@ def import_agents_tools(
 
     return import_tools(
         [
-            {"name": key, "description": one.description, "parameters": one.params_json_schema}
-            for key, one in found.items()
+            {"name": one.name, "description": one.description, "parameters": one.params_json_schema}
+            for one in checked  # a list, so that two of one name are refused
         ],
         name=name,
         handler=call,

@@ -161,8 +161,8 @@ class CapsetCapability(AbsentCalls[object]):
 
     It has the tools as ``CapsetToolset`` has them, and before each step of the model the system text with its context,
     the ready-made messages of the context, which stand before the conversation and are not kept in it, and the model
-    settings; those of a run's own ``model_settings`` come first. All of a step is resolved together, once. A call of a
-    tool that is not in play is refused on record.
+    settings; those of a run's own ``model_settings`` take precedence. All of a step is resolved together, once. A call
+    of a tool that is not in play is refused on record.
     """
 
     def __init__(self, session: Session, *, defers: bool = False, id: str | None = None) -> None:

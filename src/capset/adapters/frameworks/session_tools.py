@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
@@ -20,6 +21,7 @@ from capset.kernel.results import Result
 
 OnEvent = Callable[[Message], Awaitable[object] | None]
 """Takes the events of a call while it runs: ``progress``, ``approval.requested`` and those of the tool's own."""
+_log = logging.getLogger("capset.adapters")
 _MAX_ID: Final = 200
 """The longest id of a framework's that stands in a record; a longer one is replaced by a new id."""
 
@@ -135,8 +137,8 @@ class SessionTools:
             async for got in messages:
                 if got.kind == "reply":
                     reply = got.data
-                elif got.kind == "event" and on_event is not None and (told := on_event(got)) is not None:
-                    await told
+                elif got.kind == "event" and on_event is not None:
+                    await _tell(on_event, got)
         return await self._answer(messages.result, reply)
 
     async def check(
@@ -185,6 +187,15 @@ class SessionTools:
         if given.is_cut:
             return CallAnswer(given.text, result.record, file=given.file)
         return CallAnswer(given.text, result.record, reply)
+
+
+async def _tell(on_event: OnEvent, event: Message) -> None:
+    """Pass an event on. A listener that fails does not fail the call, which may have had its effects."""
+    try:
+        if (told := on_event(event)) is not None:
+            await told
+    except Exception:
+        _log.exception("a listener of the event %r failed", event.type)
 
 
 def _is_short(id: str, most: int) -> bool:

@@ -54,7 +54,7 @@ class ToolJson:
 
     Calls go through the session: the kernel alone validates, decides and records them. Their records have ``run`` as
     their correlation, and the model's id of the call as their causation. A tool that is not in play is refused, on
-    record, as are arguments that are no JSON object. A refused or failed call is a result that the model reads; for
+    record, as are arguments that are not a JSON object. A refused or failed call is a result that the model reads; for
     Anthropic it has ``is_error``.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers`` it waits instead: see
@@ -123,6 +123,11 @@ class ToolJson:
         calls that have a result are not made again, and those whose request is undecided wait again.
         """
         calls = self.calls(response)
+        if self._defers and len({one.id for one in calls}) < len(calls):
+            raise InvalidArguments(
+                "two calls of this response have one id, by which those that wait are told apart",
+                hint="leave defers out for this provider",
+            )
         given = dict(one for part in made for one in self._format.given(part))
 
         async def make(call: AskedCall) -> CallAnswer:
@@ -219,7 +224,8 @@ class _MessagesFormat(_ResponsesFormat):
     def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         content = part.get("content")
         for one in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
-            yield _id_of(one, "tool_use_id"), one
+            if one.get("type") != "text":  # words may stand beside results
+                yield _id_of(one, "tool_use_id"), one
 
 
 _FORMATS: Final[Mapping[ToolFormat, _ResponsesFormat]] = MappingProxyType(

@@ -186,9 +186,9 @@ class Session:
     async def check(self, message: Message) -> Result[Any] | None:
         """Take a call as far as its handler, which is not started, and return its refusal, or ``None``.
 
-        A refusal is on record; a call that nothing refuses leaves none, since it is not made. Limits and budgets are
-        neither counted nor checked. With ``approvals="defer"``, a call that needs an approval is a refusal with
-        ``ApprovalRequired``, whose request is open from then on. Every check is made again when the call is.
+        A refusal is on record; a call that nothing refuses leaves none, since it is not made, and counts in no limit.
+        With ``approvals="defer"``, a call that needs an approval is a refusal with ``ApprovalRequired``, whose request
+        is open from then on; otherwise the check waits for it. Every check is made again when the call is.
         """
         call = self.ask(message, is_checked=True)
         await execute_check(call)
