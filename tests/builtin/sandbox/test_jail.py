@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import errno
+import itertools
 import os
 import shlex
+import subprocess
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from runpy import run_path
@@ -12,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from capset.builtin.sandbox import SandboxConfig, sandbox
+from capset.builtin.sandbox import SandboxConfig, jail, process, process_trees, sandbox
+from capset.builtin.sandbox.jail import JailUnavailable
 from capset.errors import ToolError
 from tests.builtin.sandbox.support import (
     LANGUAGES,
@@ -30,6 +36,7 @@ from tests.builtin.sandbox.support import (
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sandbox.py"
 BUFFER = "ctypes.create_string_buffer(80)"
 ROOT_MOUNT = "ctypes.create_string_buffer(struct.pack('<IIQQ', 24, 0, 2**64 - 1, 0))"
+# Each would succeed, or fail with another error, if nothing refused it.
 FORBIDDEN = {
     "a process": "os.fork()",
     "a program": "os.execv('/bin/sh', ['sh'])",
@@ -37,18 +44,18 @@ FORBIDDEN = {
     "a socket": "import socket; socket.socket()",
     "a socket of packets": "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
     "memory that nothing counts": "os.memfd_create('x')",
-    "another root": "os.chroot('/tmp')",
+    "another root": "os.chroot('/nowhere')",
     "a mount": "call(165, 0, 0, 0, 0, 0)",
     "a namespace": "call(272, 0x10000000)",
     "another's memory": "call(310, 1, 0, 0, 0, 0, 0)",
-    "a trace": "call(101, 16, 1, 0, 0)",
+    "a trace": "call(101, 16, 99_999, 0, 0)",
     "a ring": "call(425, 8, 0)",
     "a key": "call(248, 0, 0, 0, 0, 0)",
-    "a program of the kernel": "call(321, 0, 0, 0)",
+    "a program of the kernel": "call(321, 999, 0, 0)",
     "a file of the runtime": "open('/.runtime/bin/x', 'w')",
     "the mode of a device": "os.chmod('/dev/null', 0o666)",
     "the mode of a program": "os.chmod('/.runtime/ld.so', 0o755)",
-    "a clock": "import time; time.clock_settime(time.CLOCK_REALTIME, 0)",
+    "a clock": "call(227, 999, 0)",
     "a lease of a file": "fcntl.fcntl(os.open('/f', os.O_CREAT), 1024, 0)",
     "a larger pipe": "fcntl.fcntl(os.pipe()[1], 1031, 1 << 20)",
     "pages that a pipe holds": "call(278, os.pipe()[1], 0, 0, 0)",
@@ -63,11 +70,17 @@ FORBIDDEN = {
     "the limits of the first process": "resource.prlimit(1, resource.RLIMIT_NOFILE)",
     "the processors of the first process": "os.sched_setaffinity(1, {0})",
 }
+OTHERWISE_REFUSED = {
+    "a socket": errno.EAFNOSUPPORT,
+    "a socket of packets": errno.EAFNOSUPPORT,
+    "a file of the runtime": errno.EROFS,  # by its mount, not by the filter
+    "the mode of a program": errno.EROFS,
+}
 CALL = """
-import ctypes, fcntl, os, resource, socket, struct
+import ctypes, errno, fcntl, os, resource, socket, struct
 def call(*arguments):
     if os.uname().machine != 'x86_64':
-        raise PermissionError('numbers of another machine')
+        raise PermissionError(errno.EPERM, 'numbers of another machine')
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(*map(ctypes.c_long, arguments)) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -77,13 +90,13 @@ def call(*arguments):
 @pytest.mark.spec("P18", "T28")
 async def test_what_jailed_code_has_no_business_with_is_refused_by_the_system() -> None:
     tries = "\n".join(
-        f"try:\n    {code}\n    print({what!r}, 'was allowed')\nexcept OSError as error:\n    told.append(error.errno)"
+        f"try:\n    {code}\n    told[{what!r}] = 'allowed'\nexcept OSError as error:\n    told[{what!r}] = error.errno"
         for what, code in FORBIDDEN.items()
     )
     async with box("cpython") as desk:
-        result = await run(desk.session, "cpython", f"{CALL}told = []\n{tries}\nlen(told)")
+        result = await run(desk.session, "cpython", f"{CALL}told = {{}}\n{tries}\ntold")
     assert (result["stdout"], result["error"]) == ("", None)
-    assert result["value"] == str(len(FORBIDDEN))
+    assert ast.literal_eval(str(result["value"])) == dict.fromkeys(FORBIDDEN, errno.EPERM) | OTHERWISE_REFUSED
 
 
 @pytest.mark.spec("P18")
@@ -217,12 +230,101 @@ async def test_empty_files_are_bounded_wherever_they_are_and_when_all_streams_ar
     assert result["stopped"] == "files"
 
 
+@pytest.mark.spec("P18", "T29")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for i in range(9_000): os.mknod(b'/\\xff%d' % i)",
+        "for _ in range(16): os.mkdir('d' * 250), os.chdir('d' * 250)\nfor i in range(20): os.mkdir(f'{i:0100}')",
+    ],
+    ids=["names that are no text", "folders that are too deep to be read"],
+)
+async def test_what_is_not_kept_counts_as_files_too(code: str) -> None:
+    async with box("cpython", max_files=10) as desk:
+        result = await run(desk.session, "cpython", f"import os\n{code}")
+    assert (result["stopped"], result["files"]["not_kept"]) == ("files", [])
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_threads_of_python_are_counted_without_a_read_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, read = list[int](), list[int]()
+    tasks_of, children_of = process_trees._tasks, process_trees._children
+
+    def tasks(pid: int) -> list[str]:
+        found = tasks_of(pid)
+        counted.append(len(found))
+        return found
+
+    def children(pid: int, tasks: list[str]) -> list[int]:
+        read.append(len(tasks))
+        return children_of(pid, tasks)
+
+    monkeypatch.setattr(process_trees, "_tasks", tasks)
+    monkeypatch.setattr(process_trees, "_children", children)
+    code = "import threading, time\nfor _ in range(50): threading.Thread(target=time.sleep, args=(0.5,)).start()"
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", code)
+    assert result["stopped"] is None
+    assert max(counted) > 40
+    assert max(read) < 5
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_processes_are_looked_at_no_more_than_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[tuple[float, float]]()
+
+    def look(pid: int, *, most_threads: int, levels: int | None = None) -> list[int]:
+        began, end = time.monotonic(), time.thread_time() + 0.03
+        while time.thread_time() < end:
+            pass
+        looks.append((began, time.monotonic()))
+        return []
+
+    monkeypatch.setattr(process, "processes_below", look)
+    async with box("bash") as desk:
+        await run(desk.session, "bash", "sleep 1")
+    assert len(looks) > 1
+    assert all(begins - ended > 0.29 for (_, ended), (begins, _) in itertools.pairwise(looks))
+
+
+@pytest.mark.spec("P18", "T29")
+def test_memory_counts_where_its_shares_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_text
+
+    def without_shares(path: Path) -> str:
+        if path.name == "smaps_rollup":
+            raise PermissionError
+        return read(path)
+
+    size = 20 << 20
+    held = bytearray(b"x" * size)
+    monkeypatch.setattr(Path, "read_text", without_shares)
+    assert process_trees.memory_of([os.getpid()]) >= size
+    del held
+    ended = subprocess.Popen(["true"])
+    assert os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT) is not None
+    assert process_trees.memory_of([ended.pid]) == 0  # not reaped yet
+    ended.wait()
+    assert process_trees.memory_of([ended.pid]) == 0
+
+
+@pytest.mark.spec("P18")
+def test_nothing_is_jailed_where_the_children_of_processes_are_not_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    need_jails()
+    monkeypatch.setattr(jail, "are_children_listed", lambda: False)
+    with pytest.raises(JailUnavailable, match="does not list the children of processes"):
+        jail._made(())
+
+
 @pytest.mark.spec("P18", "T28")
-async def test_code_in_bash_neither_reads_nor_speaks_for_the_first_process_and_proc_tells_nothing_of_the_host() -> None:
+async def test_code_in_bash_has_nothing_of_the_first_process_nor_of_what_only_root_may_read() -> None:
     code = (
         "for name in environ maps mem fd/0 fd/1 fd/2 fd/3 fd/4; do (exec 9<> /proc/1/$name) 2>/dev/null && echo $name; "
         "(exec 9< /proc/1/$name) 2>/dev/null && echo $name; done; "
-        "cd /proc; head -qc 1 cmdline keys kpagecount kpageflags slabinfo timer_list vmallocinfo 2>/dev/null; echo end"
+        "cd /proc; head -qc 1 cmdline keys kpagecgroup kpagecount kpageflags pagetypeinfo slabinfo timer_list "
+        "vmallocinfo 2>/dev/null; echo end"
     )
     async with box("bash") as desk:
         result = await run(desk.session, "bash", code)

@@ -151,7 +151,7 @@ LIES = {
     "another ending": "say(b'D', b'{}')",
     "no ending": "say(b'D', b'[1]')",
     "other types": "say(b'D', ENDING.replace(b'[]', b'[1]', 1))",
-    "a limit that there is not": "say(b'D', ENDING.replace(b'\"stopped\": null', b'\"stopped\": \"luck\"'))",
+    "an unknown limit": "say(b'D', ENDING.replace(b'\"stopped\": null', b'\"stopped\": \"luck\"'))",
     "a beginning without end": "\nwhile True: say(b'S', b''); time.sleep(0.01)",
     "many ends": "\nwhile True: say(b'X', b''); time.sleep(0.01)",
     "half a character": r"say(b'D', ENDING.replace(b'null', b'\"\\ud800\"', 1))",

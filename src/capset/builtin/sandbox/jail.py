@@ -27,6 +27,7 @@ from typing import Final
 
 from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.system_calls import filter_for
+from capset.builtin.sandbox.process_trees import are_children_listed
 from capset.builtin.sandbox.shell_commands import COMMANDS
 
 ROOT: Final = "/.runtime"
@@ -136,8 +137,6 @@ def _tried_shell() -> Jail | str:
 
 
 def _with_commands(jail: Jail) -> Jail:
-    if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
-        raise JailUnavailable("the system does not list the children of processes, which have to be counted")
     found = {name: os.path.realpath(path) for name in COMMANDS.split() if (path := which(name)) is not None}
     if "bash" not in found:
         raise JailUnavailable("bash is not installed here")
@@ -190,6 +189,8 @@ def _tried(packages: tuple[str, ...]) -> Jail | str:
 def _made(packages: tuple[str, ...]) -> Jail:
     if filter_for(os.uname().machine) is None:
         raise JailUnavailable(f"there is no filter of system calls for {sys.platform} on {os.uname().machine}")
+    if not are_children_listed():  # that of Python's code, too, is found as a child of the first process
+        raise JailUnavailable("the system does not list the children of processes, by which threads are counted")
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     library = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
     there = f"{ROOT}/{sys.platlibdir}/{_VERSION}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Lock
-from time import monotonic, sleep
+from time import monotonic, sleep, thread_time
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
@@ -29,6 +29,10 @@ _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _WATCH_STEP: Final = 0.05
 """How often, in seconds, the processes and threads of a jail are counted."""
+_REST_OF_WATCH: Final = 10
+"""How many times as long as it took to count them they are not counted again: it takes capset's own time."""
+_LEVELS_OF_PYTHON: Final = 2
+"""Below bubblewrap there is the first process, and below that the one of the code, which can start no other."""
 _MOST_PROCESSES: Final = 64
 _MOST_THREADS: Final = 1_024
 _OWN_BYTES: Final = 32 << 20
@@ -155,17 +159,24 @@ class ChildRun:
 
         The memory of the one process of Python is bounded by the system.
         """
-        now = monotonic()
-        if now < self._next_look:
+        if monotonic() < self._next_look:
             return None
-        self._next_look = now + _WATCH_STEP
+        began = thread_time()
         try:
-            found = processes_below(pid, most_threads=_MOST_THREADS)
+            return self._found_exceeded(pid)
+        finally:
+            self._next_look = monotonic() + max(_WATCH_STEP, _REST_OF_WATCH * (thread_time() - began))
+
+    def _found_exceeded(self, pid: int) -> Stopped | None:
+        is_python = self._order["backend"] == "isolated-cpython"
+        levels = _LEVELS_OF_PYTHON if is_python else None
+        try:
+            found = processes_below(pid, most_threads=_MOST_THREADS, levels=levels)
         except TooManyThreads:
             return "processes"
         if len(found) > _MOST_PROCESSES:
             return "processes"
-        if self._order["backend"] != "isolated-bash":
+        if is_python:
             return None
         most = self._order["limits"]["memory_bytes"] + _OWN_BYTES
         return "memory" if memory_at_most(found) > most and memory_of(found) > most else None

@@ -114,7 +114,7 @@ def read_ending(payload: bytes) -> Ending:
     if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
         raise ValueError("the last frame is no ending")
     if members["stopped"] not in (None, *get_args(Stopped)):
-        raise ValueError("the last frame names a limit that there is not")
+        raise ValueError("the last frame names an unknown limit")
     status = members["exit_code"]
     if isinstance(status, int) and not -_MOST < status < _MOST:
         raise ValueError("the last frame has a status that no process has")

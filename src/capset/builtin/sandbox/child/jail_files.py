@@ -70,6 +70,7 @@ class JailFiles:
         """
         left, size = LeftFiles({}, {}, set()), 0
         for path, is_folder in _walked(left.not_kept):
+            _check_number(left, limits)
             if is_folder:
                 left.folders.add(path)
                 continue
@@ -82,9 +83,14 @@ class JailFiles:
             if content is not None:
                 left.files[path] = content
                 size += len(content)
-            if len(left.files) + len(left.not_kept) > limits["max_files"]:
-                raise OverflowError("too many files")
+        _check_number(left, limits)
         return left
+
+
+def _check_number(left: LeftFiles, limits: RunLimits) -> None:
+    """Raise ``OverflowError`` if there are more files than a run may have, those that are not kept included."""
+    if len(left.files) + len(left.not_kept) > limits["max_files"]:
+        raise OverflowError("too many files")
 
 
 def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:

@@ -56,7 +56,7 @@ class _JailRun:
         (stdout, told), (stderr, complained), (report, reported) = (os.pipe() for _ in range(3))
         writers = told, complained, reported
         hide_process()  # or code in bash could speak to capset in its place
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # of which a first process does not die
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does not kill a first process
         pid = os.fork()
         if pid == 0:
             run_guest(self._order, *writers)
