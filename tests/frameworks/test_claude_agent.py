@@ -8,38 +8,29 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
+from unittest.mock import ANY
 
 import claude_agent_sdk
 import pytest
-from claude_agent_sdk import (
-    ClaudeAgentOptions,
-    HookContext,
-    HookInput,
-    HookMatcher,
-    ResultMessage,
-    ToolResultBlock,
-    UserMessage,
-)
-from claude_agent_sdk.types import HookJSONOutput, SystemPromptPreset
+from claude_agent_sdk import ClaudeAgentOptions, CLIConnectionError, HookContext, HookInput, HookMatcher
+from claude_agent_sdk.types import HookJSONOutput, ResultMessage, SystemPromptPreset, ToolResultBlock, UserMessage
 from mcp import Client
 
-from capset import Agent, Capability, Kernel, Principal
+from capset import Agent, Capability
 from capset.adapters.frameworks.claude_agent import CLAUDE_AGENT_SDK, CapsetClient, import_claude_tools
 from capset.adapters.frameworks.session_tools import SessionTools
 from capset.errors import DefinitionError
-from capset.kernel.telemetry.observers import Observer
 from tests.docs.test_snippets import ROOT
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
-from tests.frameworks.kit import INSTRUCTIONS, add, decide, hurry, look, office, paid
+from tests.frameworks.kit import INSTRUCTIONS, add, decide, haste, hurry, look, office, paid
 from tests.frameworks.messages_api import MessagesApi, Step, messages_api
 from tests.frameworks.pages import run_page
-from tests.kernel.support import Desk
+from tests.kernel.support import opened
 from tests.traces import Traces
 
 pytestmark = [pytest.mark.clients, pytest.mark.long]
@@ -56,8 +47,7 @@ class ClaudeAgentDriver(Driver):
 
     async def run(self, *steps: Sequence[Call]) -> Conversation:
         self.folder = Path(tempfile.mkdtemp())
-        self.steps = [*steps, "done"]
-        self.ran = Conversation()
+        self.steps, self.ran = [*steps, "done"], Conversation()
         return await self._go("go")
 
     async def resume(self) -> Conversation:
@@ -65,9 +55,7 @@ class ClaudeAgentDriver(Driver):
 
     async def _go(self, prompt: str | None) -> Conversation:
         async with messages_api({"go": self.steps}, PREFIX) as api:
-            options = offline(api, self.folder)
-            if prompt is None:
-                options = replace(options, resume=self._run)
+            options = replace(offline(api, self.folder), resume=self._run if prompt is None else None)
             async with CapsetClient(self.session, options, defers=self.defers) as client:
                 if prompt is not None:
                     await client.query(prompt)
@@ -186,8 +174,8 @@ async def test_a_context_that_changes_is_told_in_the_next_step(tmp_path: Path) -
     def mood() -> str:
         return f"The shop is {moods.pop(0) if len(moods) > 1 else moods[0]}."
 
-    kept = Capability("kit", tools=[look], context=[mood])
-    async with clerk(kept) as here, messages_api({"go": [[("look", {})], "done"]}, PREFIX) as api:
+    kept = Agent("clerk", uses=[Capability("kit", tools=[look], context=[mood])])
+    async with opened(kept) as here, messages_api({"go": [[("look", {})], "done"]}, PREFIX) as api:
         assert (await ask(CapsetClient(here.session, offline(api, tmp_path)))).result == "done"
         first, second = api.requests
     assert "The shop is open." in json.dumps(first["system"])
@@ -205,8 +193,8 @@ async def test_a_run_whose_context_fails_ends(tmp_path: Path) -> None:
             raise ValueError("the shop burned down")
         return "The shop is open."
 
-    kept = Capability("kit", tools=[look], context=[mood])
-    async with clerk(kept) as here, messages_api({"go": [[("look", {})], "done"]}, PREFIX) as api:
+    kept = Agent("clerk", uses=[Capability("kit", tools=[look], context=[mood])])
+    async with opened(kept) as here, messages_api({"go": [[("look", {})], "done"]}, PREFIX) as api:
         assert (await ask(CapsetClient(here.session, offline(api, tmp_path)))).result != "done"
         assert len(api.requests) == 1
 
@@ -224,6 +212,34 @@ async def test_tools_that_come_into_play_between_prompts_are_there(tmp_path: Pat
         assert (await here.records(tool="run"))[0].outcome == "succeeded"
 
 
+async def test_tools_are_asked_for_again_when_only_a_name_has_changed() -> None:
+    other = Agent("clerk", uses=[haste.with_names(prefix="x_")])
+    async with opened(Agent("clerk", uses=[haste])) as here, opened(other) as there:
+        client = CapsetClient(here.session)
+        await client._list(ANY, None)
+        await client._refresh()
+        client._tools = SessionTools(there.session)
+        with pytest.raises(CLIConnectionError):  # it would tell Claude Code, which has not been started
+            await client._refresh()
+
+
+async def test_a_step_of_a_subagent_leaves_changes_to_the_main_agent() -> None:
+    async with office() as here:
+        given: Any = {"hook_event_name": "PostToolBatch", "agent_id": "sub"}
+        assert await CapsetClient(here.session)._before_step(given, None, {"signal": None}) == {}
+
+
+async def test_refusals_of_calls_that_are_never_made_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capset.adapters.frameworks.claude_agent._MOST_REFUSED", 2)
+    async with office() as here:
+        client = CapsetClient(here.session, defers=True)
+        for use in "123":
+            given: Any = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": use}
+            given |= {"tool_name": f"{PREFIX}pay", "tool_input": {"sum": 500}}
+            await client._before_call(given, use, {"signal": None})
+        assert [client.approval_of(use) is None for use in "123"] == [True, False, False]
+
+
 async def test_its_own_servers_hooks_and_prompt_stay(tmp_path: Path) -> None:
     @claude_agent_sdk.tool("own", "Be of the agent's own.", {})
     async def own(args: dict[str, Any]) -> dict[str, Any]:
@@ -234,12 +250,12 @@ async def test_its_own_servers_hooks_and_prompt_stay(tmp_path: Path) -> None:
     async def watch(given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
         assert given["hook_event_name"] == "PreToolUse"
         seen.append(given["tool_name"])
-        denied = given["tool_name"].endswith("__pay")
-        if not denied:
+        if not given["tool_name"].endswith("__pay"):
             return {}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
 
-    async with office() as here, messages_api({"go": [CALLS, "done"]}, "mcp__") as api:
+    calls: list[Call] = [("mine__own", {}), ("capset__add", {"a": 1}), ("capset__pay", {"sum": 1})]
+    async with office() as here, messages_api({"go": [calls, "done"]}, "mcp__") as api:
         options = replace(
             offline(api, tmp_path),
             system_prompt="Be brief.",
@@ -255,14 +271,11 @@ async def test_its_own_servers_hooks_and_prompt_stay(tmp_path: Path) -> None:
         assert [one.tool for one in await here.records()] == ["add"]  # the hook denied the other
 
 
-CALLS: list[Call] = [("mine__own", {}), ("capset__add", {"a": 1}), ("capset__pay", {"sum": 1})]
-
-
 async def test_spans_of_calls_lie_below_that_of_the_client(tmp_path: Path) -> None:
     traces = Traces()
     kit = Capability("kit", tools=[add])
     async with (
-        clerk(kit, observers=[traces.observer()]) as here,
+        opened(Agent("clerk", uses=[kit]), observers=[traces.observer()]) as here,
         messages_api({"go": [[("add", {"a": 1})], "done"]}, PREFIX) as api,
     ):
         with traces.provider.get_tracer("test").start_as_current_span("around"):
@@ -342,6 +355,8 @@ async def crash(args: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_tools_of_the_sdk_become_tools_here() -> None:
+    with pytest.raises(DefinitionError, match="draw"):  # two of one name
+        await import_claude_tools([draw, draw], name="theirs", effect="read")
     imported = await import_claude_tools(
         [measure, list_all, draw, refuse, crash], name="theirs", effect="external", rules={"draw": {"effect": "read"}}
     )
@@ -352,7 +367,7 @@ async def test_tools_of_the_sdk_become_tools_here() -> None:
     }
     assert tools["measure"].arguments.json_schema["required"] == ["width"]
     assert tools["measure"].description == "Measure it."
-    async with clerk(imported.capability) as here:
+    async with opened(Agent("clerk", uses=[imported.capability])) as here:
         theirs = SessionTools(here.session)
         assert (await theirs.call("measure", {"width": 2, "depth": 3})).data == "6"
         assert (await theirs.call("measure", {"width": 2})).data == "2"
@@ -366,17 +381,6 @@ async def test_tools_of_the_sdk_become_tools_here() -> None:
         records = await here.records()
     assert {(one.tool, one.effect) for one in records} >= {("measure", "external"), ("draw", "read")}
     assert {one.outcome for one in records} == {"succeeded", "failed", "invalid"}
-
-
-@asynccontextmanager
-async def clerk(kit: Capability, observers: Sequence[Observer] = ()) -> AsyncGenerator[Desk]:
-    """Open a session of an agent with one capability."""
-    agent = Agent("clerk", uses=[kit])
-    async with (
-        Kernel(store="memory://", observers=observers) as kernel,
-        kernel.open(agent, principal=Principal("ada")) as session,
-    ):
-        yield Desk(kernel, session)
 
 
 async def ask(client: CapsetClient) -> ResultMessage:

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.callbacks import AsyncCallbackHandler, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, SystemMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -142,7 +142,7 @@ async def test_a_tool_that_is_not_in_play_is_refused_on_record(here: Desk) -> No
 
 
 @pytest.mark.spec("W2")
-async def test_arguments_that_are_no_json_are_refused_beside_calls_that_are_made(here: Desk) -> None:
+async def test_arguments_that_are_not_json_are_refused_beside_calls_that_are_made(here: Desk) -> None:
     driver = LangChainDriver(here.session)
     ran = await driver.run([("add", {"a": 1}), ("add", '{"a": ')])
     assert sorted((one.tool_call_id, one.status) for one in results(driver.messages)) == [
@@ -154,6 +154,31 @@ async def test_arguments_that_are_no_json_are_refused_beside_calls_that_are_made
         ("invalid", "call-1-2"),
         ("succeeded", "call-1-1"),
     ]
+
+
+@pytest.mark.spec("W2")
+async def test_broken_arguments_of_a_tool_that_is_absent_are_refused_on_record(here: Desk) -> None:
+    ran = await LangChainDriver(here.session).run([("nothing", '{"a": ')])
+    assert ([one.failed for one in ran.read], ran.output) == ([True], "done")
+    assert [(one.tool, one.outcome) for one in await here.records()] == [("nothing", "not_found")]
+
+
+async def test_broken_arguments_of_the_agents_own_tools_are_none_of_capsets(here: Desk) -> None:
+    @tool
+    def own() -> str:
+        """Be of the agent's own."""
+        return "own"
+
+    class Bill(BaseModel):
+        """The bill."""
+
+        total: int
+
+    for name in ("own", "Bill"):
+        middleware = [CapsetMiddleware(here.session)]
+        agent = create_agent(scripted([(name, "{")]), [own], middleware=middleware, response_format=ToolStrategy(Bill))
+        assert results((await agent.ainvoke(GO))["messages"]) == []
+    assert await here.records() == []
 
 
 @pytest.mark.spec("W1")
@@ -202,6 +227,22 @@ async def test_callbacks_hear_of_progress(here: Desk) -> None:
         {"fraction": 1.0, "message": "three"},
     ]
     assert {(one["tool"], one["tool_call_id"]) for one in heard} == {("count", "call-1-1")}
+
+
+@pytest.mark.spec("W3")
+async def test_a_call_succeeds_though_a_listener_to_its_progress_fails(
+    here: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(AsyncCallbackHandler):
+        raise_error = True
+
+        async def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+            raise RuntimeError("the listener fell asleep")
+
+    agent = create_agent(scripted([("count", {"texts": ["one"]})]), middleware=[CapsetMiddleware(here.session)])
+    result = await agent.ainvoke(GO, {"callbacks": [Failing()]})
+    assert [(one.text, one.status) for one in results(result["messages"])] == [("1", "success")]
+    assert "progress of 'count' cannot be passed on" in caplog.text
 
 
 @pytest.mark.spec("W6")
@@ -336,7 +377,7 @@ def resume(answer: object) -> Any:
 
 
 def step(at: int, calls: Sequence[Call]) -> AIMessage:
-    """Return a step of the model as a provider's package reads it: arguments that are no JSON object are apart."""
+    """Return a step of the model as a provider's package reads it: arguments that are not a JSON object are apart."""
     message = AIMessage("")
     for place, (name, arguments) in enumerate(calls, 1):
         key = f"call-{at}-{place}"

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import warnings
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,10 @@ from llama_index.core.objects import ObjectRetriever
 from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
 from pydantic import ValidationError
 from workflows import Context
-from workflows.events import Event, WorkflowIdleEvent
+from workflows.events import WorkflowIdleEvent
 from workflows.handler import WorkflowHandler
 
-from capset import Agent, Kernel, Principal, ToolError
+from capset import Agent, Capability, ToolError
 from capset.adapters.frameworks.llama_index import (
     LLAMA_INDEX,
     CapsetFunctionAgent,
@@ -35,10 +35,10 @@ from capset.adapters.frameworks.llama_index import (
 from capset.errors import DefinitionError, InternalError, InvalidArguments
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
-from tests.frameworks.kit import INSTRUCTIONS, decide, office, paid, waiting
+from tests.frameworks.kit import INSTRUCTIONS, add, decide, office, paid, waiting
 from tests.frameworks.pages import run_page
 from tests.frameworks.travel import burn, plan, price
-from tests.kernel.support import records_of, until
+from tests.kernel.support import opened, until
 
 pytestmark = [
     pytest.mark.clients,
@@ -129,17 +129,14 @@ class TestContract(AdapterContract):
     driver = LlamaIndexDriver
 
 
-def _lookup_retriever(tool: FunctionTool) -> ObjectRetriever[BaseTool]:
-    """Return a retriever of the framework's own that finds this tool."""
+class Found(ObjectRetriever[BaseTool]):
+    """A retriever of the framework's own that finds one tool."""
 
-    class Found(ObjectRetriever[BaseTool]):
-        def __init__(self) -> None:
-            pass
+    def __init__(self) -> None:
+        pass
 
-        async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
-            return [tool]
-
-    return Found()
+    async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
+        return [FunctionTool.from_defaults(plan)]
 
 
 @pytest.mark.spec("W2", "W6")
@@ -173,7 +170,7 @@ async def test_its_own_prompt_tools_and_retriever_stay() -> None:
             session=here.session,
             system_prompt="Be brief.",
             tools=[FunctionTool.from_defaults(async_fn=price)],
-            tool_retriever=_lookup_retriever(FunctionTool.from_defaults(plan)),
+            tool_retriever=Found(),
         )
         result = await begin(agent)
         text = await here.session.system_text()
@@ -212,15 +209,19 @@ async def test_a_suspended_run_goes_on_in_another_process() -> None:
         script = Script(step(1, [("add", {"a": 1}), ("pay", {"sum": 500})]))
         agent = CapsetFunctionAgent(llm=script.model, session=here.session, defers=True)
         handler = begin(agent, memory=memory)
-        held = [one async for one in _until_idle(handler) if isinstance(one, ToolCallSuspended)]
+        held: list[ToolCallSuspended] = []
+        async for event in handler.ctx.stream_events():
+            held += [event] if isinstance(event, ToolCallSuspended) else []
+            if isinstance(event, WorkflowIdleEvent):
+                break
         with warnings.catch_warnings(action="ignore"):  # that the memory has to be stored beside it
             messages = [one.model_dump_json() for one in memory.get_all()]
             text = json.dumps([handler.ctx.to_dict(), messages, held[0].model_dump()])
         await handler.cancel_run()
         assert paid == []
 
-        kept, messages, event = json.loads(text)
-        suspended = ToolCallSuspended(**event)
+        kept, messages, told = json.loads(text)
+        suspended = ToolCallSuspended(**told)
         await decide(here, suspended.approval)
         last = Script(say("done"))
         other = CapsetFunctionAgent(llm=last.model, session=here.session, defers=True)
@@ -285,6 +286,14 @@ async def test_calls_of_a_session_are_async_and_by_name() -> None:
         assert add.metadata.fn_schema.model_json_schema() == add.metadata.get_parameters_dict()
 
 
+@pytest.mark.spec("W1")
+async def test_one_tool_under_two_names_is_shown_by_both() -> None:
+    uses = [Capability("kit", tools=[add]), Capability("other", tools=[add]).with_names(prefix="x_")]
+    async with opened(Agent("clerk", uses=uses)) as here:
+        agent = CapsetFunctionAgent(llm=Script().model, session=here.session)
+        assert [tool.metadata.name for tool in await agent.get_tools()] == ["add", "x_add"]
+
+
 def test_a_session_is_required() -> None:
     with pytest.raises(ValidationError, match="session"):
         CapsetFunctionAgent(llm=Script().model)
@@ -293,7 +302,7 @@ def test_a_session_is_required() -> None:
 @pytest.mark.spec("W8")
 async def test_tools_of_llama_index_are_tools_with_their_own_schemas() -> None:
     given = [
-        FunctionTool.from_defaults(plan),
+        FunctionTool.from_defaults(plan, partial_params={"note": "ours"}),
         FunctionTool.from_defaults(async_fn=price),
         FunctionTool.from_defaults(burn),
     ]
@@ -302,18 +311,19 @@ async def test_tools_of_llama_index_are_tools_with_their_own_schemas() -> None:
         made = imported.tools[tool.metadata.get_name()]
         assert made.description == tool.metadata.description
         assert made.arguments.json_schema == tool.metadata.get_parameters_dict()
-    agent = Agent("clerk", uses=[imported.capability])
-    async with Kernel("memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
-        trip = {"trip": {"city": "Rome"}}
+    async with opened(Agent("clerk", uses=[imported.capability])) as here:
+        session, trip = here.session, {"trip": {"city": "Rome"}}
         planned = await session.call(imported.tools["plan"], **trip)
-        assert planned == {"trip": {"city": "Rome", "by": "train"}, "days": 2, "note": None, "main thread": False}
+        assert planned == {"trip": {"city": "Rome", "by": "train"}, "days": 2, "note": "ours", "main thread": False}
         assert await session.call(imported.tools["price"], city="Rome") == 4
         wrong = await session.try_call(imported.tools["plan"], trip={"city": "Rome", "by": "car"})
         assert isinstance(wrong.error, InvalidArguments)
+        hidden = await session.try_call(imported.tools["plan"], note="theirs", **trip)
+        assert "Invalid arguments for 'plan': note: no such parameter" in str(hidden.error)
         failed = await session.try_call(imported.tools["burn"], what="paper")
         assert isinstance(failed.error, InternalError)
         assert "secret" not in str(failed.error)
-        records = {one.tool: one for one in await records_of(kernel.audit)}
+        records = {one.tool: one for one in await here.records()}
         assert [records[name].effect for name in ("plan", "price", "burn")] == ["read", "read", "destructive"]
 
 
@@ -334,26 +344,25 @@ class Oracle(BaseTool):
 @pytest.mark.spec("W8")
 async def test_a_tool_that_is_no_function_answers_with_its_text() -> None:
     imported = import_llama_index_tools([Oracle()], name="oracles", effect="read")
-    async with (
-        Kernel("memory://") as kernel,
-        kernel.open(Agent("clerk", uses=[imported.capability]), principal=Principal("ada")) as session,
-    ):
+    async with opened(Agent("clerk", uses=[imported.capability])) as here:
         ask = imported.tools["oracle"]
-        assert await session.call(ask, input="what") == "what: 42"
+        assert await here.session.call(ask, input="what") == "what: 42"
         for asked, said in (("why", "why: 42"), ("image", "neither text nor JSON data: image")):
-            failed = await session.try_call(ask, input=asked)
+            failed = await here.session.try_call(ask, input=asked)
             assert isinstance(failed.error, ToolError)
             assert said in failed.error.message
 
 
 @pytest.mark.spec("W8")
-def test_a_tool_that_takes_the_context_of_a_workflow_is_refused() -> None:
+def test_a_tool_that_takes_the_context_of_a_workflow_and_two_of_one_name_are_refused() -> None:
     async def remember(ctx: object, text: str) -> str:
         return text
 
     remember.__annotations__["ctx"] = Context  # LlamaIndex reads annotations as they stand
     with pytest.raises(DefinitionError, match="'remember' takes the Context of a workflow"):
         import_llama_index_tools([FunctionTool.from_defaults(async_fn=remember)], name="kit", effect="read")
+    with pytest.raises(DefinitionError, match="plan"):  # two of one name
+        import_llama_index_tools([FunctionTool.from_defaults(plan)] * 2, name="kit", effect="read")
 
 
 async def test_the_page_runs_as_it_stands(
@@ -365,14 +374,6 @@ async def test_the_page_runs_as_it_stands(
     vars(provider)["OpenAI"] = lambda model: script.model
     monkeypatch.setitem(sys.modules, "llama_index.llms.openai", provider)
     await run_page("llama-index", {}, capsys, tmp_path, monkeypatch)
-
-
-async def _until_idle(handler: WorkflowHandler) -> AsyncIterator[Event]:
-    """Yield what a run tells until it waits for something."""
-    async for event in handler.ctx.stream_events():
-        yield event
-        if isinstance(event, WorkflowIdleEvent):
-            return
 
 
 def begin(workflow: FunctionAgent | AgentWorkflow, **options: Any) -> WorkflowHandler:

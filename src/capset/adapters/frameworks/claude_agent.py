@@ -52,6 +52,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
 _NO_CUT: Final = 500_000
 """The most characters that Claude Code lets a tool ask for: capset has cut the result already."""
 
+_MOST_REFUSED: Final = 1000
+"""The most refusals that are kept for calls that Claude Code may never make."""
+
 
 class CapsetClient(ClaudeSDKClient):
     """A client of the SDK whose agent has the tools and the system text of a session, besides its own.
@@ -101,7 +104,7 @@ class CapsetClient(ClaudeSDKClient):
         self._tells = include_instructions
         self._defers = defers
         self._server = Server(name, on_list_tools=self._list, on_call_tool=self._call)
-        self._hashes: list[str] = []
+        self._listed: list[tuple[str, str]] = []  # the names and hashes of the tools that Claude Code knows
         self._told = ""
         self._prompt: str | None = None
         self._unanswered = 0
@@ -179,6 +182,8 @@ class CapsetClient(ClaudeSDKClient):
             self._refused.pop(use, None)
             return {}
         self._refused[use] = answer
+        if len(self._refused) > _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]  # the oldest
         if answer.approval is None or self._deferred not in (None, use):
             return {}
         self._deferred = use
@@ -196,6 +201,8 @@ class CapsetClient(ClaudeSDKClient):
         return await self._changes("UserPromptSubmit")
 
     async def _before_step(self, given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
+        if "agent_id" in given:  # the text is for the main agent, and a subagent would consume its change
+            return {}
         await self._refresh()
         return await self._changes("PostToolBatch")
 
@@ -213,13 +220,13 @@ class CapsetClient(ClaudeSDKClient):
 
     async def _refresh(self) -> None:
         """Have Claude Code ask for the tools again if others are in play; it does not hear news of this server."""
-        if [one.hash for one in await self._tools.offered()] != self._hashes:
+        if [(one.name, one.hash) for one in await self._tools.offered()] != self._listed:
             await self.toggle_mcp_server(self._name, enabled=False)
             await self.toggle_mcp_server(self._name, enabled=True)
 
     async def _list(self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
         offered = await self._tools.offered()
-        self._hashes = [one.hash for one in offered]
+        self._listed = [(one.name, one.hash) for one in offered]
         return ListToolsResult(tools=[*map(_mcp_tool, offered)])
 
     async def _call(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
@@ -251,12 +258,13 @@ async def import_claude_tools(
     ``capset.adapters.interop.import_tools`` for the rest. A result that says ``is_error`` is a failure whose text the
     model reads; of an exception it reads nothing.
     """
-    found = {one.name: one for one in tools}
+    given = list(tools)
+    found = {one.name: one for one in given}
 
     async def run(tool: str, arguments: dict[str, Any]) -> JsonValue:
         return _result(await found[tool].handler(arguments))
 
-    config = create_sdk_mcp_server(name, tools=list(found.values()))
+    config = create_sdk_mcp_server(name, tools=given)  # of two with one name, it lists both
     async with Client(config["instance"]) as client:
         listed = (await client.list_tools()).tools
     definitions = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]

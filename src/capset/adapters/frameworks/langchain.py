@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, NotRequired, cast
 from uuid import uuid4
@@ -18,22 +19,25 @@ from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError, ToolNameConflict
 from capset.kernel.call.session import Session
-from capset.schemas.validation_errors import validation_fields
+from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 
 LANGCHAIN = Framework("langchain", "langchain", "1.5", extra="langchain")
 """The framework of this adapter."""
+_log = logging.getLogger("capset.adapters")
 
 with LANGCHAIN.importing():
     from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
     from langchain.agents.middleware.types import (
         AgentMiddleware,
         AgentState,
+        ExtendedModelResponse,
         ModelRequest,
         ModelResponse,
         PrivateStateAttr,
         ToolCallRequest,
         hook_config,
     )
+    from langchain.agents.structured_output import AutoStrategy, ToolStrategy
     from langchain_core.callbacks import AsyncCallbackManagerForToolRun, adispatch_custom_event
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
     from langchain_core.tools import BaseTool, Tool, ToolException
@@ -105,7 +109,9 @@ class CapsetTool(BaseTool):
         try:
             answer = await self._tools.call(self.name, arguments, id=call_id, run=run, on_event=send)
         finally:
-            await asyncio.gather(*sent)
+            for error in await asyncio.gather(*sent, return_exceptions=True):
+                if isinstance(error, Exception):
+                    _log.warning("progress of %r cannot be passed on here", self.name, exc_info=error)
         if call_id is not None:
             return _message(self.name, call_id, answer)
         return answer.data if answer.is_whole else answer.text
@@ -120,6 +126,8 @@ class _RunState(AgentState[Any]):
     """The state of an agent with the middleware's own part, which is kept with the checkpoints."""
 
     capset_run: NotRequired[Annotated[str, PrivateStateAttr]]
+    capset_own: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    """The names of the agent's own tools in this step, whose calls are none of capset's."""
     capset_held: NotRequired[Annotated[dict[str, dict[str, Any]], PrivateStateAttr]]
     """The calls of this step that have to wait for an approval: the metadata of their refusals, by the calls' ids."""
 
@@ -131,7 +139,7 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     and records them. Their records have the run's id as their correlation (``run_id`` of the run's config, or the id of
     LangSmith's trace, or one that all calls of the run share), and the model's id of the call as their causation. A
     refused or failed call is a ``ToolMessage`` with the status ``error``. Calls of tools that the agent has not go to
-    the session, too, which refuses them on record; so do calls whose arguments are no JSON.
+    the session, too, which refuses them on record; so do calls whose arguments are not a JSON object.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers``, it interrupts the run
     instead: the interrupt's value is a ``ToolApprovalRequest``, as that of ``HumanInTheLoopMiddleware`` with
@@ -174,7 +182,7 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
+    ) -> ExtendedModelResponse[Any]:
         """Show the model the tools in play and the system text, after the agent's own."""
         await self._load()
         for own in request.tools:
@@ -186,7 +194,9 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         message = request.system_message
         if self._tells and (text := await self._tools.system_text(_last_words(request.messages))):
             message = _followed(message, text)
-        return await handler(request.override(system_message=message, tools=[*request.tools, *self._shown.values()]))
+        tools = [*request.tools, *self._shown.values()]
+        response = await handler(request.override(system_message=message, tools=tools))
+        return ExtendedModelResponse(response, Command(update={"capset_own": _own_names(request)}))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -197,17 +207,18 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return None
         answered = {one.tool_call_id for one in state["messages"] if isinstance(one, ToolMessage)}
         names = {one.name for one in await self._tools.offered()}
-        run = _run_id() or cast("_RunState", state).get("capset_run")
+        mine = cast("_RunState", state)
+        own, run = mine.get("capset_own", []), _run_id() or mine.get("capset_run")
         messages: list[ToolMessage] = []
         held: dict[str, dict[str, Any]] = {}
         for call in calls:
             key, name, arguments = call["id"], call["name"], call["args"]
-            if key is None or key in answered or name is None or name not in names:
+            if key is None or key in answered or name is None or name in own:
                 continue
-            if not isinstance(arguments, dict):  # they are no JSON object, as LangChain has found
+            if not isinstance(arguments, dict):  # not a JSON object, as LangChain has found
                 answer = await self._tools.call(name, arguments or "", id=key, run=run)
                 messages.append(_message(name, key, answer))
-            elif (answer := await self._tools.check(name, arguments, id=key, run=run)) is not None:
+            elif name in names and (answer := await self._tools.check(name, arguments, id=key, run=run)) is not None:
                 if answer.approval is None:
                     messages.append(_message(name, key, answer))
                 else:
@@ -229,18 +240,15 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         tool = self._shown.get(call["name"]) or CapsetTool(self._tools, call["name"])
         held = state.get("capset_held", {}).get(call["id"] or "")
         if held is not None:
+            key, args, told = str(call["id"]), call["args"], tool.description
             value = ToolApprovalRequest(
-                type="tool_approval",
-                tool_call_id=str(call["id"]),
-                name=call["name"],
-                args=call["args"],
-                description=tool.description,
+                type="tool_approval", tool_call_id=key, name=call["name"], args=args, description=told
             )
             decision = interrupt({**value, **held}, response_schema=_Decision)
             if decision["type"] == "reject":
                 reason = decision.get("message")
                 text = f"{_REFUSED}: {reason}" if reason else f"{_REFUSED}."
-                return ToolMessage(text, name=call["name"], tool_call_id=str(call["id"]), status="error", artifact=held)
+                return ToolMessage(text, name=call["name"], tool_call_id=key, status="error", artifact=held)
         run = _run_id() or state.get("capset_run")
         return await handler(request.override(tool=tool.of_run(run)))
 
@@ -274,24 +282,26 @@ def import_langchain_tools(
     """
     checked = [_checked(tool) for tool in tools]
     given = {tool.name: tool for tool in checked}
-    bare = {
-        key: tool.model_copy(update={"handle_tool_error": False, "handle_validation_error": False})
-        for key, tool in given.items()
-    }
+    raising = {"handle_tool_error": False, "handle_validation_error": False}
+    bare = {key: tool.model_copy(update=raising) for key, tool in given.items()}
+    hidden = {key: _hidden(tool) for key, tool in given.items()}
 
     async def call(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
-        schema = given[tool].args_schema
+        schema, keys = given[tool].args_schema, {*arguments}
         if isinstance(schema, type) and issubclass(schema, BaseModel):
             try:  # before the tool runs: an error like it in there is internal
-                schema.model_validate(arguments)
+                keys |= schema.model_validate(arguments).model_fields_set  # also where they are given by an alias
             except ValidationError as error:
                 fields = validation_fields(error, [*schema.model_fields], arguments)
                 listed = "; ".join(map(str, fields))
                 raise ToolError(
                     f"Invalid arguments for {tool!r}: {listed}", code="invalid_arguments", status=422, fields=fields
                 ) from None
+        if listed := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in sorted(keys & hidden[tool])):
+            raise ToolError(f"Invalid arguments for {tool!r}: {listed}", code="invalid_arguments", status=422)
         try:
-            result = await bare[tool].ainvoke(arguments)
+            # Bare arguments could themselves look like a tool call, whose "args" LangChain would then run instead.
+            result = await bare[tool].ainvoke({"type": "tool_call", "name": tool, "args": arguments, "id": None})
         except ToolException as error:
             raise ToolError(_told(given[tool], error)) from error
         if isinstance(result, Command):
@@ -325,6 +335,14 @@ def _checked(tool: object) -> BaseTool:
     return tool
 
 
+def _hidden(tool: BaseTool) -> set[str]:
+    """Return the arguments that LangChain does not show to models, so that no model may set them."""
+    shown = convert_to_openai_tool(tool)["function"]["parameters"].get("properties", {})
+    injected: Iterable[str] = getattr(tool, "_injected_args_keys", ())  # of its function, beside those of its schema
+    fields = {} if isinstance(tool.args_schema, dict) else getattr(tool.get_input_schema(), "model_fields", {})
+    return {*injected, *(key for key, field in fields.items() if field.alias not in shown)} - {*shown}
+
+
 def _told(tool: BaseTool, error: ToolException) -> str:
     """Return the text of an error, as the tool's author wants it told."""
     handle = tool.handle_tool_error
@@ -349,6 +367,13 @@ def _followed(message: SystemMessage | None, text: str) -> SystemMessage:
     own = message.content
     content = f"{own}\n\n{text}" if isinstance(own, str) else [*own, {"type": "text", "text": text}]
     return message.model_copy(update={"content": content})
+
+
+def _own_names(request: ModelRequest[Any]) -> list[str]:
+    """Return the names of an agent's own tools, with those that stand for its structured output."""
+    form = request.response_format
+    specs = ToolStrategy(form.schema).schema_specs if isinstance(form, ToolStrategy | AutoStrategy) else ()
+    return [*(own.name for own in request.tools if isinstance(own, BaseTool)), *(one.name for one in specs)]
 
 
 def _last_words(messages: Iterable[AnyMessage]) -> str | None:

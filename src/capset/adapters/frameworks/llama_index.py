@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, cast
@@ -18,6 +19,7 @@ from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session
+from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.calls import progress_of
 
 LLAMA_INDEX = Framework("llama-index-core", "llama_index.core", "0.14", extra="llama-index")
@@ -194,6 +196,7 @@ def import_llama_index_tools(
     Raises ``DefinitionError`` for a tool that takes the context of a workflow, or that cannot be a tool here.
     """
     by_name: dict[str, AsyncBaseTool] = {}
+    hidden: dict[str, set[str]] = {}
     definitions: list[dict[str, Any]] = []
     for tool in tools:
         told = tool.metadata
@@ -203,10 +206,13 @@ def import_llama_index_tools(
                 hint="leave it out, or wrap it in a function without that parameter",
             )
         by_name[told.get_name()] = adapt_to_async_tool(tool)
-        parameters = cast("object", told.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
+        parameters = cast("dict[str, Any]", told.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
+        hidden[told.get_name()] = _hidden(tool, {*parameters.get("properties", ())})
         definitions.append({"name": told.get_name(), "description": told.description, "parameters": parameters})
 
     async def run(called: str, arguments: dict[str, Any]) -> JsonValue:
+        if listed := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in arguments if key in hidden[called]):
+            raise ToolError(f"Invalid arguments for {called!r}: {listed}", code="invalid_arguments", status=422)
         output = await by_name[called].acall(**arguments)
         if output.is_error:
             raise ToolError(output.content)
@@ -222,6 +228,15 @@ def import_llama_index_tools(
         permissions=permissions,
         timeout=timeout,
     )
+
+
+def _hidden(tool: BaseTool, shown: set[str]) -> set[str]:
+    """Return the parameters of a function that its schema leaves out, so that no model may set them."""
+    if not isinstance(tool, FunctionTool):
+        return set()
+    found = inspect.signature(tool.real_fn).parameters.values()
+    own = {one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    return {*own, *tool.partial_params} - shown
 
 
 def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
@@ -264,7 +279,7 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
         self._offers = offers
         self._own = own
         self._defers = defers
-        self._made: dict[str, SessionTool] = {}
+        self._made: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
 
     def retrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
         """Refuse: the tools of a session are asked for by async calls."""
@@ -275,7 +290,8 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
         found: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
         # A tool that is as it was stays: to make the class of its schema takes longer than all the rest.
         self._made = {
-            one.hash: self._made.get(one.hash) or SessionTool(self._offers, one, defers=self._defers)
+            (one.name, one.hash): self._made.get((one.name, one.hash))
+            or SessionTool(self._offers, one, defers=self._defers)
             for one in await self._offers.offered()
         }
         return [*found, *self._made.values()]
@@ -292,8 +308,8 @@ def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
     """Take the arguments of a session's tools from the text that the model wrote.
 
-    LlamaIndex completes a text that breaks off, and takes one that is no JSON object for no arguments at all. An empty
-    text is how some models write that there are none.
+    LlamaIndex completes a text that breaks off, and takes one that is not a JSON object for no arguments at all. An
+    empty text is how some models write that there are none.
     """
     written = {
         block.tool_call_id or "": block.tool_kwargs
