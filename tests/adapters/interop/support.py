@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from capset import Agent, Capability, Principal
@@ -13,8 +13,15 @@ from capset.evaluation.evaluate import evaluate
 from capset.evaluation.snapshot.snapshot import Snapshot
 
 
-def seen(tools: Iterable[AnyTool], *grants: str, **agent: Any) -> Snapshot:
-    """Return the snapshot of an agent with a capability of these tools."""
+def seen(
+    tools: Iterable[AnyTool],
+    *grants: str,
+    principal: Principal | None = None,
+    env: Mapping[str, Any] | None = None,  # as policies read it
+    **agent: Any,
+) -> Snapshot:
+    """Return the snapshot of an agent with a capability of these tools, as ada or another principal sees it."""
     given: dict[str, Any] = {"description": "Helps.", **agent}
     found = Agent("helper", uses=[Capability("kit", tools=tools)], **given)
-    return asyncio.run(evaluate(compose(found), principal=Principal("ada", permissions=grants)))
+    who = principal or Principal("ada", permissions=grants)
+    return asyncio.run(evaluate(compose(found), principal=who, env=env or {}))

@@ -53,7 +53,20 @@ def test_hints_strengthen_the_effect() -> None:
 
 @pytest.mark.spec("W28")
 def test_each_function_has_a_name_of_its_own_that_python_takes() -> None:
-    found = made(*({"name": name} for name in ("a-b", "a_b", "class", "7zip", "_x", "match", "ToolError")))
+    found = made(*({"name": name} for name in ("a-b", "a_b", "class", "7zip", "_x", "match", "ToolError", "print")))
     names = functions(found)
-    assert names == ["a_b", "a_b_2", "class_", "tool_7zip", "tool_x", "match_", "ToolError_2"]
+    assert names == ["a_b", "a_b_2", "class_", "tool_7zip", "tool_x", "match_", "ToolError_2", "print_2"]
     assert [one["handler"].rpartition(":")[2] for one in found.content["actions"]] == names
+
+
+@pytest.mark.spec("W28")
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ({"name": "a.b"}, "a.b"),
+        ({"name": "a.b", "title": "Add"}, "Add (a.b)"),
+        ({"name": "a", "title": "Add"}, "Add"),
+    ],
+)
+def test_a_title_keeps_a_name_that_is_not_the_actions(given: dict[str, Any], title: str) -> None:
+    assert made(given).content["actions"][0]["title"] == title

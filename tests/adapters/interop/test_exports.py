@@ -105,6 +105,30 @@ def test_a_list_says_what_its_items_are_which_openai_asks_for() -> None:
 def test_another_format_is_refused() -> None:
     with pytest.raises(DefinitionError, match="openai-chat"):
         export_tools(seen([forecast]), "openai_chat")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DefinitionError, match="openai-chat"):
+        export_tools(seen([]), "openai_chat")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.spec("W24")
+def test_a_tool_with_a_default_beside_a_reference_is_written() -> None:
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a", "default": 1}},
+        "additionalProperties": False,
+    }
+    (found,) = export_tools(seen([plain("pick", parameters)]), "openai").content
+    assert found["parameters"] == parameters
+
+
+@pytest.mark.spec("W24")
+def test_a_json_schema_says_what_the_tool_says_not_what_its_schema_does() -> None:
+    parameters = {"$id": "https://example.com/x", "title": "No", "description": "No.", "type": "object"}
+    found = export_json_schema(seen([plain("pick", {**parameters, "required": ["a"]})])).content
+    own = found["$defs"]["arguments/pick"]
+    assert (own["$id"], own["description"]) == ("arguments/pick", "Do it.")
+    validator = jsonschema_rs.validator_for(found)
+    assert validator.is_valid({"name": "pick", "arguments": {"a": 1}})
+    assert not validator.is_valid({"name": "pick", "arguments": {}})
 
 
 @pytest.mark.spec("W24")

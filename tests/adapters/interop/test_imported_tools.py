@@ -114,3 +114,10 @@ def test_all_that_cannot_be_tools_are_named_at_once() -> None:
     found = made(ADD, *bad, skip_refused=True)
     assert list(found.names.values()) == ["math.add"]
     assert len(found.reading.refused) == 2
+
+
+@pytest.mark.spec("W22")
+@pytest.mark.parametrize("rules", [{"*": None}, {"*": 1}, {"drop": None}, ["drop"]])
+def test_rules_that_are_none_are_refused(rules: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^capability 'others': rules"):
+        made(DROP, rules=rules)

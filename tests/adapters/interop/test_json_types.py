@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.interop.json_types import mapped_schema
+from capset.adapters.interop.json_types import mapped_result, mapped_schema
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
@@ -16,6 +16,15 @@ from capset.schemas.validation_errors import SchemaMismatch
 def of(**properties: Any) -> dict[str, Any]:
     """Return the properties of a document's schema, mapped."""
     return mapped_schema("parameters", {"type": "dict", "properties": properties})["properties"]
+
+
+def fits(schema: dict[str, Any], value: Any) -> bool:
+    """Return whether a value fits a whole document."""
+    try:
+        compile_json_schema("x", schema).check(value)
+    except SchemaMismatch:
+        return False
+    return True
 
 
 def takes(schema: dict[str, Any], value: Any) -> bool:
@@ -222,3 +231,168 @@ def test_a_schema_that_is_too_deep_is_refused() -> None:
         given = {"type": "list", "items": given}
     with pytest.raises(DefinitionError, match=r"it is nested more than 64 levels deep"):
         mapped_schema("f: parameters", {"type": "object", "properties": {"x": given}})
+
+
+PAIR: dict[str, Any] = {"type": "tuple", "items": [{"type": "int"}, {"type": "str"}]}
+
+
+@pytest.mark.spec("W21")
+@pytest.mark.parametrize(
+    ("more", "value", "is_taken"),
+    [
+        ({}, [1, "a"], True),
+        ({}, ["a", 1], False),
+        ({}, [1, "a", None], True),
+        ({"additionalItems": False}, [1, "a"], True),
+        ({"additionalItems": False}, [1, "a", None], False),
+        ({"additionalItems": {"type": "bool"}}, [1, "a", True], True),
+        ({"additionalItems": {"type": "bool"}}, [1, "a", "b"], False),
+    ],
+)
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        None,
+        "https://json-schema.org/draft/2020-12/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "http://json-schema.org/draft-07/schema#",
+        "http://json-schema.org/draft-04/schema#",
+    ],
+)
+def test_items_by_their_place_are_checked_in_every_dialect(
+    dialect: str | None, more: dict[str, Any], value: Any, is_taken: bool
+) -> None:
+    own = {} if dialect is None else {"$schema": dialect}
+    found = mapped_schema("f: parameters", {**own, "type": "dict", "properties": {"x": {**PAIR, **more}}})
+    assert fits(found, {"x": value}) is is_taken
+    again = mapped_schema("f: parameters", found)
+    assert again == found
+
+
+@pytest.mark.spec("W21")
+def test_rules_of_other_items_beside_no_list_say_nothing() -> None:
+    found = of(x={"type": "list", "items": {"type": "int"}, "additionalItems": {"type": "str"}})["x"]
+    assert "additionalItems" not in found
+    assert takes(found, [1, 2])
+    assert not takes(found, [1, "a"])
+
+
+@pytest.mark.spec("W21")
+def test_a_default_that_does_not_fit_is_the_only_other_value_in_an_older_dialect() -> None:
+    found = mapped_schema(
+        "f: parameters",
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "type": "object",
+            "properties": {"x": {**PAIR, "default": "none"}},
+        },
+    )
+    assert fits(found, {"x": [1, "a"]})
+    assert fits(found, {"x": "none"})
+    assert not fits(found, {"x": "some"})
+
+
+@pytest.mark.spec("W21")
+def test_an_enum_is_of_the_items_only_where_nothing_but_an_array_is_taken() -> None:
+    found = of(
+        mode={"type": ["string", "array"], "enum": ["a", "b"]},
+        tags={"type": ["array", "null"], "items": {"type": "str"}, "enum": ["a", None]},
+        lists={"type": "array", "enum": [["a"], "b"]},
+    )
+    assert takes(found["mode"], "a")
+    assert not takes(found["mode"], "rm -rf")
+    assert takes(found["tags"], ["a"])
+    assert takes(found["tags"], None)
+    assert not takes(found["tags"], ["b"])
+    assert not takes(found["tags"], [None])
+    assert takes(found["lists"], ["a"])
+    assert takes(found["lists"], "b")
+    assert not takes(found["lists"], ["b"])
+
+
+@pytest.mark.spec("W21")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"$ref": "#/$defs/Day"},
+        {"allOf": [{"type": "str"}, {"enum": ["mon", "tue"]}]},
+        {"anyOf": [{"const": "mon"}]},
+        {"oneOf": [{"const": "mon"}], "type": "str"},
+        {"const": "mon"},
+    ],
+)
+def test_nullable_allows_null_beside_other_schemas(given: dict[str, Any]) -> None:
+    day = {**given, "nullable": True, "description": "When.", "required": True}
+    found = mapped_schema(
+        "f: parameters", {"type": "dict", "properties": {"x": day}, "$defs": {"Day": {"type": "str", "enum": ["mon"]}}}
+    )
+    assert found["properties"]["x"]["description"] == "When."
+    assert fits(found, {"x": "mon"})
+    assert fits(found, {"x": None})
+    assert not fits(found, {"x": "sun"})
+    assert not fits(found, {})
+
+
+@pytest.mark.spec("W21")
+@pytest.mark.parametrize(
+    "dialect", [None, "https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#"]
+)
+@pytest.mark.parametrize("own_id", [None, "https://example.com/f"])
+def test_a_default_beside_a_reference_is_checked_in_the_document(dialect: str | None, own_id: str | None) -> None:
+    given: dict[str, Any] = {
+        **({} if dialect is None else {"$schema": dialect}),
+        **({} if own_id is None else {"$id": own_id}),
+        "type": "object",
+        "properties": {
+            "from": {"type": "str"},
+            "to": {"$ref": "#/properties/from", "default": "here"},
+            "by": {"$ref": "#/properties/from", "default": 1},
+            "days": {"type": "list", "items": {"$ref": "#/definitions/Day"}, "default": ["mon"]},
+        },
+        "required": ["from"],
+        "definitions": {"Day": {"type": "str", "enum": ["mon", "tue"]}},
+    }
+    found = mapped_schema("f: parameters", given)
+    assert found["properties"]["to"] == {"$ref": "#/properties/from", "default": "here"}
+    assert found["properties"]["days"]["default"] == ["mon"]
+    assert fits(found, {"from": "a", "by": 1})
+    assert fits(found, {"from": "a", "by": "b"})
+    assert not fits(found, {"from": "a", "by": 2})
+    assert not fits(found, {"from": "a", "days": ["sun"]})
+
+
+@pytest.mark.spec("W21")
+def test_a_default_beside_a_reference_that_leads_nowhere_stays() -> None:
+    given = {"$ref": "#/$defs/Missing", "default": 1}
+    assert of(x=given)["x"] == given
+
+
+@pytest.mark.spec("W21")
+@pytest.mark.parametrize(
+    ("given", "value", "other"),
+    [
+        ({"type": "str"}, "a", 1),
+        ({"type": "list", "items": {"type": "int"}}, [1], ["a"]),
+        ({"type": "dict", "properties": {"x": {"type": "float"}}}, {"x": 1.5}, {"x": "a"}),
+        ({"type": "any"}, 1, None),
+        (True, 1, None),
+    ],
+)
+def test_results_are_of_any_type(given: Any, value: Any, other: Any) -> None:
+    found = mapped_result("f: response", given)
+    assert fits(found, value)
+    assert other is None or not fits(found, other)
+
+
+@pytest.mark.spec("W21")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"required": True}, r"^f: parameters\.required: a list of names was expected; got True"),
+        ({"required": [{}]}, r"^f: parameters\.required: a list of names was expected; got \[\{\}\]"),
+        ({"properties": {}, "required": [[]]}, r"^f: parameters\.required: a list of names was expected"),
+    ],
+)
+def test_required_is_a_list_of_names(given: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        mapped_schema("f: parameters", given)

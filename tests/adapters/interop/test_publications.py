@@ -113,8 +113,8 @@ def test_a_server_with_oauth_asks_for_no_key() -> None:
         ({"name": "weather"}, r"a server's name is a namespace of yours and a name.*'weather'"),
         ({"name": "a/b/c"}, r"a server's name is a namespace"),
         ({"name": f"io.example/{'x' * 200}"}, r"at most 200 characters"),
-        ({"version": "^1.0.0"}, r"a version must match"),
-        ({"version": "latest"}, r"a version must match"),
+        ({"version": "^1.0.0"}, r"a version of three numbers was expected"),
+        ({"version": "latest"}, r"a version of three numbers was expected"),
         ({"url": "tools.example.com"}, r"[Uu][Rr][Ll]"),
         ({"url": "ftp://example.com/"}, r"another scheme"),
         ({"description": "x" * 101}, r"at most 100 characters; it has 101"),
@@ -158,7 +158,11 @@ def test_an_agent_card_has_a_skill_for_each_tool_in_play() -> None:
 @pytest.mark.spec("W26")
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"version": "1"}, "a version must match"), ({"url": "x"}, "URL"), ({"description": ""}, "no description")],
+    [
+        ({"version": "1"}, "a version of three numbers was expected"),
+        ({"url": "x"}, "URL"),
+        ({"description": ""}, "no description"),
+    ],
 )
 def test_a_card_that_says_too_little_is_refused(given: dict[str, Any], message: str) -> None:
     place = {"version": "1.0.0", "url": "https://agents.example.com/a2a"}

@@ -16,12 +16,19 @@ CITY: dict[str, Any] = {
     "additionalProperties": False,
 }
 SAID = {"name": "get_weather", "description": "Say how the weather is."}
-CHAT = {"type": "function", "function": {**SAID, "parameters": CITY, "strict": True}}
-RESPONSES = {"type": "function", **SAID, "parameters": CITY, "strict": True}
+CHAT = {"type": "function", "function": {**SAID, "parameters": CITY, "strict": False}}
+RESPONSES = {"type": "function", **SAID, "parameters": CITY, "strict": False}
 ANTHROPIC = {**SAID, "input_schema": CITY}
 CUSTOM = {"type": "custom", **SAID, "input_schema": CITY}
 MCP = {**SAID, "inputSchema": CITY}
 BARE = {**SAID, "parameters": {**CITY, "type": "dict", "properties": {"city": {"type": "str"}}}}
+
+
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
 
 
 @pytest.mark.spec("W22")
@@ -70,6 +77,8 @@ def test_what_means_nothing_here_is_told() -> None:
         [{**CHAT, "cache_control": {"type": "ephemeral"}}, {**ANTHROPIC, "name": "other", "defer_loading": True}]
     )
     assert reading.left_out == ("get_weather: cache_control", "other: defer_loading")
+    page = read_tools({"tools": [{**RESPONSES, "strict": True}], "nextCursor": "2"})
+    assert page.left_out == ("nextCursor, beside tools", "get_weather: strict")
 
 
 @pytest.mark.spec("W22")
@@ -82,6 +91,14 @@ def test_texts_that_are_not_what_they_seem_are_told() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        ({"name": "x", "parameters": {"required": True}}, "x: parameters.required: a list of names was expected"),
+        ({"name": "x", "parameters": {"required": [{}]}}, "x: parameters.required: a list of names was expected"),
+        (
+            {"name": "x", "parameters": {"properties": {"a": {"default": nested(3_000)}}}},
+            "x: parameters.properties.a.default: it is nested more than 64 levels deep",
+        ),
+        ({"name": "x", "annotations": {"title": nested(3_000)}}, "x: "),
+        ({"name": "x", "parameters": {"properties": {"a": {"enum": {1}}}}}, "x: "),
         ("text", "tools.1: a tool definition was expected, as an object; got 'text'"),
         ({"type": "web_search"}, "tools.1.type: 'function' was expected; got 'web_search', which is run by the"),
         ({"type": "custom", "name": "sql", "format": {}}, "tools.1.type: 'function' was expected; got 'custom'"),
@@ -119,3 +136,17 @@ def test_one_that_cannot_be_a_tool_is_refused_with_its_path_and_no_other(given: 
 def test_what_is_no_list_of_definitions_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"a list of tool definitions was expected, or an object with tools"):
         read_tools("tools")
+
+
+@pytest.mark.spec("W22")
+def test_a_name_that_only_another_can_have_is_refused_and_no_other() -> None:
+    reading = read_tools([{"name": "a.b"}, {"name": "a/b"}, {"name": "a_b_2e7336dc"}])
+    assert [one.name for one in reading.tools] == ["a/b", "a_b_2e7336dc"]
+    assert reading.refused == ("a.b: 'a.b' and 'a_b_2e7336dc' would both be called 'a_b_2e7336dc': rename one",)
+
+
+@pytest.mark.spec("W22")
+@pytest.mark.parametrize("key", ["response", "outputSchema"])
+def test_a_result_may_be_of_any_type(key: str) -> None:
+    text, anything = read_tools([{"name": "a", key: {"type": "str"}}, {"name": "b", key: {"type": "any"}}]).tools
+    assert (text.returns, anything.returns) == ({"type": "string"}, {})

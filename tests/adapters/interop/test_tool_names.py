@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.interop.names import names_here
+from capset.adapters.interop.names import distinct_names, names_here
 from capset.errors import DefinitionError
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -42,8 +42,9 @@ def test_two_that_would_have_one_name_end_in_digits_of_their_hashes_in_any_order
 
 @pytest.mark.spec("W20")
 def test_a_name_that_is_too_long_or_says_nothing_ends_in_digits() -> None:
-    long, silent = here("x." + "y" * 80, "天气")
+    long, clean, silent = here("x." + "y" * 80, "y" * 65, "天气")
     assert re.fullmatch(r"x_y{53}_[0-9a-f]{8}", long)
+    assert re.fullmatch(r"y{55}_[0-9a-f]{8}", clean)
     assert re.fullmatch(r"tool_[0-9a-f]{8}", silent)
 
 
@@ -53,10 +54,23 @@ def test_equal_originals_are_refused() -> None:
         names_here(["a.b", "c", "a.b"])
 
 
+clean_names = st.text(alphabet="aZ7_-", min_size=60, max_size=70)
+
+
 @pytest.mark.spec("W20")
-@given(st.lists(st.text(alphabet="ab._/ü-", min_size=1, max_size=70), unique=True, max_size=20))
+@given(st.lists(st.one_of(st.text(alphabet="ab._/ü-", min_size=1, max_size=70), clean_names), unique=True, max_size=20))
 def test_each_name_is_safe_its_own_and_leads_back(originals: list[str]) -> None:
     found = names_here(originals)
     assert list(found.values()) == originals
     assert all(SAFE.fullmatch(name) for name in found)
     assert set(names_here(reversed(originals)).items()) == set(found.items())
+
+
+@pytest.mark.spec("W20")
+def test_of_two_that_are_one_in_spite_of_their_digits_the_original_has_the_name() -> None:
+    found, clashes = distinct_names(["a.b", "a/b", "a_b_2e7336dc"])
+    assert found == {"a/b": "a_b_c14cddc0", "a_b_2e7336dc": "a_b_2e7336dc"}
+    assert clashes == {"a.b": "'a.b' and 'a_b_2e7336dc' would both be called 'a_b_2e7336dc': rename one"}
+    assert distinct_names(["a_b_2e7336dc", "a/b", "a.b"])[1] == clashes
+    with pytest.raises(DefinitionError, match="would both be called 'a_b_2e7336dc': rename one"):
+        names_here(["a.b", "a/b", "a_b_2e7336dc"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -88,7 +91,7 @@ def test_a_bundle_has_the_configuration_and_its_handlers(capset: Command, folder
     with zipfile.ZipFile(folder / "weather.mcpb") as archive:
         assert archive.read("weather.yaml").decode() == CONFIG
         assert archive.read("handlers/weather.py").decode() == HANDLERS
-        assert b'"--config", "weather.yaml"' in archive.read("server.py")
+        assert b"'--config', 'weather.yaml'" in archive.read("server.py")
     assert capset("export", "mcpb", "--config", "weather.yaml", *options).code == 0
     assert (folder / "weather.mcpb").read_bytes() == first
 
@@ -136,3 +139,76 @@ def test_options_that_do_not_fit_are_refused(
     done = capset("export", *arguments)
     assert (done.code, done.out) == (2, "")
     assert told in done.said
+
+
+BUNDLE = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
+
+
+@pytest.mark.spec("W27")
+def test_a_bundle_has_attributes_and_environment_of_options_alone(capset: Command, folder: Path) -> None:
+    settings = 'principal = "ada"\n[attributes]\ntier = "mine"\n[env]\nregion = "mine"\n'
+    (folder / "capset.toml").write_text(settings, encoding="utf-8")
+    command = ("export", "mcpb", "--config", "weather.yaml")
+    mine = {"CAPSET_ATTRIBUTES": '{"team": "mine"}'}
+    assert capset(*command, *BUNDLE, env=mine).code == 0
+    with zipfile.ZipFile(folder / "weather.mcpb") as archive:
+        assert b"mine" not in archive.read("server.py")
+    done = capset(*command, "--attribute", "plan=free", *BUNDLE)
+    assert done.code == 0
+    assert "server.py can be read by all who have the bundle: principal ada, permissions weather:read" in done.said
+    with zipfile.ZipFile(folder / "weather.mcpb") as archive:
+        server = archive.read("server.py").decode()
+    assert "plan=" in server
+    assert "mine" not in server
+    refused = capset(*command, "--env", "api_key=x", *BUNDLE)
+    assert refused.code == 2
+    assert "--env api_key: 'api_key' is the name of a secret" in refused.said
+
+
+@pytest.mark.spec("W27")
+@pytest.mark.parametrize("source", [("--config", "weather.yaml"), ("--agent", "helper.yaml")])
+def test_the_file_that_is_exported_is_not_overwritten(capset: Command, folder: Path, source: tuple[str, str]) -> None:
+    before = (folder / source[1]).read_bytes()
+    done = capset("export", "openai", *source, "--output", f"handlers/../{source[1]}")
+    assert (done.code, done.out) == (2, "")
+    assert "is the file that is exported, and is not overwritten" in done.said
+    assert (folder / source[1]).read_bytes() == before
+
+
+@pytest.mark.spec("W27")
+def test_a_bundle_serves_with_a_handler_that_is_called_as_a_module_is(capset: Command, folder: Path) -> None:
+    text = CONFIG.replace("./handlers/weather.py", "./calendar.py")
+    (folder / "weather.yaml").write_text(text, encoding="utf-8")
+    (folder / "calendar.py").write_text(HANDLERS, encoding="utf-8")
+    assert capset("export", "mcpb", "--config", "weather.yaml", *BUNDLE).code == 0
+    inside = folder / "inside"
+    with zipfile.ZipFile(folder / "weather.mcpb") as archive:
+        archive.extractall(inside)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "get_weather", "arguments": {"city": "Rome"}},
+        },
+    ]
+    with subprocess.Popen(
+        [sys.executable, "server.py"],
+        cwd=inside,
+        env={**os.environ, "CAPSET_DB": str(folder / "record.db")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for one in asked:
+            server.stdin.write(json.dumps(one) + "\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(2)]
+        server.stdin.close()
+        server.wait(timeout=30)
+    assert "sun" in json.dumps(answers[1]["result"])

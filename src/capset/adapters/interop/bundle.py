@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, cast
 
 from capset.adapters.interop.exports import Export, absent, in_order
 from capset.adapters.interop.publications import checked_version, description_of
 from capset.definitions.names import checked_text
+from capset.definitions.principals import Principal
+from capset.definitions.secrets import is_secret_name
 from capset.errors import DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 
@@ -25,13 +27,19 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*[^\x00-\x1f\x7f\"\\
 _PYTHON: Final = ">=3.11"
 _SERVER: Final = '''"""Serve the tools of this bundle over standard streams."""
 
+import sys
+
+if not sys.flags.safe_path:
+    # This folder: a file of the bundle called calendar.py, say, would hide a module of that name.
+    del sys.path[0]
+
 from capset.cli.app import app
 
 app({arguments})
 '''
 _PROJECT: Final = """[project]
-name = "{name}"
-version = "{version}"
+name = "{name}-bundle"
+version = "0"
 requires-python = "{python}"
 dependencies = [
 {dependencies}]
@@ -75,7 +83,9 @@ def export_bundle(
         description: what it is for; the agent's own, if left out.
         requirements: packages beside ``capset[mcp]`` of this version, such as ``capset[web]`` or one with capabilities.
 
-    Raises ``DefinitionError``.
+    The principal, its permissions and attributes, and the environment stand in ``server.py``, where they can be read:
+    names that are those of secrets are refused, and ``manifest.warnings`` says what stands there. Raises
+    ``DefinitionError``.
     """
     name = re.sub("[^a-z0-9]+", "-", snapshot.composition.block.name.lower()).strip("-") or "agent"
     command = ["mcp", "serve", *agent.options, *_principal_options(snapshot)]
@@ -94,7 +104,8 @@ def export_bundle(
             "mcp_config": {
                 "command": "uv",
                 "args": ["run", "--directory", "${__dirname}", _ENTRY],
-                "env": {"CAPSET_DB": "${user_config.db}"},
+                # Where the options grant nothing, the client's own environment must not.
+                "env": {"CAPSET_DB": "${user_config.db}", "CAPSET_GRANT": "", "CAPSET_ATTRIBUTES": "{}"},
             },
         },
         "tools": [{"name": one.name, "description": one.tool.description} for one in in_order(snapshot)],
@@ -110,19 +121,16 @@ def export_bundle(
         },
     }
     needed = [f"capset[mcp]=={version_of('capset')}", *map(_checked_requirement, requirements)]
-    project = _PROJECT.format(
-        name=name, version=version, python=_PYTHON, dependencies="".join(f'    "{one}",\n' for one in needed)
-    )
+    project = _PROJECT.format(name=name, python=_PYTHON, dependencies="".join(f'    "{one}",\n' for one in needed))
     texts = {
         "manifest.json": json.dumps(content, indent=2, ensure_ascii=False) + "\n",
         "pyproject.toml": project,
-        _ENTRY: _SERVER.format(arguments=json.dumps(command)),
+        _ENTRY: _SERVER.format(arguments=ascii(command)),
     }
-    files = {path: text.encode() for path, text in texts.items()} | {
-        _checked_path(path): data for path, data in agent.files.items()
-    }
+    _check_paths(agent.files)
+    files = {path: text.encode() for path, text in texts.items()} | dict(agent.files)
     told = (f"packages beside {', '.join(needed)}: requirements name them", *absent(snapshot))
-    return Bundle(_zipped(files), Export(content, told))
+    return Bundle(_zipped(files), Export(content, told, (_readable(snapshot),)))
 
 
 def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> BundledAgent:
@@ -143,19 +151,67 @@ def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> Bundled
 def _principal_options(snapshot: Snapshot) -> Iterator[str]:
     """Yield options by which the bundle's principal and environment are those of a snapshot."""
     who = snapshot.principal
+    _check_principal(who)
     yield from ("--principal", who.id)
     for permission in sorted(who.permissions):
         yield from ("--grant", permission)
     for option, values in (("--attribute", who.attributes), ("--env", snapshot.env)):
         for key, value in sorted(values.items()):
+            if (secret := next(_secret_names(key, value), None)) is not None:
+                raise DefinitionError(
+                    f"{option} {key}: {secret!r:.80} is the name of a secret, and server.py of a bundle can be read",
+                    hint=f"leave {option} {key} out, or rename it if it is no secret",
+                )
             yield from (option, f"{key}={json.dumps(value)}")
 
 
-def _checked_path(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if path in _OWN or PurePosixPath(path).is_absolute() or ".." in parts or "\\" in path or not parts:
-        raise DefinitionError(f"a bundle cannot have a file at {path!r:.80}: give another path below its folder")
-    return path
+def _check_principal(who: Principal) -> None:
+    """Refuse what no option of ``capset mcp serve`` says. Raises ``DefinitionError``."""
+    plain = Principal(who.id)
+    for fact in ("kind", "org", "on_behalf_of", "allowance"):
+        if (value := getattr(who, fact)) != getattr(plain, fact):
+            raise DefinitionError(
+                f"a bundle serves a plain user, but principal {who.id!r:.80} has {fact} {value!r:.80}",
+                hint="write the bundle for a principal with an id, permissions and attributes alone",
+            )
+
+
+def _secret_names(key: str, value: object) -> Iterator[str]:
+    """Yield the names of secrets in what an option says, at every depth."""
+    if is_secret_name(key):
+        yield key
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, object]", value).items():
+            yield from _secret_names(name, inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("Sequence[object]", value):
+            yield from _secret_names("", inner)
+
+
+def _readable(snapshot: Snapshot) -> str:
+    """Return what anyone who has the bundle can read of its principal."""
+    who = snapshot.principal
+    facts = {"permissions": who.permissions, "attributes": who.attributes, "environment": snapshot.env}
+    said = [f"{fact} {', '.join(sorted(names)) if names else '(none)'}" for fact, names in facts.items()]
+    return f"server.py can be read by all who have the bundle: principal {who.id}, {', '.join(said)}"
+
+
+def _check_paths(paths: Iterable[str]) -> None:
+    """Refuse paths that are not below the folder on every system, or are one there. Raises ``DefinitionError``."""
+    taken = {name.casefold(): name for name in _OWN}
+    for path in paths:
+        parts = PurePosixPath(path).parts
+        is_plain = PurePosixPath(path).as_posix() == path and not any(sign in path for sign in "\\:\0")
+        if not is_plain or PurePosixPath(path).is_absolute() or ".." in parts or not parts:
+            raise DefinitionError(
+                f"a bundle cannot have a file at {path!r:.80}: give another path below its folder",
+                hint="such as handlers/weather.py",
+            )
+        if (other := taken.setdefault(path.casefold(), path)) != path or path in _OWN:
+            raise DefinitionError(
+                f"a bundle cannot have a file at {path!r:.80} beside {other}: their names differ at most in case",
+                hint="give one of them another name",
+            )
 
 
 def _checked_requirement(given: str) -> str:

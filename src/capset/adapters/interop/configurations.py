@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections.abc import Iterable
@@ -49,10 +50,10 @@ def configuration_of(
     """
     actions: list[dict[str, Any]] = []
     handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1].replace('"', "'"))]
-    taken: set[str] = {"Any", "ToolError"}
+    taken: set[str] = {"Any", "ToolError", *dir(builtins)}
     for one in tools:
         function = _function_name(one.here, taken)
-        title = one.title if one.title is not None else one.name
+        title = _title(one)
         action: dict[str, Any] = {
             "name": one.here,
             **({"title": title} if title != one.here else {}),
@@ -67,6 +68,13 @@ def configuration_of(
         # No text of a definition stands in the module, which is code, but names that are safe in it.
         handlers.append(_HANDLER.format(function=function, name=one.here))
     return ToolConfiguration({"actions": actions}, "".join(handlers))
+
+
+def _title(one: DefinedTool) -> str:
+    """Return the title of an action, which keeps the tool's own name where that is not the action's."""
+    if one.title is None or one.title == one.name:
+        return one.name
+    return one.title if one.here == one.name else f"{one.title} ({one.name})"
 
 
 def _function_name(name: str, taken: set[str]) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
-from capset.adapters.interop.json_types import mapped_schema
-from capset.adapters.interop.names import names_here
+from capset.adapters.interop.json_types import mapped_result, mapped_schema
+from capset.adapters.interop.names import distinct_names
 from capset.adapters.offers import examined
 from capset.definitions.names import copied
 from capset.errors import CapsetError, DefinitionError
@@ -70,16 +70,20 @@ def read_tools(given: object) -> ToolReading:
             read.append(_parts(f"tools.{at}", one))
         except DefinitionError as error:
             refused.append(_told(error))
-    names = {name: here for here, name in names_here(dict.fromkeys(one.name for one in read)).items()}
+    names, clashes = distinct_names(dict.fromkeys(one.name for one in read))
     tools: dict[str, DefinedTool] = {}
-    left_out: list[str] = []
+    left_out = [f"{key}, beside tools" for key in _beside(given)]
     for one in read:
         try:
             if one.name in tools:
                 raise DefinitionError(f"{one.name}: another definition has this name; give it one of its own")
+            if one.name in clashes:
+                raise DefinitionError(f"{one.name}: {clashes[one.name]}")
             tools[one.name] = _tool(one, names[one.name], left_out)
         except DefinitionError as error:
             refused.append(_told(error))
+        except (RecursionError, TypeError, ValueError) as error:  # of data that are not JSON, or nested too deeply
+            refused.append(f"{one.name}: JSON of a moderate depth was expected; it cannot be read: {error}")
     return ToolReading(tuple(tools.values()), tuple(refused), tuple(left_out))
 
 
@@ -94,6 +98,12 @@ def _listed(given: object) -> list[object]:
     if not isinstance(given, list | tuple):
         raise DefinitionError(f"a list of tool definitions was expected, or an object with tools; got {given!r:.80}")
     return list(cast("list[object]", given))
+
+
+def _beside(given: object) -> Iterator[str]:
+    """Yield the members beside a list of tools, which mean nothing here."""
+    if isinstance(given, Mapping) and "tools" in given:
+        yield from (key for key in cast("Given", given) if key != "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +147,7 @@ def _tool(one: _Parts, here: str, left_out: list[str]) -> DefinedTool:
     arguments = mapped_schema(f"{name}: {argument_key}", members.get(argument_key))
     check_object(f"{name}: {argument_key}", arguments)
     results = [key for key in _RESULTS if members.get(key) is not None]
-    returns = mapped_schema(f"{name}: {results[0]}", members[results[0]]) if results else None
+    returns = mapped_result(f"{name}: {results[0]}", members[results[0]]) if results else None
     annotations: Given = members.get("annotations") or {}
     if not isinstance(annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # data of others
         raise DefinitionError(f"{name}: annotations: an object was expected; got {annotations!r:.80}")
@@ -167,6 +177,8 @@ def _unused(one: _Parts, results: list[str]) -> Iterator[str]:
     """Yield the members of a definition that mean nothing here."""
     yield from one.outside
     yield from (key for key in one.members if key not in _KNOWN)
+    if one.members.get("strict"):  # capset validates every call, whether a schema is strict or not
+        yield "strict"
     yield from results[1:]
 
 

@@ -28,7 +28,7 @@ _WHOLE: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
 class Export:
     """An agent in some format, as JSON data, and what the format cannot say.
 
-    ``warnings`` name what is said and what those who read the format refuse.
+    ``warnings`` name what is said and those who read the format refuse, or what others may read there.
     """
 
     content: Any  # JSON data
@@ -58,13 +58,14 @@ def export_tools(snapshot: Snapshot, format: ToolFormat, *, names: Mapping[str, 
     ``names`` has other names by those here, such as ``ImportedTools.names``, for those who take the originals. Raises
     ``DefinitionError`` for another format.
     """
+    checked_format(format)
     found = in_order(snapshot)
     content: list[dict[str, Any]] = []
     for one in found:
         name = (names or {}).get(one.name, one.name)
         # As an import would read it, so that to import it again changes nothing.
         arguments = mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(one.tool.arguments.json_schema)))
-        content.append(tool_json(checked_format(format), name, one.tool.description, arguments))
+        content.append(tool_json(format, name, one.tool.description, arguments))
     return Export(content, (*absent(snapshot), *unsaid(snapshot, _UNSAID)), tuple(_refusals(found)))
 
 
@@ -81,7 +82,7 @@ def export_json_schema(snapshot: Snapshot) -> Export:
         for kind, schema in parts.items():
             # An id makes it a document of its own, in which references from its root hold.
             told = {**said, "description": one.tool.description} if kind == "arguments" else {}
-            defs[f"{kind}/{one.name}"] = {"$id": f"{kind}/{one.name}", **told, **deepcopy(dict(schema))}
+            defs[f"{kind}/{one.name}"] = {**deepcopy(dict(schema)), "$id": f"{kind}/{one.name}", **told}
     calls = [
         {
             "type": "object",

@@ -90,9 +90,10 @@ def import_tools(
             f"capability {name!r:.80}: {len(reading.refused)} of its definitions cannot be tools: {told}",
             hint="mend or remove them, or give skip_refused=True to go on without them",
         )
-    given = dict(rules or {})
+    owner = f"capability {name!r:.80}: rules"
+    given = checked_rules(owner, rules or {})
     every: ToolRules = {"effect": effect, **given.get(EVERY, {})}
-    found = checked_rules(f"capability {name!r:.80}: rules", {**given, EVERY: every})
+    found = checked_rules(owner, {**given, EVERY: every})
     known = [one.name for one in reading.tools]
     if wrong := sorted({*found} - {EVERY, *known}):
         raise DefinitionError(f"capability {name!r:.80}: rules: {unknown('tool', wrong[0], known)}")

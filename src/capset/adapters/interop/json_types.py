@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -26,31 +28,56 @@ TYPES: Final[Mapping[str, str | None]] = MappingProxyType(
 """The type of JSON that each type of others is, whether its letters are large or small; ``None`` for any type."""
 _TOLD: Final = ("title", "description")
 """The keywords that say something to the model, and stand outside where a schema becomes a choice."""
+_OUTSIDE: Final = frozenset({*_TOLD, "default", "$schema", "$id", "$defs", "definitions"})
+"""Those and others that are of the whole schema, where it becomes a choice of null and the rest."""
+_COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "const")
+"""The keywords beside which null is no value yet if the type allows it."""
+_OLDER: Final = re.compile(r"https?://json-schema\.org/(draft-0\d|draft/2019-09)/schema#?")
+"""The dialects before 2020-12, in which a list as ``items`` has a meaning of its own."""
+_ROOT: Final = "capset:/root"
+_PART: Final = "capset-part"
 Json = Any
 """A part of a JSON Schema, whose keywords have values of every JSON type."""
 
 
 def mapped_schema(what: str, given: object) -> dict[str, Json]:
-    """Return a schema of an object in the types and keywords of JSON Schema; ``None`` is one without properties.
+    """Return a schema of arguments in the types and keywords of JSON Schema; ``None`` is one without properties.
 
     Raises ``DefinitionError``, starting with ``what`` and the path inside it, for one that cannot be mapped.
     """
-    mapped = _mapped(what, {"type": "object", "properties": {}} if given is None else given, 0)
+    whole: object = {"type": "object", "properties": {}} if given is None else given
+    mapped = _mapped(what, whole, 0, is_older=_is_older(whole))
     if isinstance(mapped, bool):
         raise DefinitionError(f"{what}: arguments have names, so an object was expected; got {given!r:.80}")
     schema = cast("dict[str, Json]", mapped)
     if schema.get("type", "object") != "object":
         raise DefinitionError(f"{what}: arguments have names, so the type is 'object'; got {schema['type']!r:.80}")
-    defs = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
-    return _reconciled(what, {"type": "object", **schema}, defs)
+    schema = {"type": "object", **schema}
+    return _reconciled(what, schema, schema)
 
 
-def _mapped(path: str, given: object, level: int) -> Json:
+def mapped_result(what: str, given: object) -> dict[str, Json]:
+    """Return a schema of results, which may be of any type, in the types and keywords of JSON Schema.
+
+    Raises as ``mapped_schema`` does.
+    """
+    mapped = _mapped(what, given, 0, is_older=_is_older(given))
+    if isinstance(mapped, bool):
+        return {} if mapped else {"not": {}}
+    return _reconciled(what, mapped, mapped)
+
+
+def _is_older(schema: object) -> bool:
+    """Whether a document says that its dialect is one before 2020-12."""
+    dialect = cast("Mapping[str, object]", schema).get("$schema") if isinstance(schema, Mapping) else None
+    return isinstance(dialect, str) and _OLDER.fullmatch(dialect) is not None
+
+
+def _mapped(path: str, given: object, level: int, *, is_older: bool) -> Json:
     """Return a schema with its types mapped; nothing is held against anything else yet."""
     if isinstance(given, bool):
         return given
-    if level > MAX_SCHEMA_LEVELS:
-        raise DefinitionError(f"{path}: it is nested more than {MAX_SCHEMA_LEVELS} levels deep")
+    _check_level(path, level)
     if not isinstance(given, Mapping):
         raise DefinitionError(f"{path}: a schema was expected, such as {{'type': 'string'}}; got {given!r:.80}")
     found: dict[str, Json] = {}
@@ -60,23 +87,61 @@ def _mapped(path: str, given: object, level: int) -> Json:
             _add_type(place, value, found)
         elif key in MAPS_OF_SCHEMAS:
             members = _members(place, value)
-            found[key] = {name: _mapped(f"{place}.{name}", one, level + 1) for name, one in members.items()}
-        elif key == "items" and isinstance(value, list):
-            found["prefixItems"] = _each(place, cast("list[Json]", value), level)
+            found[key] = {
+                name: _mapped(f"{place}.{name}", one, level + 1, is_older=is_older) for name, one in members.items()
+            }
+        elif key in SCHEMA_KEYWORDS and isinstance(value, list):
+            parts = enumerate(cast("list[Json]", value))
+            found[key] = [_mapped(f"{place}.{at}", one, level + 1, is_older=is_older) for at, one in parts]
         elif key in SCHEMA_KEYWORDS:
-            is_list = isinstance(value, list)
-            found[key] = _each(place, cast("list[Json]", value), level) if is_list else _mapped(place, value, level + 1)
+            found[key] = _mapped(place, value, level + 1, is_older=is_older)
         else:
+            _check_depth(place, value, level)
             found[key] = value
+    if not is_older:
+        _number_items(found)
+    _check_required(path, found, is_root=level == 0)
     if isinstance(found.get("properties"), dict):
         _gather_required(path, found)
-    if found.pop("nullable", False) is True:
-        _allow_null(found)
-    return found
+    return _with_null(found) if found.pop("nullable", False) is True else found
 
 
-def _each(path: str, given: list[Json], level: int) -> list[Json]:
-    return [_mapped(f"{path}.{at}", one, level + 1) for at, one in enumerate(given)]
+def _check_level(path: str, level: int) -> None:
+    if level > MAX_SCHEMA_LEVELS:
+        raise DefinitionError(f"{path}: it is nested more than {MAX_SCHEMA_LEVELS} levels deep; make it flatter")
+
+
+def _check_depth(path: str, value: Json, level: int) -> None:
+    """Refuse data that are nested too deeply. Raises ``DefinitionError``."""
+    inside = [value]
+    while inside:
+        _check_level(path, level)
+        level += 1
+        found: list[Json] = []
+        for one in inside:
+            if isinstance(one, dict):
+                found += cast("dict[str, Json]", one).values()
+            elif isinstance(one, list):
+                found += cast("list[Json]", one)
+        inside = found
+
+
+def _number_items(schema: dict[str, Json]) -> None:
+    """Write a list as ``items`` as 2020-12 does; where there is none, ``additionalItems`` has no meaning."""
+    rest = schema.pop("additionalItems", None)
+    if isinstance(schema.get("items"), list):
+        schema["prefixItems"] = schema.pop("items")
+        if rest is not None:
+            schema["items"] = rest
+
+
+def _check_required(path: str, schema: Mapping[str, Json], *, is_root: bool) -> None:
+    """Refuse a ``required`` that is no list of names; within a property it may say whether that is required."""
+    required: Json = schema.get("required", [])
+    if isinstance(required, bool) and not is_root:
+        return
+    if not isinstance(required, list) or not all(isinstance(one, str) for one in cast("list[Json]", required)):
+        raise DefinitionError(f"{path}.required: a list of names was expected; got {required!r:.80}")
 
 
 def _members(path: str, given: object) -> Mapping[str, Json]:
@@ -104,11 +169,8 @@ def _add_type(path: str, given: object, found: dict[str, Json]) -> None:
 def _gather_required(path: str, schema: dict[str, Json]) -> None:
     """Take ``required`` and ``optional`` as booleans, where they stand in a property, into the object's list."""
     required: Json = schema.get("required", [])
-    if isinstance(required, bool):  # of the object itself, as a property: its parent takes it
-        required = []
-    if not isinstance(required, list):
-        raise DefinitionError(f"{path}.required: a list of names was expected; got {required!r:.80}")
-    names = dict.fromkeys(cast("list[Json]", required))
+    # As a boolean it is of the object itself, as a property: its parent takes it.
+    names = dict.fromkeys(cast("list[str]", [] if isinstance(required, bool) else required))
     for name, one in cast("dict[str, Json]", schema["properties"]).items():
         if not isinstance(one, dict):
             continue
@@ -127,6 +189,21 @@ def _gather_required(path: str, schema: dict[str, Json]) -> None:
         )
 
 
+def _with_null(schema: dict[str, Json]) -> dict[str, Json]:
+    """Return a schema of which null is a value, too."""
+    if not any(key in schema for key in _COMBINED):
+        _allow_null(schema)
+        return schema
+    # A boolean says something of the schema as a property: its parent takes it.
+    outside = {
+        key: value
+        for key, value in schema.items()
+        if key in _OUTSIDE or (key in ("required", "optional") and isinstance(value, bool))
+    }
+    rest = {key: value for key, value in schema.items() if key not in outside}
+    return {**outside, "anyOf": [rest, {"type": "null"}]}
+
+
 def _allow_null(schema: dict[str, Json]) -> None:
     """Let null be a value of a schema, as far as its type and its enum say what its values are."""
     if "type" in schema:
@@ -136,8 +213,8 @@ def _allow_null(schema: dict[str, Json]) -> None:
         schema["enum"] = [*schema["enum"], None]
 
 
-def _reconciled(path: str, schema: Json, defs: dict[str, Json]) -> Json:
-    """Return a mapped schema whose enums and defaults go with its types, at every depth."""
+def _reconciled(path: str, schema: Json, root: dict[str, Json]) -> Json:
+    """Return a mapped schema whose enums and defaults go with its types, at every depth; ``root`` is the document."""
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Json] = {}
@@ -145,17 +222,17 @@ def _reconciled(path: str, schema: Json, defs: dict[str, Json]) -> Json:
         place = f"{path}.{key}"
         if key in MAPS_OF_SCHEMAS and isinstance(value, dict):
             members = cast("dict[str, Json]", value)
-            found[key] = {name: _reconciled(f"{place}.{name}", one, defs) for name, one in members.items()}
+            found[key] = {name: _reconciled(f"{place}.{name}", one, root) for name, one in members.items()}
         elif key in SCHEMA_KEYWORDS and isinstance(value, list):
             parts = enumerate(cast("list[Json]", value))
-            found[key] = [_reconciled(f"{place}.{at}", one, defs) for at, one in parts]
+            found[key] = [_reconciled(f"{place}.{at}", one, root) for at, one in parts]
         else:
-            found[key] = _reconciled(place, value, defs) if key in SCHEMA_KEYWORDS else value
+            found[key] = _reconciled(place, value, root) if key in SCHEMA_KEYWORDS else value
     if isinstance(found.get("enum"), list) and "type" in found:
         _widen_to_enum(found)
     if "array" in _kinds(found):
         found.setdefault("items", {})
-    return _allow_default(path, found, defs) if "default" in found else found
+    return _allow_default(path, found, root) if "default" in found else found
 
 
 def _kinds(schema: Mapping[str, Json]) -> list[str]:
@@ -166,17 +243,20 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
 def _widen_to_enum(schema: dict[str, Json]) -> None:
     """Have an enum and a type not rule each other out: the values that a document lists are meant."""
     values = cast("list[Json]", schema["enum"])
-    if "array" in _kinds(schema) and not any(isinstance(one, list) for one in values):
+    kinds = _kinds(schema)
+    others = [one for one in values if one is not None]
+    is_array = "array" in kinds and {*kinds} <= {"array", "null"}
+    if is_array and others and not any(isinstance(one, list) for one in others):
         # Of an array, they are those of its items.
         inner = schema.get("items", {})
         if isinstance(inner, dict) and "enum" not in inner:
             del schema["enum"]
-            items: dict[str, Json] = {**cast("dict[str, Json]", inner), "enum": values}
+            own = others if "null" in kinds else values  # null is a value beside the array then
+            items: dict[str, Json] = {**cast("dict[str, Json]", inner), "enum": own}
             if "type" in items:
                 _widen_to_enum(items)
             schema["items"] = items
             return
-    kinds = _kinds(schema)
     missing = [kind for kind in dict.fromkeys(map(_kind_of, values)) if not _covers(kinds, kind)]
     if missing:
         all_kinds = [*kinds, *missing]
@@ -206,25 +286,45 @@ def _kind_of(value: Json) -> str:
             return "object"
 
 
-def _allow_default(path: str, schema: dict[str, Json], defs: dict[str, Json]) -> dict[str, Json]:
+def _allow_default(path: str, schema: dict[str, Json], root: dict[str, Json]) -> dict[str, Json]:
     """Return a schema with which its default fits: a document that names it as a value means that it is one."""
     default = schema["default"]
     rest = {key: value for key, value in schema.items() if key != "default"}
-    if _fits(path, rest, default, defs):
+    if _fits(path, rest, default, root):
         return schema
     if default is None:
         _allow_null(rest)
     elif isinstance(rest.get("enum"), list) and _covers(_kinds(rest), _kind_of(default)):
         rest["enum"] = [*rest["enum"], default]
-    if _fits(path, rest, default, defs):
+    if _fits(path, rest, default, root):
         return {**rest, "default": default}
     told = {key: rest.pop(key) for key in _TOLD if key in rest}
-    return {**told, "anyOf": [rest, {"const": default}], "default": default}
+    one = {"enum": [default]} if _is_older(root) else {"const": default}  # the oldest dialects have no const
+    return {**told, "anyOf": [rest, one], "default": default}
 
 
-def _fits(path: str, schema: Mapping[str, Json], value: Json, defs: Mapping[str, Json]) -> bool:
+def _fits(path: str, schema: Mapping[str, Json], value: Json, root: Mapping[str, Json]) -> bool:
+    """Whether a value fits a part of a document; a part whose references lead nowhere is not judged."""
+    refers = re.search(r'"\$(dynamic|recursive)?[Rr]ef"', json.dumps(schema, default=str)) is not None
+    dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
     try:
-        compile_json_schema(path, {**defs, **schema}).check(value)
+        document = _in_document(schema, root) if refers else schema
+        compile_json_schema(path, {**dialect, **document}).check(value)
     except SchemaMismatch:
         return False
+    except DefinitionError:
+        if not refers:
+            raise
     return True
+
+
+def _in_document(schema: Mapping[str, Json], root: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a document that is a part of another one, in which its references lead where they do there."""
+    # An id makes the other one a document of its own.
+    name = root["$id"] if isinstance(root.get("$id"), str) else _ROOT
+    base = str(name).partition("#")[0] or _ROOT
+    parts = {**root.get("definitions", {}), _PART: schema}
+    return {
+        "definitions": {"root": {**root, "$id": base, "definitions": parts}},
+        "$ref": f"{base}#/definitions/{_PART}",
+    }

@@ -21,8 +21,8 @@ def names_here(originals: Iterable[str]) -> Mapping[str, str]:
     """Return each original name by its name here, in order.
 
     A name that models take stays as it is. Of any other, each character that they do not take is ``_`` here. A name
-    that would be longer than 64, that says nothing any more, or that two would have ends in ``_`` and eight digits of
-    the SHA-256 of the original. So a name does not depend on the order of the others.
+    that would be longer than 64, that has no letters or digits left, or that two would have ends in ``_`` and eight
+    digits of the SHA-256 of the original. So a name does not depend on the order of the others.
 
     Raises ``DefinitionError`` for two equal originals, and for two names that are one in spite of their digits.
     """
@@ -30,17 +30,34 @@ def names_here(originals: Iterable[str]) -> Mapping[str, str]:
     for name, count in Counter(given).items():
         if count > 1:
             raise DefinitionError(f"{count} tools are called {name!r:.80}: give each a name of its own")
-    plain = {name: _OTHER.sub("_", name) for name in given}
+    found, clashes = distinct_names(given)
+    for reason in clashes.values():
+        raise DefinitionError(reason)
+    return MappingProxyType({here: name for name, here in found.items()})
+
+
+def distinct_names(originals: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names here by their originals, and of those that could only have another's name the reason.
+
+    The originals differ. Of two that are one in spite of their digits, only an original that is that name has it.
+    """
+    plain = {name: _OTHER.sub("_", name) for name in originals}
     counts = Counter(plain.values())
+    by_name: dict[str, list[str]] = {}
+    for name, here in plain.items():
+        is_taken = TOOL.fullmatch(name) is not None
+        is_clear = is_taken or (counts[here] == 1 and len(here) <= _MAX and bool(here.strip("_-")))
+        by_name.setdefault(here if is_clear else _marked(here, name), []).append(name)
     found: dict[str, str] = {}
-    for name in given:
-        here = name if TOOL.fullmatch(name) else plain[name]
-        is_clear = here == name or (counts[here] == 1 and len(here) <= _MAX and bool(here.strip("_-")))
-        here = here if is_clear else _marked(here, name)
-        if here in found:
-            raise DefinitionError(f"{name!r:.80} and {found[here]!r:.80} would both be called {here!r}: rename one")
-        found[here] = name
-    return MappingProxyType(found)
+    clashes: dict[str, str] = {}
+    for name, here in ((name, here) for here, names in by_name.items() for name in names):
+        others = [one for one in by_name[here] if one != name]
+        if others and name != here:
+            clashes[name] = f"{name!r:.80} and {others[0]!r:.80} would both be called {here!r}: rename one"
+        else:
+            found[name] = here
+    order = {name: at for at, name in enumerate(plain)}
+    return dict(sorted(found.items(), key=lambda item: order[item[0]])), clashes
 
 
 def _marked(here: str, original: str) -> str:

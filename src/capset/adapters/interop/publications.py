@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from capset.adapters.interop.exports import Export, absent, in_order
-from capset.definitions.names import checked, checked_text
+from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, ToolError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.net.urls import read_url
@@ -17,7 +17,11 @@ A2A_VERSION: Final = "1.0"
 _SERVER: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 _MAX_NAME: Final = 200
 _MAX_DESCRIPTION: Final = 100
-VERSION: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
+_NUMBER: Final = "(?:0|[1-9][0-9]*)"
+_LABEL: Final = f"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_LABEL}(?:\.{_LABEL})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
 """A version by Semantic Versioning: registries refuse ranges."""
 
 
@@ -109,8 +113,13 @@ def description_of(snapshot: Snapshot, description: str | None) -> str:
 
 
 def checked_version(version: str) -> str:
-    """Return a version of three numbers. Raises ``DefinitionError`` for anything else."""
-    return checked("a version", version, VERSION)
+    """Return a version by Semantic Versioning. Raises ``DefinitionError`` for anything else."""
+    if not VERSION.fullmatch(checked_text("a version", version)):
+        raise DefinitionError(
+            f"a version of three numbers was expected, by Semantic Versioning; got {version!r:.80}",
+            hint="such as 1.0.0, or 1.0.0-rc.1",
+        )
+    return version
 
 
 def checked_url(url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
@@ -14,7 +15,7 @@ from capset.cli.common.configuration import ConfigFile
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import err, print_json, verbatim
-from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.settings import Settings, given_attributes, given_env, load_settings
 from capset.cli.common.targets import Served, find_served, load
 from capset.cli.interop.files import written_text
 from capset.composition.compose import compose
@@ -102,7 +103,11 @@ def export_command(
     if agent is None and config is None:
         raise DefinitionError("say what to export: --agent NAME, or --config FILE")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    if format == "mcpb":  # others read it: nothing of this machine's settings goes in unasked
+        who = replace(settings.principal, attributes=given_attributes(attribute))
+        settings = replace(settings, principal=who, env=given_env(env))
     served = find_served(Registry.installed(), agent, None, config, settings.db)
+    _check_output(output, served)
     snapshot = asyncio.run(_snapshot(settings, served))
     texts = {key: str(value) for key, value in given.items() if value is not None}
     if format == "mcpb":
@@ -123,6 +128,15 @@ def _check_options(format: Format, given: set[str]) -> None:
     if missing := [one for one in needed if one not in given]:
         samples = " ".join(f"{_option(one)} {_SAMPLES[one]}" for one in missing)
         raise DefinitionError(f"{format} needs {', '.join(map(_option, missing))}", hint=f"such as {samples}")
+
+
+def _check_output(output: Path | None, served: Served) -> None:
+    """Raise ``DefinitionError`` if the file to be written is the one that declares the agent."""
+    sources = (served.file, served.configuration.path if served.configuration is not None else None)
+    if output is not None and any(one is not None and one.resolve() == output.resolve() for one in sources):
+        raise DefinitionError(
+            f"--output {output} is the file that is exported, and is not overwritten", hint="name another --output"
+        )
 
 
 def _option(name: str) -> str:
