@@ -39,7 +39,7 @@ with LLAMA_INDEX.importing():
     from workflows.runtime.types.results import StepWorkerContext, StepWorkerStateContextVar, StepWorkerWaiter
 
 _WAITS: Final = "capset approval "
-"""What the ids of this adapter's waiters begin with; the request's id follows, and the id of the step's work."""
+"""Prefix of the ids of this adapter's waiters, before the request's id and the id of the step's work."""
 
 
 class ToolCallProgress(Event):
