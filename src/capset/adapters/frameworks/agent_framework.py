@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isroutine, signature
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, Unpack, cast, get_type_hints
 from uuid import uuid4
 
 from opentelemetry.trace import get_current_span
@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.adapters.interop import ImportedTools, import_tools
+from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.adapters.tool_rules import ToolRules
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
@@ -220,10 +220,7 @@ def import_agent_framework_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of the framework's function tools, or of functions as ``Agent(tools=…)`` takes them.
 
@@ -251,7 +248,7 @@ def import_agent_framework_tools(
     given: dict[str, ToolRules] = {
         key: {"approval": "ask"} for key, one in found.items() if one.approval_mode == "always_require"
     }
-    given |= {key: {**given.get(key, {}), **own} for key, own in (rules or {}).items()}
+    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
 
     async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
         one = found[key]
@@ -268,15 +265,13 @@ def import_agent_framework_tools(
             raise ToolError(str(error)) from error
         return _data(shown)
 
+    options["rules"] = given
     return import_tools(
         [one.to_json_schema_spec() for one in checked],  # a list, so that two of one name are refused
         name=name,
         handler=call,
         effect=effect,
-        description=description,
-        rules=given,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, Unpack, cast
 
 from pydantic import JsonValue
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.adapters.interop import ImportedTools, import_tools
-from capset.adapters.tool_rules import ToolRules
+from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.definitions.tools.options import Effect
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.kernel.call.session import Session
@@ -247,10 +246,7 @@ async def import_claude_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of tools that were written for the SDK, with the schemas that it gives them.
 
@@ -273,10 +269,7 @@ async def import_claude_tools(
         name=name,
         handler=run,
         effect=effect,
-        description=description,
-        rules=rules,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import uuid4
 
 from opentelemetry.trace import get_current_span
@@ -15,8 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.adapters.interop.imports import ImportedTools, import_tools
-from capset.adapters.tool_rules import ToolRules
+from capset.adapters.interop.imports import ImportedTools, ImportOptions, import_tools
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
@@ -149,10 +148,7 @@ def import_adk_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of the ADK's tools, with their names, descriptions and schemas.
 
@@ -194,10 +190,7 @@ def import_adk_tools(
         name=name,
         handler=run,
         effect=effect,
-        description=description,
-        rules=rules,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

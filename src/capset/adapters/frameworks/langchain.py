@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, Unpack, cast
 from uuid import uuid4
 
 from pydantic import BaseModel, Field, ValidationError
@@ -13,8 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, SessionTools
-from capset.adapters.interop import ImportedTools, import_tools
-from capset.adapters.tool_rules import ToolRules
+from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError, ToolNameConflict
@@ -266,10 +265,7 @@ def import_langchain_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of tools of LangChain, with their names, descriptions and schemas as its models see them.
 
@@ -313,10 +309,7 @@ def import_langchain_tools(
         name=name,
         handler=call,
         effect=effect,
-        description=description,
-        rules=rules,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any, Final, cast
+from typing import Any, Final, Unpack, cast
 
 from pydantic import BaseModel, Field, JsonValue, PrivateAttr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.adapters.interop.imports import ImportedTools, import_tools
-from capset.adapters.tool_rules import ToolRules
+from capset.adapters.interop.imports import ImportedTools, ImportOptions, import_tools
 from capset.agents.model_calls import arguments_of
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
@@ -182,10 +181,7 @@ def import_llama_index_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of LlamaIndex's tools, with their names, descriptions and schemas.
 
@@ -223,10 +219,7 @@ def import_llama_index_tools(
         name=name,
         handler=run,
         effect=effect,
-        description=description,
-        rules=rules,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

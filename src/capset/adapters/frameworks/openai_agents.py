@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Unpack
 from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
-from capset.adapters.interop import ImportedTools, import_tools
+from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.adapters.tool_rules import ToolRules
 from capset.agents.model_calls import arguments_of
 from capset.definitions.tools.options import Effect
@@ -148,10 +148,7 @@ def import_agents_tools(
     name: str,
     effect: Effect,
     context: object = None,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of the SDK's function tools.
 
@@ -171,7 +168,7 @@ def import_agents_tools(
         if (seconds := one.timeout_seconds) is not None:
             own["timeout"] = seconds
         given[one.name] = own
-    given |= {key: {**given.get(key, {}), **own} for key, own in (rules or {}).items()}
+    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
 
     async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
         text = json.dumps(arguments)
@@ -184,6 +181,7 @@ def import_agents_tools(
             raise ToolError("The tool failed", code="internal_error", status=500)
         return result.text if isinstance(result, ToolOutputText) else to_jsonable_python(result, fallback=str)
 
+    options["rules"] = given
     return import_tools(
         [
             {"name": one.name, "description": one.description, "parameters": one.params_json_schema}
@@ -192,10 +190,7 @@ def import_agents_tools(
         name=name,
         handler=call,
         effect=effect,
-        description=description,
-        rules=given,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )
 
 

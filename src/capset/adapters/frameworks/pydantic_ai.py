@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
 from capset.adapters.frameworks.framework import Framework
 from capset.adapters.frameworks.session_tools import SessionTools
-from capset.adapters.interop import ImportedTools, import_tools
+from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.adapters.tool_rules import ToolRules
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
@@ -226,11 +226,8 @@ def import_pydantic_ai_tools(
     *,
     name: str,
     effect: Effect,
-    description: str = "",
-    rules: Mapping[str, ToolRules] | None = None,
-    permissions: Iterable[str] = (),
-    timeout: float = 60.0,
     deps: object = None,
+    **options: Unpack[ImportOptions],
 ) -> ImportedTools:
     """Make a capability of tools of pydantic-ai: with their names, descriptions and schemas, and an effect said here.
 
@@ -242,7 +239,7 @@ def import_pydantic_ai_tools(
     Raises ``DefinitionError`` for a tool with ``prepare``, which asks for the step of a run, and as ``import_tools``.
     """
     toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset[Any](list(tools))
-    said: dict[str, ToolRules] = dict(rules or {})
+    said: dict[str, ToolRules] = dict(options.get("rules") or {})
     for one in toolset.tools.values():
         if one.prepare is not None:
             raise DefinitionError(
@@ -275,13 +272,12 @@ def import_pydantic_ai_tools(
         {"name": one.name, "description": one.description or "", "parameters": one.tool_def.parameters_json_schema}
         for one in toolset.tools.values()
     ]
+    options["rules"] = said
+    options["description"] = options.get("description") or "Tools of pydantic-ai."
     return import_tools(
         definitions,
         name=name,
         handler=handle,
         effect=effect,
-        description=description or "Tools of pydantic-ai.",
-        rules=said,
-        permissions=permissions,
-        timeout=timeout,
+        **options,
     )

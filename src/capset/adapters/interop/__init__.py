@@ -6,7 +6,7 @@ from capset.adapters.interop.bundle import Bundle, BundledAgent, bundled_file, e
 from capset.adapters.interop.configurations import ToolConfiguration, configuration_of
 from capset.adapters.interop.definitions import DefinedTool, ToolReading, read_tools
 from capset.adapters.interop.exports import Export, ToolFormat, export_json_schema, export_tools
-from capset.adapters.interop.imports import ImportedTools, ToolHandler, import_tools
+from capset.adapters.interop.imports import ImportedTools, ImportOptions, ToolHandler, import_tools
 from capset.adapters.interop.publications import export_agent_card, export_server_json
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "BundledAgent",
     "DefinedTool",
     "Export",
+    "ImportOptions",
     "ImportedTools",
     "ToolConfiguration",
     "ToolFormat",

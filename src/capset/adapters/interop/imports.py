@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 from capset.adapters.interop.definitions import DefinedTool, ToolReading, read_tools
 from capset.adapters.tool_rules import (
@@ -32,6 +32,15 @@ from capset.schemas.json_schema import compile_json_schema
 ToolHandler = Callable[[str, dict[str, Any]], Awaitable[Any]] | Callable[[str, dict[str, Any], Context], Awaitable[Any]]
 """``handler(name, arguments)`` or ``handler(name, arguments, context)``: the tool's own name, as it was given, and its
 arguments as JSON data, valid and with defaults; it returns JSON data."""
+
+
+class ImportOptions(TypedDict, total=False):
+    """Options of ``import_tools`` that the imports of frameworks pass on as they are."""
+
+    description: str
+    rules: Mapping[str, ToolRules] | None
+    permissions: Iterable[str]
+    timeout: float
 
 
 @dataclass(frozen=True, slots=True)
