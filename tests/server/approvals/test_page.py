@@ -13,9 +13,10 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import MASK
-from capset.server.approvals.sign_in import COOKIE, SECONDS, is_foreign
+from capset.server.approvals.page import SIGN_IN
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import revoke_key
+from capset.server.auth.sign_ins import is_foreign
 from capset.testing import FakeClock
 from tests.server.approving import again, asked, pay, till
 from tests.server.support import Site, call, make_session, problem, site
@@ -135,7 +136,7 @@ async def test_others_do_not_get_in(shop: Site, browser: httpx2.AsyncClient, key
     assert page.status_code == {"caller": 403, "spy": 404}.get(key, 401)
     hold_headers(page)
     assert "bob" not in page.text
-    assert (COOKIE in browser.cookies) == (key == "spy"), "of another organisation, and it sees only that one's"
+    assert (SIGN_IN.cookie in browser.cookies) == (key == "spy"), "of another organisation, and it sees only that one's"
     assert (await shop.kernel.approvals.get(asked_for, org="acme")).status == "pending"
 
 
@@ -196,7 +197,7 @@ async def test_forms_of_others_do_nothing(shop: Site, browser: httpx2.AsyncClien
         assert (await stranger.post(f"/approve/{asked_for}", data=form, headers=bearer)).status_code == 401, (
             "a key is no cookie"
         )
-        cookie = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
+        cookie = {"Cookie": f"{SIGN_IN.cookie}={browser.cookies[SIGN_IN.cookie]}"}
         assert (await stranger.get(f"/v1/approvals/{asked_for}", headers=cookie)).status_code == 401, (
             "a cookie is no key"
         )
@@ -274,16 +275,16 @@ async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
         (first,) = page.history
         cookie = first.headers["set-cookie"]
         assert (first.status_code, first.headers["location"]) == (303, f"./{asked_for}")
-        for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SECONDS}"):
+        for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SIGN_IN.seconds}"):
             assert said in cookie
-        value = browser.cookies[COOKIE]
+        value = browser.cookies[SIGN_IN.cookie]
         digest, end, seal = value.split(".")
         assert here.keys["boss"] not in cookie
         for changed in (f"{digest}.{int(end) + 60}.{seal}", f"{'0' * 64}.{end}.{seal}", f"{digest}.{end}.{'0' * 64}"):
-            headers = {"Cookie": f"other=1; {COOKIE}={changed}"}
+            headers = {"Cookie": f"other=1; {SIGN_IN.cookie}={changed}"}
             async with here.client(None) as thief:
                 assert "Sign in" in (await thief.get(f"/approve/{asked_for}", headers=headers)).text
-        clock.advance(SECONDS - 1)
+        clock.advance(SIGN_IN.seconds - 1)
         assert "Approve this call" in (await browser.get(f"/approve/{asked_for}")).text
         clock.advance(2)
         late = await decided(browser, asked_for, page, action="approve")
@@ -301,7 +302,7 @@ async def test_signing_out_removes_the_cookie(shop: Site, browser: httpx2.AsyncC
     page = await signed_in(browser, shop.keys["boss"], asked_for)
     left = await decided(browser, asked_for, page, action="sign_out")
     assert "Sign in" in left.text
-    assert COOKIE not in browser.cookies
+    assert SIGN_IN.cookie not in browser.cookies
 
 
 @pytest.mark.spec("M20")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.server.approvals.sign_in import COOKIE, SECONDS
+from capset.server.approvals.page import SIGN_IN
 from capset.server.auth.tokens import LEEWAY_SECONDS
 from capset.stores.base import AuditQuery
 from capset.testing import FakeClock
@@ -36,7 +36,7 @@ async def test_somebody_signs_in_by_a_token_and_approves() -> None:
         hold_headers(page)
         (first,) = page.history
         cookie = first.headers["set-cookie"]
-        for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SECONDS}"):
+        for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SIGN_IN.seconds}"):
             assert said in cookie
         for part in given.split("."):
             assert part[:40] not in f"{cookie}{page.text}", "the token is encrypted"
@@ -110,7 +110,7 @@ async def test_a_sign_in_ends_with_its_token() -> None:
         clock.advance(1)
         late = await decided(browser, asked_for, page, action="approve")
         assert (late.status_code, "Nothing was decided" in late.text) == (401, True)
-        clock.advance(SECONDS - 60 - LEEWAY_SECONDS)
+        clock.advance(SIGN_IN.seconds - 60 - LEEWAY_SECONDS)
         assert "Sign in" in (await other.get(f"/approve/{asked_for}")).text, "it lasts no longer than one by a key"
         assert (await here.site.kernel.approvals.get(asked_for, org="acme")).status == "pending"
 
@@ -126,13 +126,13 @@ async def test_a_cookie_that_the_server_did_not_write_is_none() -> None:
         _, asked_for = await requested(here.site, "ada")
         await signed_in(browser, token(**APPROVE), asked_for)
         await signed_in(stranger, token(**APPROVE), asked_for)
-        own = browser.cookies[COOKIE]
+        own = browser.cookies[SIGN_IN.cookie]
         changed = own[:-1] + ("A" if own[-1] != "A" else "B")
-        for cookie in (stranger.cookies[COOKIE], changed, own[:60], f"{own}A", token(**APPROVE)):
-            async with here.site.client(None, headers={"Cookie": f"{COOKIE}={cookie}"}) as thief:
+        for cookie in (stranger.cookies[SIGN_IN.cookie], changed, own[:60], f"{own}A", token(**APPROVE)):
+            async with here.site.client(None, headers={"Cookie": f"{SIGN_IN.cookie}={cookie}"}) as thief:
                 shown = await thief.get(f"/approve/{asked_for}")
                 assert (shown.status_code, "bob" in shown.text, "Sign in" in shown.text) == (200, False, True), cookie
-        async with here.site.client(None, headers={"Cookie": f"{COOKIE}={own}"}) as again_there:
+        async with here.site.client(None, headers={"Cookie": f"{SIGN_IN.cookie}={own}"}) as again_there:
             assert "bob" in (await again_there.get(f"/approve/{asked_for}")).text
 
 
@@ -144,7 +144,7 @@ async def test_a_token_that_no_cookie_holds_is_refused_in_words(letters: int, st
         given = token(**APPROVE, groups=filled(letters))
         page = await signed_in(browser, given, asked_for)
         assert page.status_code == status
-        assert len(f"{COOKIE}={browser.cookies.get(COOKIE, '')}") <= 4_096, "as much as browsers take"
+        assert len(f"{SIGN_IN.cookie}={browser.cookies.get(SIGN_IN.cookie, '')}") <= 4_096, "as much as browsers take"
         if status == 422:
             assert f"The token has {len(given):,} characters, too many to sign in with" in page.text
 

@@ -14,8 +14,8 @@ from capset.definitions.approvals import Answer
 from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
 from capset.server.approvals.decisions import decide_approval, find_approval
 from capset.server.approvals.markup import Markup, headers, html, joined, page
-from capset.server.approvals.sign_in import SignIns, cookie_of, is_foreign, set_cookie
 from capset.server.auth.callers import Caller
+from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_of, is_foreign, set_cookie
 from capset.server.auth.signing_keys import KeySource
 from capset.server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
 from capset.server.http.responses import answer, answer_problem, hide_store_details
@@ -25,6 +25,7 @@ from capset.wire.approvals import ApprovalShape, RejectInput, approval_shape
 
 _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
+SIGN_IN: Final = SignInKind("capset_approver", 600, "/v1/approvals", "capset:approve")
 _SIGN_IN: Final = (
     '<form method="post"><p><label>{credential} with the scope <code>capset:approve</code>'
     '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
@@ -48,7 +49,7 @@ class ApprovalEndpoint:
 
     def __init__(self, service: Service, keys: KeySource) -> None:
         self._service = service
-        self._sign_ins = SignIns(service, keys)
+        self._sign_ins = SignIns(SIGN_IN, service, keys)
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,7 +71,7 @@ class ApprovalEndpoint:
 
     async def _show(self, id: str, request_info: RequestContext, send: Send) -> None:
         """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
-        cookie = cookie_of(request_info.header(b"cookie"))
+        cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
             return await self._ask(send, 200, "")
@@ -96,8 +97,14 @@ class ApprovalEndpoint:
             except Unauthenticated:
                 either = " or token" if self._service.callers.takes_tokens else ""
                 return await self._ask(send, 401, f"This is no valid API key{either}.")
-            return await self._answer(send, 303, b"", here, set_cookie(value, path, is_secure=is_secure))
-        cookie = cookie_of(request_info.header(b"cookie"))
+            return await self._answer(
+                send,
+                303,
+                b"",
+                here,
+                set_cookie(SIGN_IN, value, path, is_secure=is_secure),
+            )
+        cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
             return await self._ask(send, 401, "You are not signed in any more. Nothing was decided.")
@@ -105,7 +112,7 @@ class ApprovalEndpoint:
         if not await self._sign_ins.is_own_form(form.get("token", ""), cookie, id):
             raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
         if action == "sign_out":
-            return await self._answer(send, 303, b"", here, set_cookie("", path, is_secure=is_secure))
+            return await self._answer(send, 303, b"", here, set_cookie(SIGN_IN, "", path, is_secure=is_secure))
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
         note = _note(form)

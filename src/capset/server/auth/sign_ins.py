@@ -1,0 +1,150 @@
+"""Sign-ins of people in a browser: a key or a token once, then a cookie for some time."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from capset.errors import InvalidArguments, Unauthenticated
+from capset.server.auth.callers import Caller, Callers
+from capset.server.auth.keys import Scope, digest_of
+from capset.server.auth.signing_keys import KeySource, decrypt, encrypt, is_sealed, seal
+from capset.server.service import Service
+
+MAX_COOKIE: Final = 4_000
+"""Maximum characters of the cookie's value: browsers take 4,096 with its name."""
+_VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{64})")
+_NAMED: Final = re.compile(r"(?:^|; *)([\w-]+)=([\w.-]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SignInKind:
+    """One kind of sign-in: its cookie, how long it lasts in seconds, and what it asks of a credential.
+
+    ``path`` is the path of REST that a token must be for. ``scope`` is the scope that is needed, if one is.
+    """
+
+    cookie: str
+    seconds: int
+    path: str
+    scope: Scope | None = None
+    same_site: str = "Strict"
+
+    @property
+    def purpose(self) -> str:
+        """What the seals of this kind are for: they are valid for nothing else."""
+        return self.cookie.replace("_", " ")
+
+
+class SignIns:
+    """The sign-ins of one kind, which no server stores: a cookie has the digest of a key, its end, and a seal.
+
+    The key itself is looked up for every request, so that a revoked one ends its sign-ins. The cookie of a token has
+    the end and the whole token, encrypted, so that every request checks it again: its signature, its end, its audience.
+    """
+
+    def __init__(self, kind: SignInKind, service: Service, keys: KeySource) -> None:
+        self.kind = kind
+        self._service = service
+        self._keys = keys
+
+    async def begin(self, credential: str) -> str:
+        """Return the value of the cookie of the holder of a key or a token.
+
+        Raises ``Unauthenticated`` for one that is not valid, ``InsufficientScope``, and ``InvalidArguments`` for a
+        token that is too long for a cookie.
+        """
+        callers, end = self._service.callers, str(self._now() + self.kind.seconds)
+        if not callers.is_token(credential):
+            digest = digest_of(credential)
+            self._check(await _caller(callers, digest))
+            return f"{digest}.{end}.{await seal(self._keys, self.kind.purpose, digest, end)}"
+        self._check(await self._sender(credential))
+        value = await encrypt(self._keys, f"{self.kind.purpose} token", zlib.compress(f"{end} {credential}".encode()))
+        if len(value) > MAX_COOKIE:
+            raise InvalidArguments(
+                f"The token has {len(credential):,} characters, too many to sign in with",
+                hint="ask its issuer for one with fewer claims, or sign in with an API key",
+            )
+        return value
+
+    async def caller(self, cookie: str) -> Caller | None:
+        """Return who has signed in with a cookie, ``None`` if it is over, or none. Raises ``InsufficientScope``."""
+        try:
+            caller = await self._of_key(found) if (found := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
+        except Unauthenticated:
+            return None
+        if caller is not None:
+            self._check(caller)
+        return caller
+
+    def _check(self, caller: Caller) -> None:
+        if self.kind.scope is not None:
+            caller.check(self.kind.scope)
+
+    async def _of_key(self, found: re.Match[str]) -> Caller | None:
+        digest, end, sealed = found.groups()
+        if int(end) <= self._now() or not await is_sealed(self._keys, sealed, self.kind.purpose, digest, end):
+            return None
+        return await _caller(self._service.callers, digest)
+
+    async def _of_token(self, cookie: str) -> Caller | None:
+        found = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
+        if found is None:
+            return None
+        end, _, token = zlib.decompress(found).decode().partition(" ")  # it is as this server has written it
+        return await self._sender(token) if int(end) > self._now() else None
+
+    async def _sender(self, token: str) -> Caller:
+        return await self._service.callers.identify(f"Bearer {token}", self.kind.path)
+
+    async def form_token(self, cookie: str, about: str) -> str:
+        """Return the token of a form of this sign-in, about one thing."""
+        return await seal(self._keys, f"{self.kind.purpose} form", cookie, about)
+
+    async def is_own_form(self, token: str, cookie: str, about: str) -> bool:
+        """Return whether a form was made for this sign-in and this thing."""
+        return await is_sealed(self._keys, token, f"{self.kind.purpose} form", cookie, about)
+
+    def _now(self) -> int:
+        return self._service.kernel.clock.time_ns() // 1_000_000_000
+
+
+async def _caller(callers: Callers, digest: str) -> Caller:
+    return callers.anyone or await callers.by_digest(digest)
+
+
+def cookie_of(header: str, name: str) -> str:
+    """Return the value of a sign-in's cookie in a ``Cookie`` header, ``""`` if there is none."""
+    return next((value for found, value in _NAMED.findall(header) if found == name), "")
+
+
+def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> tuple[bytes, bytes]:
+    """Return the header that sets the cookie of a sign-in; an empty value removes it.
+
+    ``path`` is where browsers send it. Over https a cookie for the whole host has the prefix ``__Host-``.
+    """
+    written = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
+    written += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
+    return b"set-cookie", (f"{written}; Secure" if is_secure else written).encode()
+
+
+def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
+    """Return the name of a sign-in's cookie: no other host can have set one with the prefix ``__Host-``."""
+    return f"__Host-{kind.cookie}" if is_secure and path == "/" else kind.cookie
+
+
+def is_foreign(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
+    """Return whether a browser says that a form comes from another site; what says nothing is no browser of today."""
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        return True
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    if not origin:
+        return False
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    own = urlsplit(public_url).netloc.lower() if public_url else host
+    return origin.partition("://")[2] not in (host, own)
