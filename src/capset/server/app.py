@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from capset.schemas.validation_errors import fields_at
 from capset.server.approvals.page import ApprovalEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
+from capset.server.console.app import Console
 from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
@@ -100,7 +101,7 @@ async def open_app(
     access = AccessLog(writer)
     tally = Metrics(service, writer)
     state = {"service": service, "exposition": Exposition(tally)}
-    telemetry = _telemetry(app, service, tally)
+    telemetry = partial(_telemetry, app, service, tally)
     background = [asyncio.create_task(keep_swept(service.kernel))]
     if service.kernel.generator is not None:
         background.append(asyncio.create_task(service.turns.turns.watch()))
@@ -111,10 +112,14 @@ async def open_app(
                 mcp_endpoints(service) as endpoints,
             ):
                 answer_call = partial(calls.answer_call, service)
-                approval_page = ApprovalEndpoint(service, StoredKeys(service.kernel))
+                signing_keys = StoredKeys(service.kernel)
+                approval_page = ApprovalEndpoint(service, signing_keys)
                 own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
-                routes = DirectRoutes(_with_state(app, state), {**own, **endpoints})
-                yield ServerMiddleware(routes, service, names, access, telemetry)
+                rest = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call})
+                console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
+                pages = {(None, path): console for path in console.paths}
+                routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
+                yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console)
     finally:
         for task in background:
             task.cancel()
@@ -134,9 +139,9 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
     return call
 
 
-def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
+def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[str]) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    paths = (*app.state.document["paths"], "/openapi.json", APPROVAL_PAGE, *METADATA_PATHS, *PROTOCOL_PATHS)
+    paths = (*app.state.document["paths"], "/openapi.json", APPROVAL_PAGE, *METADATA_PATHS, *PROTOCOL_PATHS, *pages)
     routes, kernel = Routes(paths), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)

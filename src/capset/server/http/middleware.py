@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
+from capset.server.auth.callers import Caller
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.bodies import (
     LARGE,
@@ -67,6 +68,7 @@ PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths of REST that need no key; neither does the metadata for those who seek one."""
 AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
+_UPLOADS: Final = frozenset({FILE, "/sessions/{id}/files/{path}"})
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
 PAGE_BODY: Final = 16 * 1024
@@ -112,13 +114,29 @@ class AllowedHosts:
             raise PermissionDenied("Permission denied: this Origin is not allowed; --allow-origin ORIGIN allows it")
 
 
+class Pages(Protocol):
+    """The pages for people: they have a sign-in of their own in the place of a key."""
+
+    paths: frozenset[str]
+    """The templates of their paths."""
+
+    async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
+        """Return who has signed in, ``None`` for others."""
+        ...
+
+    async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
+        """Answer with a page that says what went wrong."""
+        ...
+
+
 class ServerMiddleware:
     """The outermost ASGI application."""
 
     def __init__(
-        self, app: ASGIApp, service: Service, names: AllowedHosts, access: AccessLog, telemetry: Telemetry
+        self, app: ASGIApp, service: Service, names: AllowedHosts, access: AccessLog, telemetry: Telemetry, pages: Pages
     ) -> None:
         self._app = app
+        self._pages = pages
         self._telemetry = telemetry
         self._service = service
         self._names = names
@@ -146,11 +164,13 @@ class ServerMiddleware:
         if request_info.route in OPENAI_PATHS:
             send = with_openai_errors(send)
         stamp = (b"x-correlation-id", request_info.correlation.encode())
+        is_page = request_info.route in self._pages.paths
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request_info.status = message["status"]
-                message["headers"] = [*message["headers"], stamp, *_SAFE]
+                kept = any(name == b"cache-control" for name, _ in message["headers"]) if is_page else False
+                message["headers"] = [*message["headers"], stamp, *(_SAFE[:1] if kept else _SAFE)]
                 if message["status"] in (401, 403) and (resource := self._service.callers.resource) is not None:
                     lead_to_issuer(message, resource, path_of(scope), request_info.header(b"authorization"))
             if len(message.get("body", b"")) > PART:
@@ -163,17 +183,17 @@ class ServerMiddleware:
         except ClientLeft:
             pass
         except CapsetError as error:
-            await self._fail(sent, request_info, error)
+            await self._fail(scope, receive, sent, request_info, error)
         except asyncio.CancelledError:
             cut_off = Cancelled("The server is closing, and the request was cut off: it may have had its effects")
             cut_off.retryable = scope["method"] in ("GET", "HEAD")
-            await self._fail(sent, request_info, cut_off)
+            await self._fail(scope, receive, sent, request_info, cut_off)
             raise
         except Exception as error:
             _log.exception("a request failed, correlation %s", request_info.correlation)
             failure = InternalError("Something went wrong; the log has the details.")
             failure.__cause__ = error
-            await self._fail(sent, request_info, failure)
+            await self._fail(scope, receive, sent, request_info, failure)
         finally:
             try:
                 self._log_request(scope, request_info, started)
@@ -185,9 +205,14 @@ class ServerMiddleware:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
         is_open = is_metadata(path) or request_info.route == APPROVAL_PAGE  # whose sign-in is its own
-        has_been_met = is_public or (callers.has_met(authorization) and not is_open)
+        if request_info.route in self._pages.paths:
+            request_info.caller = await self._pages.identify(scope, request_info)
+            is_open = request_info.caller is None
+        has_been_met = is_public or request_info.caller is not None or (callers.has_met(authorization) and not is_open)
         if is_public:
             self._check_head(scope, request_info, path)
+        elif request_info.caller is not None:
+            pass  # who has signed in
         elif has_been_met:
             request_info.caller = await callers.identify(authorization, path)
         else:
@@ -243,7 +268,7 @@ class ServerMiddleware:
             once, each = DISCARD_SECONDS
             charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
             raise
-        turn, is_dear = nullcontext(), request_info.route in DEAR
+        turn, is_dear = nullcontext(), request_info.route in DEAR or request_info.route in self._pages.paths
         if request_info.caller is not None and share is not None and (len(content) > DEAR_BODY or is_dear):
             # What is done with a smaller body takes less time, and after that a call may wait for its tool.
             most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, len(content) / LARGE)
@@ -258,22 +283,30 @@ class ServerMiddleware:
     def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
-        if request_info.route == APPROVAL_PAGE:
+        is_page = request_info.route in self._pages.paths
+        if request_info.route == APPROVAL_PAGE or (is_page and request_info.caller is None):
             size, values = PAGE_BODY, None
         elif request_info.caller is None:
             size = 0
         elif is_file(scope["method"], request_info.route):
             size, values = limits.file, None
+        elif is_page:
+            size, values = limits.large_body, None
         else:
             size = limits.large_body if request_info.route in LARGE_BODIES else limits.body
         return RequestBody(
             receive, request_info.headers, size, limits.body_seconds, values, arrived=scope.get(ARRIVED, False)
         )
 
-    async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
-        if not request_info.status:
-            note_refusal(request_info, error)
-            await answer_problem(send, error, request_info.correlation)
+    async def _fail(
+        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, error: CapsetError
+    ) -> None:
+        if request_info.status:
+            return None
+        note_refusal(request_info, error)
+        if request_info.route in self._pages.paths:
+            return await self._pages.fail(scope, receive, send, error)
+        return await answer_problem(send, error, request_info.correlation)
 
     def _log_request(self, scope: Scope, request_info: RequestContext, started: float) -> None:
         caller = request_info.caller
@@ -307,7 +340,7 @@ def is_metadata(path: str) -> bool:
 
 def is_file(method: str, route: str | None) -> bool:
     """Return whether a request uploads the content of a file."""
-    return method == "PUT" and route == FILE
+    return method == "PUT" and route in _UPLOADS
 
 
 def is_utf8(raw_path: bytes) -> bool:

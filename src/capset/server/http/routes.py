@@ -39,14 +39,18 @@ class Routes:
         self._root: dict[str, Any] = {}
         for template in templates:
             node = self._root
-            for segment in template.split("/")[1:]:
+            for segment in _segments(template):
                 is_named = segment.startswith("{")
                 node = node.setdefault(segment if not is_named or segment == _REST else _ANY, {})
             node[_HERE] = template
 
     def of(self, path: str) -> str | None:
         """Return the template of a path, ``None`` for none; literal segments precede parameters."""
-        return _match(self._root, path.split("/")[1:], 0)
+        return _match(self._root, _segments(path), 0)
+
+
+def _segments(path: str) -> list[str]:
+    return [] if path == "/" else path.split("/")[1:]
 
 
 def _match(node: dict[str, Any], segments: list[str], at: int) -> str | None:

@@ -1,0 +1,208 @@
+"""The REST API, asked in process: what a page shows and does is what REST answers the same caller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from starlette.types import ASGIApp, Message, Scope
+
+from capset.errors import CapsetError, Field
+from capset.server.http.request_context import KEY, RequestContext, request_context
+from capset.server.http.routes import Routes
+
+_JSON: Final = "application/json"
+_PREFIX: Final = "/v1/"
+_WAITING: Final = 64
+"""Parts of a streamed answer that wait for their reader; then its sender waits."""
+
+
+class Refused(CapsetError):
+    """A request that REST refused, with all that it said; ``approval`` is the id of a request for an approval."""
+
+    def __init__(self, status: int, said: Mapping[str, Any]) -> None:  # JSON data
+        fields = [Field(one["path"], one["expected"], one.get("did_you_mean")) for one in said.get("fields") or ()]
+        super().__init__(str(said.get("detail", "The request was refused")), fields=fields)
+        self.status = status
+        self.code = str(said.get("code", "error"))
+        self.retryable = bool(said.get("retryable", False))
+        self.retry_after = said.get("retry_after")
+        self.approval: str | None = said.get("approval")
+
+
+class Answer:
+    """A whole answer: its status, its headers by lower-case name, and its body."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self) -> Any:  # any JSON
+        """Return the body as JSON data, ``None`` for an empty one. Raises ``Refused`` if the request was refused."""
+        found = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
+        if self.status >= 400:
+            raise Refused(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
+        return found
+
+
+class Api:
+    """The REST API of a server for the sender of one request."""
+
+    def __init__(self, app: ASGIApp, routes: Routes, scope: Scope) -> None:
+        self._app = app
+        self._routes = routes
+        self._scope = scope
+
+    async def get(self, *segments: str, **query: object) -> Any:  # any JSON
+        """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``Refused``."""
+        return (await self.ask("GET", *segments, query=query)).json()
+
+    async def find(self, *segments: str, **query: object) -> Any:  # any JSON
+        """Return what ``get`` returns, ``None`` where REST says that there is no such thing, or not for this caller."""
+        with suppress_refusals(403, 404):
+            return await self.get(*segments, **query)
+
+    async def send(
+        self,
+        method: str,
+        *segments: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:  # any JSON
+        """Send JSON data by ``POST``, ``PATCH`` or the like, and return what REST answers. Raises ``Refused``."""
+        content = None if body is None else json.dumps(body).encode()
+        return (await self.ask(method, *segments, content=content, headers=headers)).json()
+
+    async def ask(
+        self,
+        method: str,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        content: bytes | None = None,
+        media_type: str = _JSON,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Return the whole answer to a request, also to one that was refused."""
+        scope = self._request(method, segments, query, content, media_type, headers)
+        started: dict[str, Any] = {}
+        parts: list[bytes] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                started.update(message)
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._app(scope, _whole(content or b""), send)
+        named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in started["headers"]}
+        return Answer(started["status"], named, b"".join(parts))
+
+    async def stream(
+        self,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        method: str = "GET",
+        content: bytes | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the parts of an answer as they come, such as those of an event stream. Raises ``Refused``.
+
+        The request is cancelled when its reader leaves.
+        """
+        scope = self._request(method, segments, query, content, _JSON, {"accept": "text/event-stream"})
+        parts: asyncio.Queue[Message | None] = asyncio.Queue(_WAITING)
+
+        async def run() -> None:
+            try:
+                await self._app(scope, _whole(content or b""), parts.put)
+            finally:
+                await parts.put(None)
+
+        task = asyncio.create_task(run())
+        try:
+            status, refusal, media_type = 200, bytearray(), ""
+            while (message := await parts.get()) is not None:
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    media_type = dict(message["headers"]).get(b"content-type", b"").decode("latin-1")
+                elif status >= 400:
+                    refusal += message.get("body", b"")
+                elif message.get("body"):
+                    yield message["body"]
+            if status >= 400:
+                Answer(status, {"content-type": media_type}, bytes(refusal)).json()
+            await task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _request(
+        self,
+        method: str,
+        segments: tuple[str, ...],
+        query: Mapping[str, object] | None,
+        content: bytes | None,
+        media_type: str,
+        headers: Mapping[str, str] | None,
+    ) -> Scope:
+        """Return the scope of a request of its own, for the caller of the page, under the page's correlation."""
+        outer = request_context(self._scope)
+        raw = _PREFIX + "/".join(quote(one, safe="/" if at else "") for at, one in enumerate(segments))
+        path = _PREFIX + "/".join(segments)
+        asked = {name: _text(value) for name, value in (query or {}).items() if value is not None and value != ""}
+        given = {"host": outer.header(b"host"), **{name.lower(): value for name, value in (headers or {}).items()}}
+        if content is not None:
+            given = {"content-type": media_type, **given, "content-length": str(len(content))}
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()]
+        inner = RequestContext(outer.correlation, dict(pairs), outer.caller, memory=outer.memory)
+        inner.route = self._routes.of(path)
+        root = self._scope.get("root_path", "")
+        return {
+            **self._scope,
+            "method": method,
+            "path": root + path,
+            "raw_path": (root + raw).encode(),
+            "query_string": urlencode(asked).encode(),
+            "headers": pairs,
+            KEY: inner,
+        }
+
+
+def _whole(content: bytes) -> Any:  # an ASGI receive
+    """Return the receiving side of a request whose body is there; its client never leaves before the page's does."""
+    waiting = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        return await asyncio.Future[Message]()
+
+    return receive
+
+
+class suppress_refusals:
+    """Suppress refusals with one of these statuses."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        """Suppress such a refusal."""
+        return isinstance(error, Refused) and error.status in self._statuses
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == _JSON or media_type.endswith("+json")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,172 @@
+"""The console as one ASGI endpoint: its routes, sign-in, protection against forged forms, and error pages."""
+
+from __future__ import annotations
+
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from capset.errors import CapsetError, PermissionDenied, Unauthenticated
+from capset.server.auth.callers import Caller
+from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, cookie_of, is_foreign
+from capset.server.auth.signing_keys import KeySource
+from capset.server.console import assets
+from capset.server.console.api import Api
+from capset.server.console.forms import Form, read_form
+from capset.server.console.login import COOKIE_PATH, Login
+from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
+from capset.server.console.pages import approvals
+from capset.server.console.rendering import address, render
+from capset.server.http.request_context import RequestContext, note_refusal, request_context
+from capset.server.http.responses import hide_store_details
+from capset.server.http.routes import Routes
+from capset.server.service import Service
+
+SIGN_IN: Final = SignInKind("capset_console", 12 * 3600, "/v1", same_site="Lax")
+TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
+_TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
+_ABOUT: Final = "console"
+MENU: Final = (Place("Approvals", "approvals", "capset:approve", "✓"),)
+_PAGES: Final = (approvals,)
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "content-security-policy": _POLICY,
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Console:
+    """The console of a server. ``rest`` answers requests for REST whose caller is known."""
+
+    def __init__(self, service: Service, keys: KeySource, rest: ASGIApp, rest_routes: Routes) -> None:
+        self._service = service
+        self._rest = rest
+        self._rest_routes = rest_routes
+        self._sign_ins = SignIns(SIGN_IN, service, keys)
+        self._login = Login(service, self._sign_ins, keys)
+        routes = [
+            Route("/", self._begin),
+            Route(assets.PATH, assets.show_asset),
+            *self._login.routes(),
+            *(self._page_route(one) for module in _PAGES for one in module.ROUTES),
+        ]
+        self._router = Router(routes, redirect_slashes=False)
+        self.paths = frozenset(template_of(route.path) for route in routes)
+        """The templates of all paths of the console, as the middleware matches them."""
+
+    async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
+        """Return who has signed in, ``None`` for others, and for the paths that need none."""
+        if request_info.route == template_of(assets.PATH):
+            return None
+        return self._service.callers.anyone or await self._sign_ins.caller(self._cookie(scope, request_info))
+
+    def _cookie(self, scope: Scope, request_info: RequestContext) -> str:
+        name = cookie_name(SIGN_IN, COOKIE_PATH, is_secure=self._login.is_secure(scope))
+        return cookie_of(request_info.header(b"cookie"), name)
+
+    async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._router({**scope, "root_path": scope.get("root_path", "")}, receive, _with_headers(send))
+
+    async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
+        """Answer with a page that says what went wrong; htmx gets only the message, for the place of messages."""
+        response = await self._failure(Request(scope, receive), error)
+        await response(scope, receive, _with_headers(send))
+
+    async def _begin(self, request: Request) -> Response:
+        """Lead to the first page: the inbox for those who approve, else the first that they may see."""
+        caller = request_context(request.scope).caller
+        root = root_of(request, self._service)
+        if caller is None:
+            return RedirectResponse(f"{root}/login", 303)
+        first = next((place.path for place in MENU if caller.has(place.scope)), "account")
+        return RedirectResponse(f"{root}/{first}", 303)
+
+    def _page_route(self, route: PageRoute) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                page = await self._open(request)
+                return page if isinstance(page, Response) else await route.handler(page)
+            except CapsetError as error:
+                return await self._failure(request, error)
+
+        return Route(route.path, answer, methods=[route.method], name=f"{route.method} {route.path}")
+
+    async def _open(self, request: Request) -> Page | Response:
+        """Return a request as a page; a form only if it comes from a page of this sign-in."""
+        info = request_context(request.scope)
+        if info.caller is None:
+            return self._login.lead_there(request)
+        cookie = self._cookie(request.scope, info)
+        form = Form(())
+        if request.method != "GET":
+            if is_foreign(info.headers, self._service.public_url):
+                raise PermissionDenied("Permission denied: this form came from another site. Nothing was done.")
+            is_upload = request.method == "PUT"
+            form = form if is_upload else read_form(await request.body(), request.headers.get("content-type", ""))
+            token = request.headers.get(TOKEN_HEADER) or form.get(_TOKEN_FIELD, "")
+            if not await self._sign_ins.is_own_form(token, cookie, _ABOUT):
+                raise PermissionDenied(
+                    "Permission denied: this form is not valid any more. Nothing was done.",
+                    hint="load the page again, and sign in if you are asked to",
+                )
+        api = Api(self._rest, self._rest_routes, request.scope)
+        token = await self._sign_ins.form_token(cookie, _ABOUT)
+        return Page(request, self._service, api, info.caller, form, token, MENU)
+
+    async def _failure(self, request: Request, error: CapsetError) -> Response:
+        info = request_context(request.scope)
+        note_refusal(info, error)
+        if isinstance(error, Unauthenticated):
+            return self._login.lead_there(request)
+        shown = hide_store_details(error, info.correlation)
+        root = root_of(request, self._service)
+        values = {
+            "error": shown,
+            "phrase": _phrase(shown.status),
+            "correlation": info.correlation,
+            "url": address(root),
+            "is_known": info.caller is not None,
+            "asset": partial(assets.asset_path, root),
+        }
+        is_fragment = request.headers.get("hx-request") == "true"
+        template = "failure.html" if is_fragment else "error.html"
+        return Response(render(template, values), shown.status, media_type=HTML)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def template_of(path: str) -> str:
+    """Return a path in Starlette's syntax as a template of the middleware: without converters."""
+    return path.replace(":path}", "}")
+
+
+def _with_headers(send: Send) -> Send:
+    """Return the sending side with the headers of every page."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message["headers"]))
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return sent

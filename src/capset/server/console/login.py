@@ -1,0 +1,143 @@
+"""Signing in to the console, and out of it."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from functools import partial
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Scope
+
+from capset.errors import CapsetError, LimitExceeded, PermissionDenied, Unauthenticated
+from capset.server.auth.sign_ins import SignIns, is_foreign, set_cookie
+from capset.server.auth.signing_keys import KeySource
+from capset.server.console.assets import asset_path
+from capset.server.console.forms import read_form
+from capset.server.console.page import HTML, root_of
+from capset.server.console.rendering import address, render
+from capset.server.http.request_context import request_context
+from capset.server.service import Service
+
+FAILURES: Final = 10
+"""Failed sign-ins from one address within ``WINDOW_SECONDS``; beyond it, 429."""
+WINDOW_SECONDS: Final = 60.0
+_ADDRESSES: Final = 10_000
+COOKIE_PATH: Final = "/"
+
+
+class Login:
+    """The pages on which people sign in: by an API key, or by a token of the issuer that the server trusts."""
+
+    def __init__(self, service: Service, sign_ins: SignIns, keys: KeySource) -> None:
+        self._service = service
+        self._sign_ins = sign_ins
+        self._failures = Failures()
+
+    def routes(self) -> list[Route]:
+        """Return the routes that need no sign-in."""
+        return [Route("/login", self._login, methods=["GET", "POST"]), Route("/logout", self._logout, methods=["POST"])]
+
+    def is_secure(self, scope: Scope) -> bool:
+        """Return whether browsers reach this server over https."""
+        return scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
+
+    def lead_there(self, request: Request) -> Response:
+        """Return an answer that leads to the sign-in, and from there back to the page that was asked for."""
+        root = root_of(request, self._service)
+        is_read = request.method == "GET" and request.headers.get("hx-request") != "true"
+        here = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        asked = f"{here}?{request.url.query}" if request.url.query else here
+        where = f"{root}/login" + (f"?next={quote(asked, safe='')}" if is_read else "")
+        if is_read:
+            return Response(status_code=303, headers={"location": where})
+        body = self._form(request, "You are not signed in any more. Nothing was done.", "")
+        return Response(body, 401, headers={"hx-redirect": where}, media_type=HTML)
+
+    async def _login(self, request: Request) -> Response:
+        info = request_context(request.scope)
+        following = local_path(request.query_params.get("next", ""))
+        if request.method == "GET":
+            if info.caller is not None:
+                return self._onward(request, following)
+            return Response(self._form(request, "", following), media_type=HTML)
+        try:
+            if is_foreign(info.headers, self._service.public_url):
+                raise PermissionDenied("This form came from another site.")
+            client = str((request.scope.get("client") or ("",))[0])
+            self._failures.check(client)
+            form = read_form(await request.body(), request.headers.get("content-type", ""))
+            following = local_path(form.get("next", ""))
+            try:
+                value = await self._sign_ins.begin(form.get("key", "").strip())
+            except Unauthenticated:
+                self._failures.add(client)
+                either = " or token" if self._service.callers.takes_tokens else ""
+                raise Unauthenticated(f"This is no valid API key{either}.") from None
+        except CapsetError as error:
+            return Response(self._form(request, error.message, following), error.status, media_type=HTML)
+        response = self._onward(request, following)
+        response.raw_headers.append(self._cookie(value, request.scope))
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        """End the sign-in in this browser. Its form needs no token: to be signed out by another site does no harm."""
+        response = Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
+        if not is_foreign(request_context(request.scope).headers, self._service.public_url):
+            response.raw_headers.append(self._cookie("", request.scope))
+        return response
+
+    def _cookie(self, value: str, scope: Scope) -> tuple[bytes, bytes]:
+        return set_cookie(self._sign_ins.kind, value, COOKIE_PATH, is_secure=self.is_secure(scope))
+
+    def _onward(self, request: Request, following: str) -> Response:
+        return Response(status_code=303, headers={"location": root_of(request, self._service) + (following or "/")})
+
+    def _form(self, request: Request, said: str, following: str) -> bytes:
+        root = root_of(request, self._service)
+        values = {
+            "said": said,
+            "following": following,
+            "takes_tokens": self._service.callers.takes_tokens,
+            "url": address(root),
+            "asset": partial(asset_path, root),
+        }
+        return render("login.html", values)
+
+
+class Failures:
+    """Failed sign-ins by address, of the last minute."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def check(self, client: str) -> None:
+        """Raise ``LimitExceeded`` if too many sign-ins from this address have failed."""
+        times, now = self._times.get(client), time.monotonic()
+        while times and times[0] <= now - WINDOW_SECONDS:
+            times.popleft()
+        if times is not None and len(times) >= FAILURES:
+            error = LimitExceeded(f"Too many sign-ins have failed: {FAILURES} in a minute. Wait a minute.")
+            error.retry_after = times[0] + WINDOW_SECONDS - now
+            raise error
+
+    def add(self, client: str) -> None:
+        """Count a failure."""
+        self._times.setdefault(client, deque(maxlen=FAILURES)).append(time.monotonic())
+        self._times.move_to_end(client)
+        if len(self._times) > _ADDRESSES:
+            self._times.popitem(last=False)
+
+
+def local_path(text: str) -> str:
+    """Return a path of this server, with its query, or ``""`` for anything else: a sign-in leads nowhere else."""
+    try:
+        found = urlsplit(text)
+    except ValueError:
+        return ""
+    is_local = not found.scheme and not found.netloc and text.startswith("/") and not text.startswith("//")
+    return text if is_local and "\\" not in text and text.isprintable() and text.isascii() else ""

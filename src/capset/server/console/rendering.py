@@ -1,0 +1,125 @@
+"""Templates, and how values appear in them: everything is escaped, and hidden characters are spelled out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup, escape
+
+from capset.server.approvals.plain_text import legible
+
+SHOWN: Final = 20_000
+"""Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_SIZES: Final = ("bytes", "kB", "MB", "GB")
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates."""
+    made = Environment(
+        loader=PackageLoader("capset.server.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters = cast("dict[str, Any]", made.filters)
+    filters |= {one.__name__: one for one in (exact, pretty, moment, short, size, counted, seconds, shorten)}
+    return made
+
+
+def _shown(value: object) -> object:
+    """Return a value as it is shown: text of others with every hidden character spelled out, nothing for ``None``."""
+    if value is None:
+        return ""
+    return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(value: object) -> Markup:
+    """Return text unchanged but for its escapes, for fields of forms, whose value comes back."""
+    return escape("" if value is None else str(value))
+
+
+def pretty(value: object, most: int = SHOWN) -> str:
+    """Return JSON data on several lines, cut off after so many characters with a note of what is missing."""
+    return shorten(json.dumps(value, indent=2, ensure_ascii=False), most)
+
+
+def shorten(text: str, most: int = SHOWN) -> str:
+    """Return a text, cut off after so many characters with a note of what is missing."""
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} characters more"
+
+
+def short(text: str | None, most: int = 12) -> str:
+    """Return the beginning of a hash or an id."""
+    return "" if text is None else text if len(text) <= most else f"{text[:most]}…"
+
+
+def size(given: float) -> str:
+    """Return a number of bytes for people: ``1.5 kB``."""
+    value, at = float(given), 0
+    while value >= 1_000 and at < len(_SIZES) - 1:
+        value, at = value / 1_000, at + 1
+    return f"{value:,.0f} {_SIZES[at]}" if at == 0 or value >= 100 else f"{value:,.1f} {_SIZES[at]}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 tool``, ``2 tools``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def seconds(given: float) -> str:
+    """Return a span of time for people: ``3 min``."""
+    for length, unit in _UNITS:
+        if given >= length:
+            return f"{given / length:.0f} {unit}"
+    return f"{given * 1000:.0f} ms"
+
+
+@pass_context
+def moment(context: Context, text: str | None) -> Markup:
+    """Return a time, ISO 8601 UTC, as how long ago or in how long it is, and exactly on request.
+
+    ``now`` of the page is the time of the kernel's clock.
+    """
+    if not text:
+        return Markup()
+    try:
+        apart = (datetime.fromisoformat(context["now"]) - datetime.fromisoformat(text)).total_seconds()
+    except ValueError:
+        return escape(text)
+    told = f"{seconds(apart)} ago" if apart > 0 else f"in {seconds(-apart)}"
+    told = "now" if abs(apart) < 1 else told
+    exactly = text.replace("T", " ")[:19] + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, told)
+
+
+def address(root: str) -> Callable[..., Markup]:
+    """Return the function ``url("approvals", id, status="pending")`` of a server whose paths begin with ``root``."""
+
+    def url(*segments: object, **query: object) -> Markup:
+        path = "/".join(quote(str(one), safe="") for one in segments)
+        asked = urlencode({name: str(value) for name, value in query.items() if value is not None and value != ""})
+        return escape(f"{root}/{path}" + (f"?{asked}" if asked else ""))
+
+    return url
+
+
+def static(name: str) -> bytes:
+    """Return the content of a static file of the console."""
+    return (files("capset.server.console") / "static" / name).read_bytes()
+
+
+def render(template: str, values: dict[str, Any]) -> bytes:  # of any type that a template shows
+    """Return a page."""
+    return environment().get_template(template).render(values).encode(errors="replace")

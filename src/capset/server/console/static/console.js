@@ -1,0 +1,68 @@
+// The little that the console does in the browser beside htmx. There is no inline script, and nothing is evaluated.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+
+  const stored = localStorage.getItem("capset-theme");
+  if (stored) root.dataset.theme = stored;
+
+  // htmx may not make code of text: attributes such as hx-on or "js:" do nothing.
+  const refuse = class { constructor() { throw new Error("evaluation is off"); } };
+  htmx.registerExtension("no-eval", { init: (api) => api.initSecurity(null, refuse, refuse) });
+
+  // Every request of htmx that changes something proves that it comes from a page of this sign-in.
+  document.addEventListener("htmx:config:request", (event) => {
+    const request = event.detail.ctx.request;
+    request.headers["X-Capset-Token"] = document.body.dataset.token;
+  });
+
+  // What went wrong is shown in the place of messages, and replaces nothing else.
+  document.addEventListener("htmx:before:swap", (event) => {
+    const response = event.detail.ctx.response;
+    if (!response || response.status < 400) return;
+    event.preventDefault();
+    showMessage(event.detail.ctx.text);
+  });
+  document.addEventListener("htmx:error", () => showText("The server cannot be reached. Try again."));
+
+  function showMessage(html) {
+    const found = new DOMParser().parseFromString(html, "text/html").querySelector("[role=alert]");
+    showText(found ? found.textContent : "Something went wrong.");
+  }
+  function showText(text) {
+    const place = document.getElementById("messages");
+    if (!place) return;
+    const line = document.createElement("p");
+    line.className = "alert";
+    line.textContent = text;
+    place.replaceChildren(line);
+    place.scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("click", (event) => {
+    const element = event.target.closest("[data-theme-switch], [data-copy], [data-confirm]");
+    for (const open of document.querySelectorAll("details.account[open]")) {
+      if (!open.contains(event.target)) open.open = false;
+    }
+    if (!element) return;
+    if (element.matches("[data-theme-switch]")) {
+      const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("capset-theme", root.dataset.theme);
+    } else if (element.matches("[data-copy]")) {
+      navigator.clipboard.writeText(element.dataset.copy);
+    } else if (!window.confirm(element.dataset.confirm)) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }, true);
+
+  // Keys: each element with data-key="a" is pressed by that key, unless one is writing.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!found) return;
+    event.preventDefault();
+    found.matches("input, textarea, select") ? found.focus() : found.click();
+  });
+})();

@@ -1,0 +1,166 @@
+"""The console around its pages: signing in and out, forged forms, headers, and what strangers see (spec 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+
+import httpx2
+import pytest
+
+from capset.server.auth.keys import revoke_key
+from capset.server.console.app import SIGN_IN
+from capset.server.console.login import FAILURES, local_path
+from tests.server.approving import till
+from tests.server.support import Site, call, make_session, site
+
+
+@pytest.fixture(scope="module")
+async def shop() -> AsyncGenerator[Site]:
+    """Give a server with the till; ``boss`` of ``acme`` may do everything, ``spy`` is of another organisation."""
+    async with site(till) as found:
+        await found.key("boss", scopes=["capset:admin"])
+        await found.key("caller", scopes=["capset:call", "capset:write"])
+        await found.key("spy", org="other", scopes=["capset:admin"])
+        yield found
+
+
+@pytest.fixture
+async def browser(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Give a client that keeps cookies and follows redirects, as a browser does."""
+    async with shop.client(None, follow_redirects=True) as client:
+        yield client
+
+
+async def sign_in(browser: httpx2.AsyncClient, key: str, following: str = "") -> httpx2.Response:
+    return await browser.post("/login", data={"key": key, "next": following})
+
+
+async def requested(shop: Site) -> str:
+    async with shop.client("caller") as client:
+        session = await make_session(client, "till")
+        return (await call(client, session, "pay", to="bob")).json()["approval"]
+
+
+def token_of(page: httpx2.Response) -> str:
+    found = re.search(r'data-token="([0-9a-f]{64})"', page.text)
+    assert found is not None, page.text
+    return found[1]
+
+
+@pytest.mark.spec("N1")
+async def test_a_stranger_is_led_to_the_sign_in_and_back(shop: Site, browser: httpx2.AsyncClient) -> None:
+    asked = await requested(shop)
+    first = await browser.get(f"/approvals/{asked}?a=b")
+    assert (first.status_code, "Sign in" in first.text, "bob" in first.text) == (200, True, False)
+    assert f'value="/approvals/{asked}?a=b"' in first.text
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
+    assert (page.status_code, page.url.path) == (200, f"/approvals/{asked}")
+    assert "bob" in page.text
+    assert shop.keys["boss"] not in page.text
+    policy = page.headers["content-security-policy"]
+    for part in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert (page.headers["cache-control"], page.headers["x-frame-options"]) == ("no-store", "DENY")
+    left = await browser.post("/logout")
+    assert left.url.path == "/login"
+    assert (await browser.get("/approvals")).url.path == "/login"
+
+
+@pytest.mark.spec("N1")
+@pytest.mark.parametrize("there", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nb", "x", ""])
+def test_a_sign_in_leads_nowhere_else(there: str) -> None:
+    assert local_path(there) == ""
+
+
+@pytest.mark.spec("N1")
+async def test_a_sign_in_ends_when_its_key_is_revoked(shop: Site, browser: httpx2.AsyncClient) -> None:
+    await shop.key("leaver", scopes=["capset:admin"])
+    assert (await sign_in(browser, shop.keys["leaver"])).url.path != "/login"
+    (row,) = [one for one in await shop.kernel.store.keys.list() if one.name == "leaver"]
+    await revoke_key(shop.kernel, row.id)
+    assert (await browser.get("/approvals")).url.path == "/login"
+
+
+@pytest.mark.spec("N1")
+async def test_the_cookie_is_for_the_browser_alone(shop: Site) -> None:
+    async with shop.client(None) as client:
+        kept = (await sign_in(client, shop.keys["boss"])).headers["set-cookie"]
+    assert kept.startswith(f"{SIGN_IN.cookie}=")
+    for part in ("HttpOnly", "SameSite=Lax", "Path=/", f"Max-Age={SIGN_IN.seconds}"):
+        assert part in kept
+    async with site(till, public_url="https://capset.example") as secure:
+        key = await secure.key("boss", scopes=["capset:admin"])
+        async with secure.client(None) as client:
+            kept = (await sign_in(client, key)).headers["set-cookie"]
+    assert kept.startswith(f"__Host-{SIGN_IN.cookie}=")
+    assert "Secure" in kept
+
+
+@pytest.mark.spec("N2")
+async def test_a_form_counts_only_from_a_page_of_the_sign_in(shop: Site, browser: httpx2.AsyncClient) -> None:
+    asked = await requested(shop)
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
+    path, token = f"/approvals/{asked}/approve", token_of(page)
+    for headers, form in (
+        ({}, {}),
+        ({}, {"token": "0" * 64}),
+        ({"origin": "https://evil.example"}, {"token": token}),
+        ({"sec-fetch-site": "cross-site"}, {"token": token}),
+    ):
+        refused = await browser.post(path, data=form, headers=headers)
+        assert refused.status_code == 403, (headers, form)
+    assert (await shop.kernel.approvals.get(asked, org="acme")).status == "pending"
+    async with shop.client(None, follow_redirects=True) as other:
+        theirs = token_of(await sign_in(other, shop.keys["ada"], "/approvals"))
+    assert (await browser.post(path, data={"token": theirs})).status_code == 403, "of another sign-in"
+    done = await browser.post(path, data={"token": token})
+    assert (done.status_code, "Approved." in done.text) == (200, True)
+    assert (await shop.kernel.approvals.get(asked, org="acme")).decided_by == "user:boss"
+
+
+@pytest.mark.spec("N3")
+async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.AsyncClient) -> None:
+    asked = await requested(shop)
+    page = await sign_in(browser, shop.keys["spy"], "/approvals")
+    assert asked not in page.text
+    missing = await browser.get(f"/approvals/{asked}")
+    assert (missing.status_code, "bob" in missing.text) == (404, False)
+    refused = await browser.post(f"/approvals/{asked}/approve", data={"token": token_of(page)})
+    assert refused.status_code == 404
+
+
+@pytest.mark.spec("N1")
+async def test_sign_ins_that_fail_are_limited(browser: httpx2.AsyncClient) -> None:
+    async with site() as own, own.client(None) as client:
+        tried = [(await sign_in(client, "wrong")).status_code for _ in range(FAILURES + 1)]
+        assert tried == [401] * FAILURES + [429]
+        assert (await sign_in(client, own.keys["ada"])).status_code == 429
+
+
+@pytest.mark.spec("N4")
+async def test_static_files_are_kept_by_browsers_and_small(shop: Site, browser: httpx2.AsyncClient) -> None:
+    page = await browser.get("/login")
+    found = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
+    assert len(found) >= 4
+    sizes = [len(page.content)]
+    for path in found:
+        answered = await browser.get(path)
+        assert answered.status_code == 200
+        assert answered.headers["cache-control"] == "public, max-age=31536000, immutable"
+        sizes.append(len(answered.content))
+    assert sum(sizes) < 150_000
+    assert (await browser.get("/static/0000/console.css")).status_code == 404
+
+
+@pytest.mark.spec("N1")
+async def test_without_keys_everybody_is_signed_in() -> None:
+    from capset import Principal
+    from capset.server.auth.callers import Caller
+
+    anyone = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
+    async with site(till, anyone=anyone) as found, found.client(None, follow_redirects=True) as client:
+        page = await client.get("/")
+        assert (page.status_code, page.url.path, "user:ada" in page.text) == (200, "/approvals", True)
+        assert "Sign out" not in page.text
