@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients mcpclients frontends formats frameworks siege soak faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -32,11 +32,11 @@ serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 
 test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto --dist worksteal -m "not long and not clients" $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not long and not clients and not browser" $(ARGS)
 
 long: $(SETUP) ## run the tests that take long: generated requests at whole servers, properties with more examples
 	@scripts/install_for_tests.sh
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto -m "long or property and not clients" $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto -m "(long or property) and not clients and not browser" $(ARGS)
 
 matrix: $(SETUP) ## run the tests of the core on each Python from 3.11 to 3.14 that is here (ARGS=tests/server)
 	@$(BIN)/python -m scripts.matrix $(ARGS)
@@ -87,6 +87,10 @@ guardbench: $(SETUP) ## play MCP-GuardBench's cases with the gateway before its 
 
 bfcl: $(SETUP) ## make tools of BFCL's function documents, and hold its possible answers to them (ARGS=--known: but for those listed)
 	@$(BIN)/python -m scripts.bfcl $(ARGS)
+
+console: $(SETUP) ## walk through the console in a real browser (ARGS="-k name")
+	@scripts/install_for_tests.sh chromium
+	@$(BIN)/pytest -n 2 --dist loadfile -m browser $(ARGS) tests/server/console
 
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated

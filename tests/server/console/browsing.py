@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright
 
 from scripts import npm
 from tests.server.support import Site
@@ -21,8 +21,8 @@ _FLAGS: Final = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 _MILLISECONDS: Final = 10_000
-WIDE: Final = {"width": 1400, "height": 1000}
-NARROW: Final = {"width": 360, "height": 780}
+WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
+NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
 _SERIOUS: Final = ("serious", "critical")
 
 
