@@ -58,9 +58,12 @@ from capset.server.rest import (
     files,
     fingerprints,
     health,
+    identities,
+    keys,
     links,
     sessions,
     turns,
+    usage,
 )
 from capset.server.service import Service
 
@@ -77,6 +80,9 @@ _NOUNS = (
     envelopes,
     fingerprints,
     audit,
+    usage,
+    keys,
+    identities,
     config_check,
     health,
 )
