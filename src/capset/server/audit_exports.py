@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from capset.definitions.records import COLUMNS, Record
 from capset.errors import CapsetError, Unauthenticated
 from capset.server.auth.callers import REFUSED
-from capset.server.http.bodies import DisconnectWatch, send_in_parts
+from capset.server.http.bodies import ClientLeft, DisconnectWatch, send_in_parts
 from capset.server.service import Service
 from capset.stores.base import AuditQuery
 from capset.wire.pages import PAGE_BYTES
@@ -31,6 +31,10 @@ _PAGE: Final = 500
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 _log = logging.getLogger("capset.server")
+
+
+class BrokenOff(ClientLeft):
+    """The answer cannot be completed: its connection is closed without the end of the body."""
 
 
 class ExportResponse(Response):
@@ -67,7 +71,7 @@ class ExportResponse(Response):
                     page, text = await self._service.kernel.audit.query(replace(self._query, before=page.next)), ""
         except CapsetError as error:
             _log.error("an export of records was broken off: %s", error.message)
-            raise
+            raise BrokenOff from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _text(self, items: Iterable[Record]) -> str:

@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from capset.errors import NotFound, StoreError
-from capset.fingerprint.chain import VerifiedPart
+from capset.errors import NotFound
 from capset.fingerprint.checkpoints import Checkpoint, PublicKey
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AuditQuery
@@ -17,6 +16,8 @@ SLICE: Final = 500
 """Number of links that are verified in one go; others come to their turn in between."""
 FOLLOWED: Final = 2_000
 """Number of links from a record on among which a checkpoint over it is looked for: servers make one every 1,000."""
+
+_HELD: Final = " holds what no record can hold: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class AuditProofs:
             checked=checked,
             last=part.last,
             since=since,
-            problem=await self._told(org, part),
+            problem=_told(org, part.found.problem),
             seq=found.seq,
             covered=covered,
             key=own and own.id,
@@ -93,7 +94,7 @@ class AuditProofs:
             hash=record.hash,
             previous=record.previous,
             checked=checked,
-            problem=await self._told(org, part),
+            problem=_told(org, part.found.problem),
             at=part.found.seq,
             checkpoint=mark and _checkpoint(mark, own),
         )
@@ -104,18 +105,13 @@ class AuditProofs:
         signer = await self._audit.signer()
         return signer if signer is not None and signer.id == self._kernel.signing.key else None
 
-    async def _told(self, org: str | None, part: VerifiedPart) -> str | None:
-        """Return the problem of a part; to a caller of an org, nothing of the content of others' records."""
-        found = part.found
-        if found.problem is None or org is None or found.seq is None:
-            return found.problem
-        try:
-            near = await self._audit.read(after=found.seq - 1, limit=1)
-        except StoreError:
-            near = ()
-        if near and near[0].seq == found.seq and near[0].org == org:
-            return found.problem
-        return f"record {found.seq} does not hold: capset audit verify, where the database is, says more"
+
+def _told(org: str | None, problem: str | None) -> str | None:
+    """Return a problem of the chain; to a caller of an org, without the content that no record can hold."""
+    if problem is None or org is None:
+        return problem
+    told, separator, _ = problem.partition(_HELD)
+    return told + separator.removesuffix(": ")
 
 
 def _checkpoint(mark: Checkpoint, own: PublicKey | None) -> CheckpointShape:

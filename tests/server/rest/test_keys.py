@@ -242,7 +242,7 @@ async def test_the_same_request_makes_no_second_key() -> None:
 
 async def stored(here: Site, secret: str) -> Any:
     """Yield what the store in memory holds of a secret."""
-    for row in here.kernel.store.replies._rows.values():  # pyright: ignore
+    for row in here.kernel.store.replies._rows.values():  # pyright: ignore[reportAttributeAccessIssue]
         if secret in str(row):
             yield row
 
