@@ -132,7 +132,7 @@ async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditF
 async def summarize_records(service: Served, caller: Audits, wanted: Annotated[SummaryFilter, Query()]) -> SummaryShape:
     """Count how calls ended, with their latency: together, by time, and by tool.
 
-    The newest 10,000 that fit are counted, of the newest 40,000 of the organisation in that time. It shows no record,
+    The newest 6,000 that fit are counted, of the newest 20,000 of the organisation in that time. It shows no record,
     and leaves no act.
     """
     until = _whole_second(wanted.until or datetime.fromisoformat(service.kernel.now()), up=True)

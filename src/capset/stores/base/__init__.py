@@ -56,6 +56,8 @@ from capset.stores.base.lineage import (
     PayloadKind,
     PayloadRow,
     RegistrationRow,
+    Sighting,
+    Sightings,
     TransitionRow,
 )
 from capset.stores.base.pins import PinStore, ToolPin
@@ -133,6 +135,8 @@ __all__ = [
     "SessionQuery",
     "SessionRow",
     "SessionStore",
+    "Sighting",
+    "Sightings",
     "SigningKey",
     "StateRow",
     "StateStore",

@@ -116,9 +116,9 @@ class Pruned:
     since: int
 
 
-WALKED: Final = 40_000
+WALKED: Final = 20_000
 """Number of an organisation's newest calls that a summary looks at, at most."""
-MEASURED: Final = 10_000
+MEASURED: Final = 6_000
 """Number of calls that a summary counts, at most."""
 
 

@@ -28,7 +28,9 @@ def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of 
 
 def first_seq(connection: Connection) -> int:
     """Return the first record of the log, according to its newest checkpoint; call it within ``as_they_lie``."""
-    row = connection.exec_driver_sql("SELECT since FROM checkpoints ORDER BY number DESC LIMIT 1").first()
+    row = connection.exec_driver_sql(
+        "SELECT since FROM checkpoints WHERE number = (SELECT max(number) FROM checkpoints)"
+    ).first()
     return row.since if row is not None and type(row.since) is int and row.since > 0 else 1
 
 

@@ -6,10 +6,14 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, false, func, select, text
 
+from capset.fingerprint.canonical import MAX_EXACT
 from capset.stores.sql.schema.tables import records
 
 FEW: Final = 10_000
 """Number of records to read past rather than to look up the end of the chain's part that a query is about."""
+
+NEAR: Final = 1_000
+"""Number of records by whose times an end of a part of the chain is found, where clocks differ a little."""
 
 AT: Final = records.c.time.concat(text("''"))
 """A record's time, for queries that must not use its index: pages are in the order of the chain."""
@@ -33,23 +37,20 @@ def bounds_of(connection: Connection, since: str | None, until: str | None) -> l
     return bounds
 
 
-def narrow_bounds_of(connection: Connection, since: str | None, until: str | None) -> list[ColumnElement[bool]]:
-    """Return conditions on ``seq`` that hold for the records of these times, found in bounded time.
+def near_ends(connection: Connection, since: str | None, until: str | None) -> tuple[int, int] | None:
+    """Return the first and the last ``seq`` of the records of these times, found in bounded time; ``None`` for none.
 
-    Records that were written by a clock which was so far off that ``FEW`` others lie between may be outside.
+    Records that were written by a clock which was so far off that ``NEAR`` others lie between may be outside.
     """
-    bounds: list[ColumnElement[bool]] = []
-    for time, is_since in ((since, True), (until, False)):
-        if time is None:
-            continue
-        own = records.c.time >= time if is_since else records.c.time < time
-        order = records.c.time if is_since else records.c.time.desc()
-        near = select(_SEQ.label("seq")).where(own).order_by(order).limit(FEW).subquery()
-        end = connection.execute(select((func.min if is_since else func.max)(near.c.seq))).scalar()
-        if end is None:
-            return [false()]
-        bounds.append(records.c.seq >= end if is_since else records.c.seq <= end)
-    return bounds
+    first, last = 0, MAX_EXACT
+    seqs = select(_SEQ.label("seq")).limit(NEAR)
+    if since is not None:
+        near = seqs.where(records.c.time >= since).order_by(records.c.time).subquery()
+        first = connection.execute(select(func.min(near.c.seq))).scalar()
+    if until is not None:
+        near = seqs.where(records.c.time < until).order_by(records.c.time.desc()).subquery()
+        last = connection.execute(select(func.max(near.c.seq))).scalar()
+    return None if first is None or last is None else (first, last)
 
 
 def first_from(connection: Connection, since: str | None) -> int | None:
