@@ -62,4 +62,7 @@ async def test_records_are_proved_counted_and_exported(boss: Client, session: st
     link = await boss.links.record(session)
     seen = await boss.fingerprints.sightings(link.runtime_hash)
     assert (seen.links, seen.sessions, seen.is_partial) == (1, [session], False)
-    assert (await boss.fingerprints.sightings("f" * 64)).agents == []
+    installed = (await boss.fingerprints.installed()).capabilities[0].hash
+    assert (await boss.fingerprints.sightings(installed)).agents == []
+    with pytest.raises(NotFound):
+        await boss.fingerprints.sightings("f" * 64)

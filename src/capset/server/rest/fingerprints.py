@@ -33,10 +33,13 @@ async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> Fingerp
     return await service.fingerprints.resolve(caller.principal.org, hash)
 
 
-@router.get("/{hash}/sightings", responses=problems(422), operation_id="list_sightings")
+@router.get("/{hash}/sightings", responses=problems(404, 422), operation_id="list_sightings")
 async def list_sightings(service: Served, caller: Audits, hash: Hash) -> SightingsShape:
     """Return when and where a hash was live: of an agent, a prompt, a tool or its code, by the links that name it.
 
-    ``GET /v1/links/diff`` says what changed between two links.
+    There are none of a hash that is known, and was not live. ``GET /v1/links/diff`` says what changed between two links.
     """
-    return sightings_shape(hash, await service.kernel.store.lineage.sightings(caller.principal.org, hash))
+    found = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
+    if not found.items:
+        await service.fingerprints.resolve(caller.principal.org, hash)
+    return sightings_shape(hash, found)

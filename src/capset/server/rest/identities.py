@@ -28,7 +28,7 @@ from capset.wire.operations import (
     key_shape,
 )
 
-KEYS_READ: Final = 5_000
+KEYS_READ: Final = 2_000
 """Number of an organisation's newest keys whose principals are listed."""
 KEYS_SHOWN: Final = 20
 """Number of a principal's keys that are shown with it."""
