@@ -41,7 +41,7 @@ async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> N
     assert (await boss.usage(principal="ada")).principal == "ada"
 
 
-@pytest.mark.spec("P52", "P53", "P54", "P55")
+@pytest.mark.spec("P52", "P53", "P54", "P55", "P56")
 async def test_records_are_proved_counted_and_exported(boss: Client, session: str) -> None:
     called = await boss.call(session, "list_directory")
     found = await boss.records.get(called.record)

@@ -13,7 +13,7 @@ import pytest
 from capset.definitions.records import COLUMNS
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.chain import link_payload
-from capset.server import audit_exports
+from capset.server.http import record_exports
 from capset.testing.store_suite.support import NOW, entry
 from tests.server.support import call, make_session, problem, site
 from tests.stores.sql.support import path_of, raw
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spec("P54")
 
 
 async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_exports, "_PAGE", 3)
+    monkeypatch.setattr(record_exports, "_PAGE", 3)
     async with site(store=f"sqlite:///{tmp_path}/a.db") as here, here.client() as client:
         await here.key("eve", org="evil")
         session = await make_session(client, "kit")
@@ -73,7 +73,7 @@ async def test_csv_opens_in_a_spreadsheet_and_runs_nothing() -> None:
 
 
 async def test_an_export_that_fails_in_between_breaks_off(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_exports, "_PAGE", 2)
+    monkeypatch.setattr(record_exports, "_PAGE", 2)
     url = f"sqlite:///{tmp_path}/a.db"
     async with site(store=url) as here, here.client() as client:
         for number in range(6):
@@ -91,7 +91,7 @@ async def test_an_export_that_fails_in_between_breaks_off(tmp_path: Any, monkeyp
 
 
 async def test_an_export_ends_when_its_key_is_revoked(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_exports, "_PAGE", 1)
+    monkeypatch.setattr(record_exports, "_PAGE", 1)
     async with site(store=f"sqlite:///{tmp_path}/a.db") as here, here.client() as client:
         for number in range(4):
             await here.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))

@@ -16,9 +16,9 @@ from capset.definitions.limits import written_window
 from capset.definitions.records import Outcome
 from capset.errors import InvalidArguments
 from capset.kernel.governance.acts import ActEntry
-from capset.server.audit_exports import ExportFormat, ExportResponse
-from capset.server.audit_proofs import AuditProofs, Place
 from capset.server.auth.callers import Caller
+from capset.server.http.record_exports import ExportFormat, ExportResponse
+from capset.server.rest.proofs import AuditProofs, Place
 from capset.server.rest.routing import Asked, Audits, Id, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.stores.base import AuditQuery

@@ -37,7 +37,7 @@ async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> Fingerp
 async def list_sightings(service: Served, caller: Audits, hash: Hash) -> SightingsShape:
     """Return when and where a hash was live: of an agent, a prompt, a tool or its code, by the links that name it.
 
-    There are none of a hash that is known, and was not live. ``GET /v1/links/diff`` says what changed between two links.
+    There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two.
     """
     found = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
     if not found.items:
