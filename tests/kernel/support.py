@@ -22,6 +22,7 @@ from capset.stores.base import (
     AuditPage,
     AuditQuery,
     Claim,
+    Directory,
     DocumentStore,
     Entry,
     EventStore,
@@ -166,6 +167,10 @@ class TappedStore:
     @property
     def agents(self) -> AgentStore:
         return self.inner.agents
+
+    @property
+    def directory(self) -> Directory:
+        return self.inner.directory
 
     @property
     def keys(self) -> KeyStore:

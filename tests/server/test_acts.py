@@ -62,6 +62,8 @@ ACT_OF = {
     "reject": "approval.reject",
     "approve_agent_mcp_tools": "mcp.approve",
     "withdraw_agent_mcp_tools": "mcp.approve",
+    "create_key": "key.create",
+    "revoke_key": "key.revoke",
 }
 
 
@@ -148,6 +150,8 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
             await asked(ada, "POST", f"/v1/sessions/{session}/rewind", json={"turn": turn})
             await asked(ada, "DELETE", f"/v1/sessions/{session}")
             await asked(ada, "DELETE", at)
+            made_key = await asked(ada, "POST", "/v1/keys", json={"name": "ci", "principal": "ci"})
+            await asked(ada, "POST", f"/v1/keys/{made_key['id']}/revoke")
             refused = await ada.delete(f"/v1/sessions/{session}")
             assert refused.status_code == 404
             listed = await asked(ada, "GET", "/v1/audit", params={"kind": "act", "limit": 200})
@@ -170,6 +174,8 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
         "session.rewind",
         "session.delete",
         "agent.archive",
+        "key.create",
+        "key.revoke",
         "log.read",
         "log.read",
         "log.read",
@@ -185,7 +191,8 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     assert {one["phase"] for one in calls["items"]} == {"outcome"}, "by default, calls"
     decided = [row for row in found if row["act"].startswith("approval.")]
     assert [(row["principal"], row["tool"], row["session"]) for row in decided] == [("bob", "careful", careful)] * 2
-    assert all(key not in json.dumps(row) and other not in json.dumps(row) for row in found), "no secrets"
+    secrets = (key, other, made_key["key"])
+    assert not any(secret in json.dumps(row) for secret in secrets for row in found), "no secrets"
 
 
 @pytest.mark.spec("G39")

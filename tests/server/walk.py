@@ -35,7 +35,10 @@ class Belongings:
 
 
 ADMINISTERED = frozenset(
-    {"list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"}
+    {
+        *("list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"),
+        *("list_keys", "create_key", "get_key", "revoke_key", "list_principals", "list_orgs"),
+    }
 )
 """The operations of administrators alone: others are told that, whatever it is about."""
 
@@ -83,6 +86,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
         "reject": {"json": {}},
+        "create_key": {"json": {"name": "mine", "principal": "mine"}},
         "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
         "record_link": {"json": {"session_id": whose.session}},
@@ -136,7 +140,20 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_envelope": "envelope",
         "list_fingerprints": "",
         "get_fingerprint": "hash",
+        "list_sightings": "hash",
         "list_records": "",
+        "get_record": "record",
+        "verify_records": "",
+        "export_records": "",
+        "summarize_records": "",
+        "get_usage": "",
+        "whoami": "",
+        "list_principals": "",
+        "list_orgs": "",
+        "list_keys": "",
+        "create_key": "",
+        "get_key": "",
+        "revoke_key": "",
         "list_capabilities": "",
         "get_capability": "",
         "check_config": "",
@@ -153,6 +170,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "envelope": whose.envelope,
         "approval": whose.approval,
         "refusal": whose.refusal,
+        "record": whose.record,
         "hash": whose.hash,
     }
     found: list[Step] = []

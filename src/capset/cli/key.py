@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,14 +16,19 @@ from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudge
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Grant
 from capset.cli.common.output import cell, err, out, print_json, table
+from capset.cli.common.remote import NamedUrl, ask, named_server
 from capset.cli.common.settings import Settings, existing_db, given_attributes, load_settings
-from capset.definitions.allowances import allowance_of
-from capset.definitions.principals import Attributes, Principal, PrincipalKind
+from capset.clock import SystemClock, iso
+from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
-from capset.server.auth.keys import DEFAULT_SCOPES, create_key, is_valid, revoke_key
+from capset.server.auth.keys import DEFAULT_SCOPES, create_key, revoke_key
 from capset.stores.base import KeyRow
-from capset.wire.operations import KeyPageShape, key_shape, new_key_shape
+from capset.wire.allowances import allowance_shape
+from capset.wire.operations import KeyInput, KeyPageShape, KeyShape, key_shape, new_key_shape
+
+if TYPE_CHECKING:
+    from capset.client import Client
 
 _LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
 _UNITS: Final = {"h": "hours", "d": "days"}
@@ -56,10 +61,15 @@ def create_command(
     agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
     db: Db = None,
+    url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Make an API key and show it, this once: only its hash is kept."""
-    settings = load_settings(db=db)
+    """Make an API key and show it, this once: only its hash is kept.
+
+    A server that is named with --url makes it by the rights of the key in CAPSET_KEY, and for 90 days unless told
+    otherwise.
+    """
+    server = named_server(url, db=db)
     # From options alone: a settings file planted in a folder must not grant anything to keys.
     who = Principal(
         principal,
@@ -69,22 +79,34 @@ def create_command(
         attributes=given_attributes(attribute),
         allowance=given_allowance(limit, session_budget, run_budget, usage_limit),
     )
-    row, key = asyncio.run(_create(settings, name, who, _scopes(scope), _lifetime(expires), agent))
-    if as_json:
-        print_json(new_key_shape(row, key).plain())
+    lifetime = _lifetime(expires)
+    if server is not None:
+        given = _input(name, who, _scopes(scope), expires, agent)
+        made = ask(server, lambda client: client.keys.create(given))
     else:
-        print(key, flush=True)
-        until = f"until {row.expires_at[:10]}" if row.expires_at else "without end"
-        err().print(f"[dim]key {row.id} for {cell(who.id)}, {until}; it is not shown again[/]", soft_wrap=True)
+        made = new_key_shape(*asyncio.run(_create(load_settings(db=db), name, who, _scopes(scope), lifetime, agent)))
+    if as_json:
+        print_json(made.plain())
+    else:
+        print(made.key, flush=True)
+        until = f"until {made.expires_at[:10]}" if made.expires_at else "without end"
+        err().print(f"[dim]key {made.id} for {cell(who.id)}, {until}; it is not shown again[/]", soft_wrap=True)
     return Exit.DONE
 
 
 @guarded
-def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
-    """List every key, the newest first; the keys themselves cannot be seen any more."""
-    rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
+def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -> Exit:
+    """List every key, the newest first; the keys themselves cannot be seen any more.
+
+    A server that is named with --url lists those that the key in CAPSET_KEY administers.
+    """
+    server = named_server(url, db=db)
+    if server is not None:
+        rows, now = ask(server, _list_there), iso(SystemClock().time_ns())
+    else:
+        rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
     if as_json:
-        print_json(KeyPageShape(items=[key_shape(row) for row in rows]).plain())
+        print_json(KeyPageShape(items=rows).plain())
         return Exit.DONE
     columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
     folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE")
@@ -96,19 +118,46 @@ def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
 def revoke_command(
     id: Annotated[str, typer.Argument(help="The id of the key, as capset key list shows it.")],
     db: Db = None,
+    url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Revoke a key for good. A server that runs takes it for a second more at most."""
-    settings = load_settings(db=db)
-    existing_db(settings.db)
-    row = asyncio.run(_revoke(settings, id))
-    if row is None:
-        raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
-    if as_json:
-        print_json(key_shape(row).plain())
+    server = named_server(url, db=db)
+    if server is not None:
+        revoked = ask(server, lambda client: client.keys.revoke(id))
     else:
-        print(f"revoked {row.id}")
+        settings = load_settings(db=db)
+        existing_db(settings.db)
+        row = asyncio.run(_revoke(settings, id))
+        if row is None:
+            raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
+        revoked = key_shape(row)
+    if as_json:
+        print_json(revoked.plain())
+    else:
+        print(f"revoked {revoked.id}")
     return Exit.DONE
+
+
+def _input(name: str, who: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
+    """Return what a server is asked for."""
+    given: dict[str, Any] = {
+        "name": name,
+        "principal": who.id,
+        "kind": who.kind,
+        "org": who.org,
+        "permissions": sorted(who.permissions),
+        "scopes": list(scopes),
+        "attributes": dict(who.attributes),
+        "allowance": allowance_shape(who.allowance and who.allowance.plain()),
+        "agent": agent,
+        "expires": expires,
+    }
+    return KeyInput.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+async def _list_there(client: Client) -> list[KeyShape]:
+    return [one async for one in client.keys.all()]
 
 
 async def _create(
@@ -119,9 +168,9 @@ async def _create(
             return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
 
 
-async def _list(url: str) -> tuple[list[KeyRow], str]:
+async def _list(url: str) -> tuple[list[KeyShape], str]:
     async with Kernel(store=url) as kernel:
-        return await kernel.store.keys.list(), kernel.now()
+        return [key_shape(row) for row in await kernel.store.keys.list()], kernel.now()
 
 
 async def _revoke(settings: Settings, id: str) -> KeyRow | None:
@@ -130,15 +179,17 @@ async def _revoke(settings: Settings, id: str) -> KeyRow | None:
             return await revoke_key(kernel, id)
 
 
-def _line(row: KeyRow, now: str) -> list[str]:
-    state = "revoked" if row.revoked_at else "valid" if is_valid(row, now) else "expired"
-    if state == "valid" and row.expires_at:
-        state = f"until {row.expires_at[:10]}"
-    scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
-    shown = Attributes(row.attributes).masked()
-    said = " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in shown.items())
-    granted, allowed = " ".join(row.permissions), "" if row.allowance is None else str(allowance_of(row.allowance))
-    who = (row.id, row.name, row.org or "–", row.principal, said or "–")
+def _line(key: KeyShape, now: str) -> list[str]:
+    is_open = key.expires_at is None or now < key.expires_at
+    state = "revoked" if key.revoked_at else "valid" if is_open else "expired"
+    if state == "valid" and key.expires_at:
+        state = f"until {key.expires_at[:10]}"
+    scopes = " ".join(scope.removeprefix("capset:") for scope in key.scopes)
+    shown = key.attributes.items()
+    said = " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in shown)
+    allowance = None if key.allowance is None else key.allowance.allowance()
+    granted, allowed = " ".join(key.permissions), "" if allowance is None else str(allowance)
+    who = (key.id, key.name, key.org or "–", key.principal, said or "–")
     return list(map(cell, (*who, scopes, granted or "–", allowed or "–", state)))
 
 

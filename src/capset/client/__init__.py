@@ -16,5 +16,6 @@ from capset.client.events import CallEvents
 from capset.client.failures import data_of, error_of
 from capset.client.files import FileContent
 from capset.wire.agents import AgentInput, CapabilityEntry
+from capset.wire.operations import KeyInput
 
-__all__ = ["AgentInput", "CallEvents", "CapabilityEntry", "Client", "FileContent", "data_of", "error_of"]
+__all__ = ["AgentInput", "CallEvents", "CapabilityEntry", "Client", "FileContent", "KeyInput", "data_of", "error_of"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from capset.client.agents import AgentResource
 from capset.client.approvals import ApprovalResource
@@ -15,12 +15,13 @@ from capset.client.capabilities import CapabilityResource
 from capset.client.connection import REPEATABLE, Connection, json_bytes, path_of
 from capset.client.events import CallEvents
 from capset.client.files import FileResource
+from capset.client.keys import KeyResource, OrgResource, PrincipalResource
 from capset.client.links import FingerprintResource, LinkResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
-from capset.wire.operations import HealthShape
+from capset.wire.operations import HealthShape, UsageShape, WhoamiShape
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")
@@ -58,6 +59,9 @@ class Client:
         self.links = LinkResource(self._connection)
         self.fingerprints = FingerprintResource(self._connection)
         self.records = RecordResource(self._connection)
+        self.keys = KeyResource(self._connection)
+        self.principals = PrincipalResource(self._connection)
+        self.orgs = OrgResource(self._connection)
 
     def __repr__(self) -> str:
         return f"Client({str(self._connection.url)!r})"
@@ -123,6 +127,26 @@ class Client:
             aclosing(CallEvents(self._connection.answers, response, safe=idempotency_key is not None)) as events,
         ):
             yield events
+
+    async def whoami(self) -> WhoamiShape:
+        """Return the caller as the server knows it, what its key is good for, and the server itself."""
+        return await self._connection.get(WhoamiShape, path_of("whoami"))
+
+    async def usage(
+        self,
+        *,
+        session: str | None = None,
+        principal: str | None = None,
+        kind: Literal["user", "agent", "org"] = "user",
+        org: str | None = None,
+    ) -> UsageShape:
+        """Return what has been used so far of everything that is limited: by the caller, or by one of its sessions.
+
+        Of another ``principal``, by its id and ``kind``, it needs a key with the scope ``capset:admin`` or
+        ``capset:audit``; ``org`` is for callers of none.
+        """
+        query = {"session": session, "principal": principal, "kind": kind, "org": org}
+        return await self._connection.get(UsageShape, path_of("usage"), query)
 
     async def health(self) -> None:
         """Return if the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``; needs no key."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.wire.diffs import DiffShape
-from capset.wire.fingerprints import FingerprintShape, InstalledShape
+from capset.wire.fingerprints import FingerprintShape, InstalledShape, SightingsShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
 
 
@@ -91,6 +91,10 @@ class FingerprintResource:
         Raises ``NotFound`` for a hash unknown to the server, ``InvalidArguments`` for text that is no hash.
         """
         return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
+
+    async def sightings(self, hash: str) -> SightingsShape:
+        """Return when and where a hash was live, by the links that name it; needs the scope ``capset:audit``."""
+        return await self._connection.get(SightingsShape, path_of("fingerprints", hash, "sightings"))
 
     async def installed(self) -> InstalledShape:
         """Return the installed capabilities, with their hashes, their tools', and the code behind them."""

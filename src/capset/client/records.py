@@ -1,10 +1,11 @@
-"""The records of the key's organisation."""
+"""The records of the key's organisation, and the proof of them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import Any, TypedDict
 
+from pydantic_core import from_json
 from typing_extensions import Unpack
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
@@ -12,7 +13,7 @@ from capset.definitions.acts import ActName
 from capset.definitions.records import Outcome
 from capset.definitions.tools.options import refuse_unknown
 from capset.stores.base.audit import Kind
-from capset.wire.audit import RecordPageShape
+from capset.wire.audit import ChainPartShape, RecordPageShape, RecordProofShape, SummaryShape
 
 
 class RecordFilters(TypedDict, total=False):
@@ -65,3 +66,53 @@ class RecordResource:
         """Iterate over all matching records, newest first, page by page."""
         refuse_unknown(self.all, filters, RecordFilters)
         return every(lambda cursor: self.list(**filters, limit=LARGEST_PAGE, cursor=cursor))
+
+    async def get(self, id: str) -> RecordProofShape:
+        """Return a record in full, with its place in the chain, verified up to the next checkpoint.
+
+        Raises ``NotFound``.
+        """
+        return await self._connection.get(RecordProofShape, path_of("audit", id))
+
+    async def verify(self, *, limit: int = 5_000, cursor: str | None = None) -> ChainPartShape:
+        """Verify the next part of the chain, of up to ``limit`` links, 1–10,000; ``cursor`` is the ``next`` before.
+
+        Without ``next`` in the answer, the whole chain has been walked.
+        """
+        return await self._connection.get(
+            ChainPartShape, path_of("audit", "verify"), {"limit": limit, "cursor": cursor}
+        )
+
+    async def summary(
+        self,
+        *,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+        outcome: Outcome | None = None,
+        session: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        bucket: str | None = None,
+    ) -> SummaryShape:
+        """Count how calls ended, with their latency: together, by time, and by tool; of the last day by default.
+
+        ``bucket`` is ``1m``, ``5m``, ``15m``, ``1h``, ``6h``, ``1d``, ``7d`` or ``30d``; one that fits by default.
+        """
+        filters = {"tool": tool, "agent": agent, "principal": principal, "outcome": outcome, "session": session}
+        query = {**filters, "since": since, "until": until, "bucket": bucket}
+        return await self._connection.get(SummaryShape, path_of("audit", "summary"), query)
+
+    async def export(
+        self, **filters: Unpack[RecordFilters]
+    ) -> AsyncGenerator[dict[str, Any]]:  # a record's columns, of its types
+        """Iterate over all matching records, newest first, in one request, with all their columns as they are hashed.
+
+        Raises ``Unreachable`` if the answer breaks off, so that a part is not taken for all of them.
+        """
+        refuse_unknown(self.export, filters, RecordFilters)
+        query: dict[str, Any] = {**filters, "format": "ndjson"}
+        async with self._connection.head(path_of("audit", "export"), query) as response:
+            with self._connection.answers.named(safe=True):
+                async for line in response.aiter_lines():
+                    yield from_json(line)

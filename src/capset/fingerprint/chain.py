@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, cast
 
@@ -14,9 +15,18 @@ from pydantic_core import to_json
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import MAX_EXACT, NotCanonical, digest
-from capset.fingerprint.checkpoints import GENESIS, Checkpoint, PublicKey, Unsound, check_signature, sound, successor_of
+from capset.fingerprint.checkpoints import (
+    GENESIS,
+    Checkpoint,
+    PublicKey,
+    Unsound,
+    check_follows,
+    check_signature,
+    sound,
+    successor_of,
+)
 
-__all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
+__all__ = ["GENESIS", "Verification", "VerifiedPart", "link_payload", "seal", "verify", "verify_part"]
 
 _SORTED: Final = tuple(sorted({*COLUMNS, "kind"} - {"hash"}))
 _texts: Final = itemgetter(*(name for name in COLUMNS if name not in NUMBERS and name != "hash"))
@@ -43,6 +53,24 @@ class Verification:
     def __post_init__(self) -> None:
         """Set ``ok``."""
         object.__setattr__(self, "ok", self.problem is None)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPart:
+    """The result of ``verify_part``: what was found, the hash of the last valid link, and whether the log ends there.
+
+    ``checkpoints`` are those over its links, which agree with them.
+    """
+
+    found: Verification
+    hash: str
+    is_end: bool
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The ``seq`` of the last valid link, or of the one before the part."""
+        return self.found.since + self.found.checked - 1
 
 
 def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +144,40 @@ def verify(
     return Verification(walk.seq - since + 1, since=since, covered=walk.covered if keys else None)
 
 
+def verify_part(
+    rows: Iterable[Mapping[str, Any]],
+    checkpoints: Sequence[Checkpoint],
+    *,
+    since: int,
+    previous: str,
+    is_end: bool,
+    own: PublicKey | None = None,
+) -> VerifiedPart:
+    """Walk a part of a chain from the link ``since``, which follows one with the hash ``previous``.
+
+    ``checkpoints`` are the log's own over these links, by number, after the one before them, if there is one; at the
+    end of the log, all that follow. Signatures are checked of those that claim to be by the key ``own``, and the last
+    of them is what ``covered`` says. Other keys may have signed others.
+    """
+    walk = _Walk(since, previous, ())
+    marks = [one for one in checkpoints if one.seq >= since - 1]
+    seq: int | None = None
+    problem: str | None = None
+    try:
+        for before, this in pairwise(checkpoints):
+            check_follows(before, this)
+        signed = [one for one in marks if own is not None and one.key == own.id]
+        for one in signed:
+            check_signature(one, [] if own is None else [own])
+        walk.along(rows, iter(marks))
+    except Unsound as error:
+        seq, problem, signed = walk.seq + 1 if error.seq is None else error.seq, str(error), []
+    covered = max((one.seq for one in signed), default=None)
+    found = Verification(walk.seq - since + 1, problem, seq, since, covered)
+    passed = tuple(marks) if problem is None else ()
+    return VerifiedPart(found, walk.hash or previous, is_end, passed)
+
+
 class _Walk:
     """The progress of a verification: ``seq`` and ``hash`` of the last valid link, and the last covered record."""
 
@@ -125,6 +187,11 @@ class _Walk:
         self._hash = previous
         self._keys = list(keys)
         self._mark: Checkpoint | None = None
+
+    @property
+    def hash(self) -> str | None:
+        """The hash of the last valid link."""
+        return self._hash
 
     def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
         """Compare row by row, and at each checkpoint the chain with it. Raises ``Unsound``."""

@@ -288,14 +288,20 @@ def sound(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint
                 raise Unsound(f"checkpoint 1 is missing; found {number} in its place")
             if number == 1 and this.previous != GENESIS:
                 raise Unsound("checkpoint 1 does not begin a chain: its 'previous' is a hash")
-        elif number != before.number + 1:
-            raise Unsound(f"checkpoint {before.number + 1} is missing; found {number} in its place")
-        elif this.previous != digest_of(before):
-            raise Unsound(f"checkpoint {number} does not follow the one before it: its 'previous' is another hash")
-        elif this.seq < before.seq or this.since < before.since:
-            raise Unsound(f"checkpoint {number} goes back behind the one before it")
+        else:
+            check_follows(before, this)
         yield this
         before = this
+
+
+def check_follows(before: Checkpoint, this: Checkpoint) -> None:
+    """Raise ``Unsound`` unless a checkpoint is the next one after ``before``."""
+    if this.number != before.number + 1:
+        raise Unsound(f"checkpoint {before.number + 1} is missing; found {this.number} in its place")
+    if this.previous != digest_of(before):
+        raise Unsound(f"checkpoint {this.number} does not follow the one before it: its 'previous' is another hash")
+    if this.seq < before.seq or this.since < before.since:
+        raise Unsound(f"checkpoint {this.number} goes back behind the one before it")
 
 
 def _succession_bytes(stated: Mapping[str, Any]) -> bytes:

@@ -59,9 +59,12 @@ from capset.server.rest import (
     files,
     fingerprints,
     health,
+    identities,
+    keys,
     links,
     sessions,
     turns,
+    usage,
 )
 from capset.server.service import Service
 
@@ -78,6 +81,9 @@ _NOUNS = (
     envelopes,
     fingerprints,
     audit,
+    usage,
+    keys,
+    identities,
     config_check,
     health,
 )

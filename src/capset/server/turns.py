@@ -85,6 +85,6 @@ class ServerTurns:
         """Return from what a caller is known again, as JSON data."""
         if caller.key is None:
             return {"kind": ANYONE}
-        if caller.key.startswith("jwt:"):
+        if caller.key_id is None:
             return {"kind": BEARER, "issuer": caller.key}
         return {"kind": KEY, "id": caller.key, "digest": digest_of(authorization.partition(" ")[2].strip())}

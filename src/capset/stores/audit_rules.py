@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, StoreError
-from capset.fingerprint.chain import Verification
+from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, check_signature, signed
 from capset.stores.base import Entry
 
@@ -111,3 +111,9 @@ def check_sound(found: Verification) -> None:
     """Raise ``Conflict`` if the verification of the records to cut found a problem: they are evidence, and stay."""
     if found.problem is not None:
         raise Conflict(f"nothing was pruned: what would be cut is not sound: {found.problem}", hint=HINT)
+
+
+def no_link(seq: int) -> VerifiedPart:
+    """Return what verification says of a part that follows a record which is not there."""
+    problem = f"record {seq} is missing, which the next one would follow"
+    return VerifiedPart(Verification(0, problem, seq, seq + 1), GENESIS, is_end=True)

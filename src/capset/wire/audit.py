@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
+from capset.clock import iso_of
 from capset.definitions.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditLog, AuditQuery
+from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall
 from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
+
+TOOLS: Final = 10
+"""Number of tools that a summary names."""
+PERCENTS: Final = (50, 95, 99)
+"""The percentiles of latency that a summary has."""
 
 
 @cache
@@ -60,6 +68,104 @@ class VerificationShape(Shape):
     covered: int | None = None
     keys: tuple[str, ...] | None = None
     vouched: bool | None = None
+
+
+class ChainPartShape(Shape):
+    """Part of a verification: how many links were checked now, the last of them, and the ``next`` cursor to go on with.
+
+    Without ``next`` the whole chain has been walked. ``problem`` is about the link ``seq``, the first that does not
+    hold. ``since`` is the first link of this part. ``covered`` is the last one in it that a checkpoint covers which was
+    signed by the ``key`` of this server; absent if there is none, or it signs nothing.
+    """
+
+    ok: bool
+    checked: int
+    last: int
+    since: int
+    problem: str | None = None
+    seq: int | None = None
+    covered: int | None = None
+    key: str | None = None
+    next: str | None = None
+
+
+class CheckpointShape(Shape):
+    """A signed statement about the log; ``vouched`` says whether the key of this server has signed it."""
+
+    number: int
+    seq: int
+    time: str
+    key: str
+    vouched: bool
+
+
+class LinkProofShape(Shape):
+    """The place of a record in the chain, and what was verified of it.
+
+    The link itself, that it follows the one before it, and the ``checked`` links in all from there up to the first
+    ``checkpoint`` that covers it; without one, up to where the log ends or ``checked`` stops. ``problem`` is about the
+    link ``at``.
+    """
+
+    ok: bool
+    seq: int
+    hash: str
+    previous: str
+    checked: int
+    problem: str | None = None
+    at: int | None = None
+    checkpoint: CheckpointShape | None = None
+
+
+class RecordProofShape(Shape):
+    """A record in full, and its place in the chain."""
+
+    record: dict[str, Any]
+    chain: LinkProofShape
+
+
+class LatencyShape(Shape):
+    """The time of calls in microseconds, of those that have one: of 50, 95 and 99 of 100 calls it was at most this."""
+
+    p50_us: int | None = None
+    p95_us: int | None = None
+    p99_us: int | None = None
+
+
+class CallCountsShape(LatencyShape):
+    """Calls, counted by decision and by outcome, and their latency."""
+
+    calls: int
+    decisions: dict[str, int]
+    outcomes: dict[str, int]
+
+
+class BucketShape(CallCountsShape):
+    """The calls of one part of the time, which begins at ``start``."""
+
+    start: str
+
+
+class ToolCountsShape(CallCountsShape):
+    """The calls of one tool."""
+
+    tool: str
+
+
+class SummaryShape(CallCountsShape):
+    """How calls ended between two times: together, in each bucket, and of the ten tools with most calls.
+
+    At most the newest calls are counted: ``is_partial`` says whether there are older ones in that time, and
+    ``covered_from`` the time from which on all are counted.
+    """
+
+    since: str
+    until: str
+    covered_from: str
+    is_partial: bool
+    bucket_seconds: int
+    buckets: list[BucketShape]
+    tools: list[ToolCountsShape]
 
 
 class PrunedShape(Shape):
@@ -112,6 +218,51 @@ async def record_page_shape(log: AuditLog, query: AuditQuery) -> RecordPageShape
     """Return the wire shape of a page of records, in the REST API's paging format."""
     page = await audit_page_shape(log, query)
     return RecordPageShape(items=page.items, next=str(page.next) if page.next else None)
+
+
+def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) -> SummaryShape:
+    """Return the wire shape of a summary of calls between two times, in seconds of Unix time, by buckets of seconds."""
+    covered = since if measured.since is None else max(since, _seconds(measured.since))
+    starts = range(covered // bucket * bucket, until, bucket)
+    by_bucket: dict[int, list[MeasuredCall]] = {start: [] for start in starts}
+    by_tool: dict[str, list[MeasuredCall]] = {}
+    for call in measured.calls:
+        by_bucket.setdefault(_seconds(call.time) // bucket * bucket, []).append(call)
+        by_tool.setdefault(call.tool, []).append(call)
+    most = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:TOOLS]
+    return SummaryShape(
+        since=iso_of_seconds(since),
+        until=iso_of_seconds(until),
+        covered_from=measured.since or iso_of_seconds(since),
+        is_partial=measured.since is not None,
+        bucket_seconds=bucket,
+        buckets=[BucketShape(start=iso_of_seconds(start), **_counts(by_bucket[start])) for start in sorted(by_bucket)],
+        tools=[ToolCountsShape(tool=tool, **_counts(by_tool[tool])) for tool in most],
+        **_counts(measured.calls),
+    )
+
+
+def _counts(calls: Sequence[MeasuredCall]) -> dict[str, Any]:  # the members of CallCountsShape
+    times = sorted(one.duration_us for one in calls if one.duration_us is not None)
+    ranks = {f"p{percent}_us": times[-(-len(times) * percent // 100) - 1] for percent in PERCENTS if times}
+    decisions = Counter(one.decision or "none" for one in calls)
+    outcomes = Counter(one.outcome or "none" for one in calls)
+    return {"calls": len(calls), "decisions": dict(decisions), "outcomes": dict(outcomes), **ranks}
+
+
+@lru_cache(4096)
+def _minute(time: str) -> int:
+    return int(datetime.fromisoformat(f"{time}:00+00:00").timestamp())
+
+
+def _seconds(time: str) -> int:
+    """Return a record's time in seconds of Unix time; a summary reads thousands of them, few a minute apart."""
+    return _minute(time[:16]) + int(time[17:19])
+
+
+def iso_of_seconds(seconds: int) -> str:
+    """Return seconds of Unix time as records write times."""
+    return iso_of(datetime.fromtimestamp(seconds, UTC))
 
 
 def record_data(record: Record) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import Code, CodeKind, code_of
@@ -12,8 +12,13 @@ from capset.evaluation.snapshot.snapshot import Snapshot, covered_payloads
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.hashes import Ref, tool_hash
 from capset.fingerprint.payloads import Payload
+from capset.stores.base import Sighting, Sightings
 from capset.wire.lineage import RefShape
 from capset.wire.shapes import Shape
+
+SIGHTED_AGENTS: Final = 200
+SIGHTED_SESSIONS: Final = 50
+"""Numbers of agents and of sessions that are named with a hash, the newest first."""
 
 
 class CodeShape(Shape):
@@ -82,6 +87,60 @@ class InstalledShape(Shape):
     profile: str
     capabilities: list[InstalledCapability]
     code: list[ToolsCodeShape]
+
+
+class SightedAgentShape(Shape):
+    """An agent whose turns had a hash: from when to when, and in how many links."""
+
+    agent_id: str
+    agent_name: str
+    first_at: str
+    last_at: str
+    links: int
+
+
+class SightingsShape(Shape):
+    """Where a hash was live: the first and the last link that names it, its agents and its newest 50 sessions.
+
+    At most the newest 10,000 links of the organisation are looked at: ``is_partial`` says whether there are older ones,
+    and ``covered_from`` the time from which on all were.
+    """
+
+    hash: str
+    links: int
+    first_at: str | None = None
+    last_at: str | None = None
+    agents: list[SightedAgentShape]
+    sessions: list[str]
+    covered_from: str | None = None
+    is_partial: bool
+
+
+def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
+    """Return the wire shape of the links that name a hash."""
+    by_agent: dict[str, list[Sighting]] = {}
+    for one in found.items:
+        by_agent.setdefault(one.agent_id, []).append(one)
+    sessions = dict.fromkeys(one.session for one in found.items if one.session is not None)
+    return SightingsShape(
+        hash=hash,
+        links=len(found.items),
+        first_at=found.items[-1].created_at if found.items else None,
+        last_at=found.items[0].created_at if found.items else None,
+        agents=[
+            SightedAgentShape(
+                agent_id=agent,
+                agent_name=several[0].agent_name,
+                first_at=several[-1].created_at,
+                last_at=several[0].created_at,
+                links=len(several),
+            )
+            for agent, several in by_agent.items()
+        ][:SIGHTED_AGENTS],
+        sessions=[*sessions][:SIGHTED_SESSIONS],
+        covered_from=found.since,
+        is_partial=found.since is not None,
+    )
 
 
 class CoveredShape(Shape):

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from capset.definitions.limits import written_window
 from capset.definitions.principals import Attributes
 from capset.definitions.tools.options import Effect
+from capset.kernel.governance.consumption import Consumption
 from capset.stores.base import KeyRow
 from capset.wire.allowances import AllowanceShape
 from capset.wire.audit import AuditPageShape, VerificationShape
@@ -183,15 +185,159 @@ class KeyShape(Shape):
 
 
 class KeyPageShape(Shape):
-    """Every key, newest first."""
+    """Keys, newest first, and the cursor of the next page, if there is one."""
 
     items: list[KeyShape]
+    next: str | None = None
+
+
+class KeyInput(Shape):
+    """A key to be made: of at most the maker's organisation, permissions and allowance, for a bounded time.
+
+    ``kind`` is what the principal is. ``expires`` is a number of hours or days: ``12h``, ``90d``. ``agent`` is the one
+    that ``/mcp`` leads to. Without an ``org`` it is the maker's.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    principal: Annotated[str, Field(min_length=1, max_length=200)]
+    kind: Literal["user", "agent", "org"] = "user"
+    org: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    permissions: Annotated[list[str], Field(max_length=200)] = Field(default_factory=list[str])
+    scopes: Annotated[list[str], Field(min_length=1, max_length=200)] | None = None
+    attributes: dict[str, str | int | float | bool | None] = Field(default_factory=dict[str, Any])
+    allowance: AllowanceShape | None = None
+    agent: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    expires: Annotated[str, Field(pattern=r"^[1-9]\d{0,4}[hd]$")] = "90d"
+
+
+class ServerShape(Shape):
+    """The server that answers: its version, the kind of its store, and whether it asks for no keys (``insecure``)."""
+
+    version: str
+    store: str
+    insecure: bool
+
+
+class WhoamiShape(Shape):
+    """The caller, as the server knows it, and what its credential is good for.
+
+    ``credential`` is ``key``, ``token`` or ``none``, and ``key`` the key's id. ``permissions`` are those of the
+    principal, with those that every principal has here; ``attributes`` are masked where their names are those of
+    secrets. ``tools`` are the only ones that it may call by its scopes; absent, its scopes set no such bound. ``parts``
+    are the parts of the server that the credential is for, as paths: ``""`` is all of it.
+    """
+
+    principal: str
+    kind: str
+    org: str | None = None
+    on_behalf_of: str | None = None
+    permissions: list[str]
+    attributes: dict[str, str | int | float | bool | None]
+    allowance: AllowanceShape | None = None
+    scopes: list[str]
+    tools: list[str] | None = None
+    credential: Literal["key", "token", "none"]
+    key: str | None = None
+    expires_at: str | None = None
+    agent: str | None = None
+    parts: list[str]
+    server: ServerShape
+
+
+class PrincipalShape(Shape):
+    """A principal that has keys or sessions; ``keys`` are its newest ones that are valid, up to 20.
+
+    They have its permissions, attributes and allowance: each key states its own.
+    """
+
+    id: str
+    kind: str
+    last_session_at: str | None = None
+    keys: list[KeyShape]
+
+
+class PrincipalPageShape(Shape):
+    """Principals by id and kind, and the cursor of the next page, if there is one.
+
+    ``is_partial`` says that the organisation has more keys than are looked at: then a principal without sessions, whose
+    keys are older, is not listed.
+    """
+
+    items: list[PrincipalShape]
+    next: str | None = None
+    is_partial: bool
+
+
+class OrgShape(Shape):
+    """An organisation, and how many keys, stored agents and sessions it has; ``10000`` means that many or more.
+
+    What belongs to no organisation is under the name ``""``.
+    """
+
+    org: str
+    keys: int
+    agents: int
+    sessions: int
+
+
+class OrgPageShape(Shape):
+    """Organisations by name, and the cursor of the next page, if there is one."""
+
+    items: list[OrgShape]
+    next: str | None = None
+
+
+class ConsumptionShape(Shape):
+    """An amount that is limited, and what has been used of it.
+
+    ``subject`` is what the limit is on, ``resource`` what is counted: ``calls``, their ``cost``, or what models used
+    (``model_tokens``, ``model_cost``, …). ``window`` is such as ``1h``, absent for a budget; ``per`` says whose calls
+    count together. ``used`` and ``left`` are absent where each process of the server counts for itself.
+    """
+
+    subject: str
+    resource: str
+    per: str
+    window: str | None = None
+    scope: str
+    most: float
+    used: float | None = None
+    left: float | None = None
+
+
+class UsageShape(Shape):
+    """What a principal, or one of its sessions, has used of what is limited; empty where nothing is."""
+
+    principal: str
+    kind: str
+    org: str | None = None
+    session: str | None = None
+    at: str
+    items: list[ConsumptionShape]
 
 
 class NewKeyShape(KeyShape):
     """A key that was just made, with its secret: it is shown this once, and kept hashed only."""
 
     key: str
+
+
+def consumption_shape(one: Consumption) -> ConsumptionShape:
+    """Return the wire shape of what was used of a limit."""
+    window = None if one.window is None else written_window(one.window)
+    left = None if one.used is None else max(0.0, one.most - one.used)
+    return ConsumptionShape(
+        subject=one.subject,
+        resource=one.resource,
+        per=one.per,
+        window=window,
+        scope=one.scope,
+        most=one.most,
+        used=one.used,
+        left=left,
+    )
 
 
 def key_shape(row: KeyRow) -> KeyShape:

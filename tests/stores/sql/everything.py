@@ -14,6 +14,7 @@ from capset.stores.base import (
     AuditQuery,
     CapabilityRow,
     DocumentRow,
+    KeyQuery,
     KeyRow,
     LinkQuery,
     NewEvent,
@@ -27,6 +28,7 @@ from capset.stores.base import (
     Store,
     TurnRow,
     VersionQuery,
+    Window,
 )
 from capset.stores.sql.blobs import PART_BYTES
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
@@ -162,6 +164,14 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.events.messages(session, after=None, limit=100)
     await store.keys.any()
     await store.keys.find("0" * 64)
+    await store.keys.get("key-1")
+    for of_org in (org, "", None):
+        await store.keys.page(KeyQuery(of_org, before=before))
+    await store.keys.page(KeyQuery(org, principal=principal, before=before))
+    await store.directory.principals(org, after=(principal, "agent"), limit=3)
+    await store.directory.orgs(limit=3)
+    await store.admissions.counts([Window("window", 9, 60)], 1)
+    await store.admissions.spent([session])
     await store.approvals.get(org, "approval-1")
     asked = (
         {},
@@ -188,6 +198,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     asked = ({}, {"session": session}, {"agent_id": agent_id})
     for filters in asked:
         await store.lineage.links(LinkQuery(org, limit=50, before=before, **filters))
+    await store.lineage.sightings(org, "1" * 64, looked=100)
     await store.lineage.envelope(org, "e-1")
     await store.lineage.envelope_of(org, names.link)
     await store.lineage.transitions(org, session)
@@ -216,6 +227,9 @@ async def read_records(store: Store, names: Names) -> None:
         await store.audit.query(AuditQuery(until=time, **of_org))
         for name, value in fields.items():
             await store.audit.query(AuditQuery(**of_org | {name: value}))
+        await store.audit.measure(AuditQuery(since=time, until=time[:17] + "59.000000Z", **of_org))
+    await store.audit.measure(AuditQuery(org=names.org, since=time, tool="none"), walked=300)
+    await store.audit.verify_part(1, None, limit=100)
     await store.audit.span(since=time, until=time)
     await store.audit.span()
     await store.audit.read(after=1, limit=100)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
@@ -19,6 +19,7 @@ from capset.cli.common.checkpoint_keys import default_pins_file, read_pin
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db, instant
 from capset.cli.common.output import cell, err, out, print_error, print_json, short, table, verbatim
+from capset.cli.common.remote import NamedUrl, Server, ask, named_server
 from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.cli.common.targets import opened_store
 from capset.clock import iso
@@ -30,7 +31,10 @@ from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey,
 from capset.ids import Ids
 from capset.kernel.governance.checkpoints import prune_act
 from capset.stores.base import Pruned
-from capset.wire.audit import PrunedShape, verification_shape
+from capset.wire.audit import PrunedShape, VerificationShape, verification_shape
+
+if TYPE_CHECKING:
+    from capset.client import Client
 
 PrivateKey = Annotated[
     Path,
@@ -134,13 +138,22 @@ def verify_command(
     ] = None,
     pins: Pins = None,
     db: Db = None,
+    url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Check the whole chain of records; the exit code is 3 if it does not hold.
 
+    With --url a server checks its own, part by part, and says up to where its key has signed it: that vouches for
+    nothing to those who do not trust the server.
+
     Only keys and checkpoints that you give, or have pinned (capset audit pin), vouch for it: the first line says if
     there were none. Then it can only be consistent in itself, as a log is that was emptied or computed again.
     """
+    server = named_server(url, db=db, pins=pins, key=key, checkpoint=checkpoint)
+    if server is not None:
+        if file is not None:
+            raise DefinitionError("there are records to verify in a file, or on a server: leave out FILE or --url")
+        return _verify_there(server, as_json=as_json)
     keys, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
     pinned_at: tuple[str, Path] | None = None
     if file is None:
@@ -161,6 +174,38 @@ def verify_command(
             _print_verification(found, keys, kept, in_file=file is not None)
             if found.problem is not None and pinned_at is not None:
                 hint_at_pin(*pinned_at)
+    return Exit.DONE if found.ok else Exit.REFUSED
+
+
+def _verify_there(server: Server, *, as_json: bool) -> Exit:
+    """Have a server check its record, and print what it says."""
+
+    async def walk(client: Client) -> VerificationShape:
+        checked, covered, since, cursor = 0, None, 0, None
+        while True:
+            part = await client.records.verify(limit=10_000, cursor=cursor)
+            checked, covered, since = checked + part.checked, part.covered or covered, since or part.since
+            cursor = part.next
+            if cursor is None:
+                return VerificationShape(
+                    ok=part.ok,
+                    checked=checked,
+                    problem=part.problem,
+                    seq=part.seq,
+                    since=since if since > 1 else None,
+                    covered=covered,
+                    vouched=False,
+                )
+
+    found = ask(server, walk)
+    if as_json:
+        print_json(found.plain())
+    elif found.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
+    else:
+        out().print(f"the server says: {counted(found.checked, 'record')}, every hash holds", soft_wrap=True)
+        if found.covered is not None:
+            err().print(f"[dim]its key has signed for records up to {found.covered}[/]")
     return Exit.DONE if found.ok else Exit.REFUSED
 
 

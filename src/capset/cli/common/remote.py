@@ -26,6 +26,12 @@ Url = Annotated[
 ]
 
 
+NamedUrl = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="A server to ask instead, by the key in CAPSET_KEY.")
+]
+"""For commands that work on this machine unless a server is named: ``CAPSET_URL`` alone does not send them there."""
+
+
 def written_options(**options: str | Path | Sequence[str] | None) -> str:
     """Return options as they are written, each after a space; those that were given several times as often."""
     written = ""
@@ -82,6 +88,11 @@ def server_of(url: str | None, **here: object) -> Server | None:
             )
     needs_extra("client", "httpx2")
     return Server(named, os.environ.get("CAPSET_KEY"))
+
+
+def named_server(url: str | None, **here: object) -> Server | None:
+    """Return the server that ``--url`` names, or ``None`` for local work. Raises as ``server_of`` does."""
+    return None if url is None else server_of(url, **here)
 
 
 def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:

@@ -34,6 +34,7 @@ from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.suspended_calls import SuspendedCall, find_suspended
 from capset.kernel.call.truncation import Truncated, truncate_for_model
+from capset.kernel.governance.consumption import Consumption, session_consumption
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
 from capset.kernel.state.files import SessionFiles
@@ -236,6 +237,10 @@ class Session:
     async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
         """Return the state and resources that clients may read, as JSON data by scope and name."""
         return await exposed(self._step())
+
+    async def consumption(self) -> list[Consumption]:
+        """Return the limits and budgets of this session and of its tools, and what has been used of each."""
+        return await session_consumption(self._context)
 
     async def for_model(self, record: str, data: Any, *, after: str = "") -> Truncated:  # JSON data
         """Return a result of this session as a model receives it: all of it, or what ``result_bytes`` allows.

@@ -9,6 +9,7 @@ from math import inf
 from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.limits import Limit, LimitScope
+from capset.definitions.principals import Principal
 from capset.errors import BudgetExceeded, LimitExceeded, counted
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, seconds_left
@@ -37,6 +38,11 @@ class CallLimits:
         self._cost = installed.tool.cost or 0.0
         self.is_limited = bool(found)
         self.is_shared = bool(self._shared)
+
+    def counted(self, session: str, principal: Principal) -> list[Counted]:
+        """Return these limits as they count for a session, without those of the session itself."""
+        found = (*self._shared, *self._local)
+        return [Counted(what, limit, (key, whose(session, principal))) for what, limit, key, whose in found]
 
     async def check(self, call: Invocation) -> None:
         """Raise ``LimitExceeded`` for a call that a limit or budget refuses now; nothing is counted."""

@@ -179,6 +179,10 @@ class Quotas:
             window.popleft()
         return window
 
+    def count(self, key: WindowKey, limit: Limit, now: int) -> int:
+        """Return how many calls count now, without making the window."""
+        return len(self.window(key, limit, now)) if key in self._windows else 0
+
     def tidy(self, now: int) -> None:
         """Remove empty windows now and then; the caller must hold none."""
         if self._new > _SWEEP_EVERY:

@@ -20,6 +20,8 @@ from capset.stores.base import KeyRow
 _MAX_KEY: Final = 200
 _MET: Final = 10_000
 """Number of callers that are remembered as let in before."""
+ISSUED: Final = "jwt:"
+"""Begins the ``key`` of callers with a token; the issuer follows."""
 REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
 """The message for every request without valid credentials."""
 _log = logging.getLogger("capset.tokens")
@@ -67,6 +69,11 @@ class Caller:
         """Raise ``InsufficientScope`` unless the caller has one of these scopes or ``capset:admin``."""
         if not any(map(self.has, scopes)):
             raise InsufficientScope(scopes)
+
+    @property
+    def key_id(self) -> str | None:
+        """The id of its key; ``None`` for a caller with a token, or without a credential."""
+        return None if self.key is None or self.key.startswith(ISSUED) else self.key
 
     @property
     def tools(self) -> frozenset[str] | None:

@@ -31,6 +31,8 @@ DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"
 """Begins the scope of a single tool, by its name in the agent: of all that ``capset:call`` gives, calls of that one."""
 _MAX_AGENT: Final = 200
+MAX_NAME: Final = 200
+"""The maximum length of a key's name."""
 _PREFIX: Final = "capset_"
 """Makes a leaked key recognisable, such as in a repository."""
 
@@ -42,6 +44,7 @@ async def create_key(
     *,
     scopes: Iterable[str] = DEFAULT_SCOPES,
     lifetime: timedelta | None = None,
+    latest: str | None = None,
     agent: str | None = None,
     by: Principal | None = None,
 ) -> tuple[KeyRow, str]:
@@ -49,14 +52,18 @@ async def create_key(
 
     The key has the principal's permissions and attributes as they are: expose this to administrators only.
 
+    ``lifetime`` is how long it is valid, ``latest`` the time at which it ends anyway; by default, it does not.
+
     256 random bits need no slow hash: only their SHA-256 is stored. ``agent`` is the default agent of ``/mcp``, by its
     id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that makes the key, as
     is on record; the host by default. Raises ``DefinitionError`` for an unknown
-    scope, an organisation without a name, an invalid agent, and a principal that no key can represent.
+    scope, an invalid name of the key or the organisation, an invalid agent, and a principal that no key can represent.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
         # A key identifies a principal, but not the principals it acts for.
         raise DefinitionError(f"a key is for a user, an agent or an org that acts for itself; got {principal!r}")
+    if not (name.strip() and name.isprintable() and len(name) <= MAX_NAME):
+        raise DefinitionError(f"a key's name must be printable text of 1–{MAX_NAME} characters; got {name!r:.80}")
     if (org := principal.org) is not None and not (org.strip() and org.isprintable()):
         raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
     if agent is not None and not (agent.strip() and agent.isprintable() and len(agent) <= _MAX_AGENT):
@@ -67,6 +74,7 @@ async def create_key(
             known = (*get_args(Scope), f"{_TOOL}TOOL")
             raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(known)}")
     now = datetime.fromisoformat(kernel.now())
+    ends = [one for one in (latest, None if lifetime is None else _iso(now + lifetime)) if one is not None]
     key = _PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
         id=kernel.new_id(),
@@ -78,7 +86,7 @@ async def create_key(
         permissions=tuple(sorted(principal.permissions)),
         scopes=given,
         created_at=kernel.now(),
-        expires_at=_iso(now + lifetime) if lifetime is not None else None,
+        expires_at=min(ends, default=None),
         agent=agent,
         attributes=dict(principal.attributes) or None,
         allowance=None if principal.allowance is None else principal.allowance.plain(),
@@ -98,7 +106,7 @@ async def create_key(
 
 async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) -> KeyRow | None:
     """Revoke a key for good, unless that is done, and return its row; ``None`` if there is none. ``by`` is as above."""
-    row = next((one for one in await kernel.store.keys.list() if one.id == id), None)
+    row = await kernel.store.keys.get(id)
     if row is None:
         return None
     act = kernel.act("key.revoke", {"id": id, "name": row.name}, by=by, org=row.org)

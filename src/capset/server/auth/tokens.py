@@ -21,7 +21,7 @@ from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
 from capset.definitions.principals import MAX_NAMES, Attributes, Principal
 from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
-from capset.server.auth.callers import REFUSED, Caller
+from capset.server.auth.callers import ISSUED, REFUSED, Caller
 from capset.server.auth.jwks import Jwks
 from capset.server.auth.keys import is_scope
 from capset.server.auth.resources import WHOLE, ProtectedResource
@@ -199,7 +199,7 @@ class Tokens:
         scopes = frozenset(filter(is_scope, (*_texts(claims, "scope"), *_texts(claims, "scp"))))
         said = self._attributes(claims)
         who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
-        return Caller(who, scopes, f"jwt:{self._issuer.issuer}", cast("str | None", agent), self._parts(claims))
+        return Caller(who, scopes, f"{ISSUED}{self._issuer.issuer}", cast("str | None", agent), self._parts(claims))
 
     def _parts(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the parts of this server that a token is for; a declared audience stands for all of them."""

@@ -79,6 +79,7 @@ DEAR: Final = frozenset(
     {
         *("/v1/agents", "/v1/agents/preview", "/v1/agents/{id}/preview", "/v1/agents/{id}/versions"),
         *("/v1/approvals", AUDIT, "/v1/links", "/v1/models", "/v1/sessions", "/v1/sessions/{id}/files"),
+        *("/v1/keys", "/v1/orgs", "/v1/principals", f"{AUDIT}/summary", f"{AUDIT}/verify"),
     }
 )
 """The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""

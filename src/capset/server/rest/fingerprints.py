@@ -11,8 +11,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from capset.server.rest.routing import Reads, Served, StrictRoute, problems
-from capset.wire.fingerprints import FingerprintShape, InstalledShape
+from capset.server.rest.routing import Audits, Reads, Served, StrictRoute, problems
+from capset.wire.fingerprints import FingerprintShape, InstalledShape, SightingsShape, sightings_shape
 
 router = APIRouter(prefix="/fingerprints", tags=["fingerprints"], route_class=StrictRoute)
 Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal digits")]
@@ -31,3 +31,15 @@ async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> Fingerp
     The hash of code covers the files of a distribution, each with the SHA-256 of its bytes.
     """
     return await service.fingerprints.resolve(caller.principal.org, hash)
+
+
+@router.get("/{hash}/sightings", responses=problems(404, 422), operation_id="list_sightings")
+async def list_sightings(service: Served, caller: Audits, hash: Hash) -> SightingsShape:
+    """Return when and where a hash was live: of an agent, a prompt, a tool or its code, by the links that name it.
+
+    There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two.
+    """
+    found = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
+    if not found.items:
+        await service.fingerprints.resolve(caller.principal.org, hash)
+    return sightings_shape(hash, found)

@@ -64,6 +64,11 @@ def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
     return caller
 
 
+async def _known(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+    """Return the caller, with any scopes."""
+    return caller_of(request.scope)
+
+
 async def _calls_some(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
     """Return the caller, if it may call some tool."""
     found = caller_of(request.scope)
@@ -87,6 +92,9 @@ Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
 """A caller that reads metrics: of its own organisation, or of the server if it has none."""
+Known = Annotated[Caller, Depends(_known)]
+"""Any caller with a valid credential."""
+Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the requests of its own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]

@@ -29,7 +29,8 @@ from capset.stores.base.agents import (
     VersionPage,
     VersionQuery,
 )
-from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Measured, MeasuredCall, Pruned
+from capset.stores.base.directory import Directory, KnownOrg, KnownPrincipal
 from capset.stores.base.events import (
     KEPT,
     SUSPENDED,
@@ -45,7 +46,7 @@ from capset.stores.base.events import (
     TurnRow,
 )
 from capset.stores.base.files import FileStore
-from capset.stores.base.keys import KeyRow, KeyStore, SigningKey
+from capset.stores.base.keys import KeyPage, KeyQuery, KeyRow, KeyStore, SigningKey
 from capset.stores.base.lineage import (
     EnvelopeRow,
     LineageStore,
@@ -55,6 +56,8 @@ from capset.stores.base.lineage import (
     PayloadKind,
     PayloadRow,
     RegistrationRow,
+    Sighting,
+    Sightings,
     TransitionRow,
 )
 from capset.stores.base.pins import PinStore, ToolPin
@@ -91,6 +94,7 @@ __all__ = [
     "CapabilityRow",
     "Change",
     "Claim",
+    "Directory",
     "DocumentRow",
     "DocumentStore",
     "Entry",
@@ -99,12 +103,18 @@ __all__ = [
     "EventRow",
     "EventStore",
     "FileStore",
+    "KeyPage",
+    "KeyQuery",
     "KeyRow",
     "KeyStore",
+    "KnownOrg",
+    "KnownPrincipal",
     "LineageStore",
     "LinkPage",
     "LinkQuery",
     "LinkRow",
+    "Measured",
+    "MeasuredCall",
     "MessageKind",
     "MessagePage",
     "MessageRow",
@@ -125,6 +135,8 @@ __all__ = [
     "SessionQuery",
     "SessionRow",
     "SessionStore",
+    "Sighting",
+    "Sightings",
     "SigningKey",
     "StateRow",
     "StateStore",

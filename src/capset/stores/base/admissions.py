@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -178,6 +178,14 @@ class AdmissionStore(Protocol):
 
     async def look(self, claim: Claim) -> Refused | None:
         """Return the reason why a call would not be admitted now by its windows and budgets, and write nothing."""
+        ...
+
+    async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
+        """Return how many calls count in each window at a time, in nanoseconds of Unix time."""
+        ...
+
+    async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
+        """Return how many calls were made of the budgets of these owners, and at what cost."""
         ...
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:

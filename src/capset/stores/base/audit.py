@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from capset.definitions.names import checked_optional
 from capset.definitions.records import Columns, Outcome, Phase, Record
-from capset.fingerprint.chain import Verification
+from capset.fingerprint.chain import Verification, VerifiedPart
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code", "act")
@@ -116,6 +116,34 @@ class Pruned:
     since: int
 
 
+WALKED: Final = 20_000
+"""Number of an organisation's newest calls that a summary looks at, at most."""
+MEASURED: Final = 6_000
+"""Number of calls that a summary counts, at most."""
+
+
+class MeasuredCall(NamedTuple):
+    """How one call ended, and how long it took, in microseconds."""
+
+    time: str
+    tool: str
+    decision: str | None
+    outcome: str | None
+    duration_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The newest calls that a query is about, newest first.
+
+    ``since`` is the time of the oldest call that was looked at, if there are older ones that were not: ``None`` if all
+    of the query's time was.
+    """
+
+    calls: Sequence[MeasuredCall]
+    since: str | None
+
+
 class AuditLog(Protocol):
     """The append-only, hash-chained log of attempts."""
 
@@ -133,6 +161,14 @@ class AuditLog(Protocol):
 
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcomes of calls, or acts, newest first."""
+        ...
+
+    async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
+        """Return how calls ended, of those that a query is about, in bounded time.
+
+        Of the newest ``walked`` calls of its organisation before its ``until``, the newest ``measured`` that fit. Its
+        ``limit``, ``before``, ``act`` and ``kind`` do not matter.
+        """
         ...
 
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
@@ -157,6 +193,17 @@ class AuditLog(Protocol):
         """Verify the whole chain, intents included, and its checkpoints; their signatures by ``keys``.
 
         ``kept`` are checkpoints that were stored elsewhere, out of reach of anyone who can change the log.
+        """
+        ...
+
+    async def verify_part(
+        self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
+    ) -> VerifiedPart:
+        """Verify up to ``limit`` links that follow the one whose ``seq`` is ``after``, with the checkpoints over them.
+
+        ``None`` begins with the first record of the log, and so does a position before it. ``previous`` is the hash of
+        that link as it was verified before; ``None`` takes the one that is stored. Signatures are checked of those
+        checkpoints that claim to be by ``own``.
         """
         ...
 

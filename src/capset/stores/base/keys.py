@@ -42,6 +42,34 @@ class SigningKey:
     made_at: str
 
 
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """A query for keys, newest first: of an ``org`` (``""``: of none, ``None``: of all), and of a principal's id.
+
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
+    """
+
+    org: str | None
+    principal: str | None = None
+    limit: int = 50
+    before: str | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        if not 1 <= self.limit <= 1000:
+            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """Some keys, and the ``before`` of the next page, if there is one."""
+
+    items: tuple[KeyRow, ...]
+    next: str | None
+
+
 class KeyStore(Protocol):
     """The API keys of every org, and the servers' own signing keys."""
 
@@ -51,6 +79,14 @@ class KeyStore(Protocol):
 
     async def find(self, digest: str) -> KeyRow | None:
         """Return the key with this digest, even if expired or revoked, or ``None``."""
+        ...
+
+    async def get(self, id: str) -> KeyRow | None:
+        """Return the key with this id, even if expired or revoked, or ``None``."""
+        ...
+
+    async def page(self, query: KeyQuery) -> KeyPage:
+        """Return keys, newest first, even expired and revoked ones."""
         ...
 
     async def list(self) -> list[KeyRow]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from capset.fingerprint.hashes import Ref
 
@@ -122,6 +122,28 @@ class LinksFull(Exception):
     """Raised for a link of a session that has as many as it may have; nothing was written."""
 
 
+SIGHTED: Final = 10_000
+"""Number of an organisation's newest links among which a hash is looked for."""
+
+
+class Sighting(NamedTuple):
+    """A link that names a hash: where and when."""
+
+    link: str
+    session: str | None
+    agent_id: str
+    agent_name: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """The links that name a hash, newest first, and the time of the oldest that was looked at, if there are older."""
+
+    items: tuple[Sighting, ...]
+    since: str | None
+
+
 class LineageStore(Protocol):
     """The record of exact versions. Append-only, except for which registration is the latest."""
 
@@ -165,6 +187,13 @@ class LineageStore(Protocol):
 
     async def links(self, query: LinkQuery) -> LinkPage:
         """Return links, newest first: by id, regardless of the order in which they were recorded."""
+        ...
+
+    async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
+        """Return the links of an org, of the newest ``looked``, that name a hash.
+
+        It is that of an agent, as declared or in a turn, of a prompt, of a tool, or of a tool's code.
+        """
         ...
 
     async def record_envelope(self, row: EnvelopeRow) -> None:

@@ -9,6 +9,7 @@ from capset.errors import DefinitionError, unknown
 from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
+from capset.stores.base.directory import Directory
 from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
@@ -89,6 +90,11 @@ class Store(Protocol):
     @property
     def usage(self) -> UsageStore:
         """The usage of models by agents, in windows."""
+        ...
+
+    @property
+    def directory(self) -> Directory:
+        """The principals and organisations that the store knows of."""
         ...
 
     @property

@@ -7,6 +7,7 @@ from capset.ids import Ids
 from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.directory import MemoryDirectory
 from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
@@ -43,6 +44,7 @@ class MemoryStore:
         self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
+        self._directory = MemoryDirectory(self._sessions, self._agents, self._keys)
         self._lineage = MemoryLineage(self._door)
         self._pins = MemoryPins(self._door)
 
@@ -110,6 +112,11 @@ class MemoryStore:
     def usage(self) -> MemoryUsage:
         """The usage of models by agents, in windows."""
         return self._usage
+
+    @property
+    def directory(self) -> MemoryDirectory:
+        """The principals and organisations that the store knows of."""
+        return self._directory
 
     @property
     def lineage(self) -> MemoryLineage:

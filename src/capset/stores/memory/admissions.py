@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
-from capset.stores.base.admissions import ApprovalTaken, ArgumentsFull, Claim, QuotaSpent, Refused, WindowFull
+from capset.stores.base.admissions import (
+    ApprovalTaken,
+    ArgumentsFull,
+    Claim,
+    QuotaSpent,
+    Refused,
+    Window,
+    WindowFull,
+)
 from capset.stores.base.audit import Entry
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
@@ -136,6 +144,21 @@ class MemoryAdmissions:
         """Return the reason why a call would not be admitted now by its windows and budgets."""
         self._door.check()
         return self._refusal(claim, claim.clock())
+
+    async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
+        """Return how many calls count in each window at a time."""
+        self._door.check()
+        found: list[int] = []
+        for window in windows:
+            _, calls = self._windows.get(window.key, (0, deque[tuple[int, str]]()))
+            past = max(now, calls[-1][0]) - window.length if calls else 0
+            found.append(sum(at > past for at, _ in calls))
+        return found
+
+    async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
+        """Return how many calls were made of these budgets, and at what cost."""
+        self._door.check()
+        return [(one.calls, one.cost) for one in (self._spent.get(owner, _Spent()) for owner in owners)]
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""

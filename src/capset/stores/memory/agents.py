@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from capset.errors import StoreError
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, VersionPage, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
@@ -30,6 +32,11 @@ class MemoryAgents:
         self._door.check()
         row = self._rows.get(id)
         return copied(row) if row is not None and row.org == org else None
+
+    def all(self) -> Iterable[AgentRow]:
+        """Return the agents of every organisation."""
+        self._door.check()
+        return self._rows.values()
 
     async def list(self, query: AgentQuery) -> AgentPage:
         """Return agents, newest first."""

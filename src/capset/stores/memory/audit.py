@@ -7,12 +7,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from capset.clock import iso
 from capset.definitions.records import Record
 from capset.fingerprint.canonical import NotCanonical
-from capset.fingerprint.chain import GENESIS, Verification, seal, verify
+from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart, seal, verify, verify_part
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, signed
 from capset.stores.audit_rules import (
     BadEntry,
@@ -24,9 +25,10 @@ from capset.stores.audit_rules import (
     interrupted,
     may_adopt,
     no_anchor,
+    no_link,
 )
 from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
-from capset.stores.base.audit import FILTERS, check_times
+from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, MeasuredCall, check_times
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 
@@ -82,6 +84,23 @@ class MemoryCheckpoints:
         del self._records[: len(gone)]
         self.all = [one for one in self.all if one.number >= anchor.number] + [note]
         return gone
+
+    def verified_part(self, after: int | None, previous: str | None, limit: int, own: PublicKey | None) -> VerifiedPart:
+        """Verify a part of the chain as ``AuditLog.verify_part`` does."""
+        first = self.since
+        if after is None or after < first - 1:  # what was before has been pruned
+            after, previous = first - 1, None
+        if previous is None:
+            sealed = (one.hash for one in self.all if one.seq == after)
+            previous = GENESIS if after == 0 else next(sealed, None) or self._hash_at(after)
+        if previous is None:
+            return no_link(after)
+        rows = self._records[after + 1 - first : after + 1 - first + limit]
+        is_end = len(rows) < limit
+        marks = [one for one in self.all if one.seq >= after and (is_end or one.seq <= after + limit)]
+        if marks:
+            marks = [one for one in self.all if one.number == marks[0].number - 1] + marks
+        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=own)
 
     def _hash_at(self, seq: int) -> str | None:
         place = seq - self.since
@@ -144,6 +163,21 @@ class MemoryAudit:
         items, has_more = page_of(found, query.limit, query.max_bytes)
         return AuditPage(items, items[-1].seq if has_more else None)
 
+    async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
+        """Return how calls ended, of those that a query is about."""
+        self.settle()
+        wanted = {name: value for name in FILTERS if name != "act" and (value := getattr(query, name)) is not None}
+        since, until = query.since or "", query.until or "~"
+        before = (row for row in reversed(self._rows) if row["phase"] == "outcome" and row["time"] < until)
+        own = (row for row in before if query.org is None or row["org"] == (query.org or None))
+        newest = list(islice(own, walked + 1))
+        fitting = [row for row in newest[:walked] if row["time"] >= since and wanted.items() <= row.items()]
+        calls = [MeasuredCall(*(row[name] for name in MeasuredCall._fields)) for row in fitting[:measured]]
+        if len(fitting) > measured:
+            return Measured(calls, calls[-1].time)
+        is_cut = len(newest) > walked and newest[walked - 1]["time"] > since
+        return Measured(calls, newest[walked - 1]["time"] if is_cut else None)
+
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
         """Return the calls of a correlation that have ended or have an open intent."""
         self.settle()
@@ -171,6 +205,13 @@ class MemoryAudit:
         """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         self.settle()
         return verify(self._rows, self._checkpoints.rows(), since=self._checkpoints.since, keys=keys, kept=kept)
+
+    async def verify_part(
+        self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
+    ) -> VerifiedPart:
+        """Verify up to ``limit`` links after a position, with the checkpoints over them."""
+        self.settle()
+        return self._checkpoints.verified_part(after, previous, limit, own)
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
         """Sign the current head of the log; ``None`` for an empty log."""

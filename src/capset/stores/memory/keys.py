@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, KeyRow, SigningKey
+from capset.stores.base import Entry, KeyPage, KeyQuery, KeyRow, SigningKey
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 from capset.stores.rows import is_renewed, renewed_keys
 
 
@@ -33,6 +34,23 @@ class MemoryKeys:
         """Return the key with this digest, even if expired or revoked, or ``None``."""
         self._door.check()
         return self._rows.get(self._ids.get(digest, ""))
+
+    async def get(self, id: str) -> KeyRow | None:
+        """Return the key with this id, even if expired or revoked, or ``None``."""
+        self._door.check()
+        return self._rows.get(id)
+
+    async def page(self, query: KeyQuery) -> KeyPage:
+        """Return keys, newest first, even expired and revoked ones."""
+        found = [
+            row
+            for row in await self.list()
+            if (query.org is None or row.org == (query.org or None))
+            and query.principal in (None, row.principal)
+            and (query.before is None or row.id < query.before)
+        ]
+        items, has_more = page_of(found, query.limit, query.max_bytes)
+        return KeyPage(items, items[-1].id if has_more else None)
 
     async def list(self) -> list[KeyRow]:
         """Return every key, newest first."""

@@ -6,8 +6,18 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.base.lineage import LinksFull
+from capset.stores.base import (
+    EnvelopeRow,
+    LinkPage,
+    LinkQuery,
+    LinkRow,
+    PayloadRow,
+    RegistrationRow,
+    Sighting,
+    Sightings,
+    TransitionRow,
+)
+from capset.stores.base.lineage import SIGHTED, LinksFull
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 from capset.stores.rows import TRANSITIONS, can_be, no_link, stored_row, taken, transition_of, turn_of
@@ -107,6 +117,19 @@ class MemoryLineage:
         ]
         items, has_more = page_of(found, query.limit, query.max_bytes)
         return LinkPage(items, items[-1].id if has_more else None)
+
+    async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
+        """Return the links of an org, of the newest ``looked``, that name a hash."""
+        self._door.check()
+        own = sorted((row for row in self._links.values() if row.org == (org or None)), key=lambda row: row.id)
+        newest = own[::-1][:looked]
+        found = [
+            Sighting(row.id, row.session, row.agent_id, row.agent_name, row.created_at)
+            for row in newest
+            if hash in (row.static_hash, row.runtime_hash, row.prompt_hash)
+            or any(hash in (ref.hash, ref.code) for ref in row.tool_refs)
+        ]
+        return Sightings(tuple(found), newest[-1].created_at if len(own) > looked else None)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""

@@ -38,6 +38,11 @@ class MemorySessions:
         self._rows: dict[str, SessionRow] = {}
         self._doors: dict[str, str] = {}
 
+    def all(self) -> Iterable[SessionRow]:
+        """Return the sessions of every organisation."""
+        self._door.check()
+        return self._rows.values()
+
     async def create(self, row: SessionRow) -> None:
         """Store a new session. Raises ``StoreError`` if its id is taken."""
         self._door.check()

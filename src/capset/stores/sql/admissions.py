@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry
-from capset.stores.base.admissions import ArgumentsFull, Claim, Refused
+from capset.stores.base.admissions import ArgumentsFull, Claim, Refused, Window
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
 from capset.stores.sql.schema.tables import approvals, session_turns
-from capset.stores.sql.writer.reservations import Counting, release
+from capset.stores.sql.writer.reservations import Counting, count_calls, release, spent_by
 from capset.stores.sql.writer.writer import Writer
 
 _EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
@@ -149,6 +149,14 @@ class SqlAdmissions:
     async def look(self, claim: Claim) -> Refused | None:
         """Return the reason why a call would not be admitted now by its windows and budgets."""
         return await self._reader.read(lambda connection: Counting(connection).refusal(claim))
+
+    async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
+        """Return how many calls count in each window at a time."""
+        return await self._reader.read(lambda connection: [count_calls(connection, one, now) for one in windows])
+
+    async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
+        """Return how many calls were made of these budgets, and at what cost."""
+        return await self._reader.read(lambda connection: spent_by(connection, owners))
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""

@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, se
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, KeyRow, SigningKey
+from capset.stores.base import Entry, KeyPage, KeyQuery, KeyRow, SigningKey
 from capset.stores.rows import is_renewed, renewed_keys
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import api_keys, settings
 from capset.stores.sql.writer.writer import Writer
 
@@ -47,6 +47,27 @@ class SqlKeys:
     async def find(self, digest: str) -> KeyRow | None:
         """Return the key with this digest, even if expired or revoked, or ``None``."""
         return await self._reader.read(lambda connection: _one(connection, api_keys.c.digest == digest))
+
+    async def get(self, id: str) -> KeyRow | None:
+        """Return the key with this id, even if expired or revoked, or ``None``."""
+        return await self._reader.read(lambda connection: _one(connection, api_keys.c.id == id))
+
+    async def page(self, query: KeyQuery) -> KeyPage:
+        """Return keys, newest first, even expired and revoked ones."""
+        wanted = select(api_keys).order_by(api_keys.c.id.desc())
+        if query.org is not None:
+            wanted = wanted.where(api_keys.c.org == query.org if query.org else api_keys.c.org.is_(None))
+        if query.principal is not None:
+            wanted = wanted.where(api_keys.c.principal == query.principal)
+        if query.before is not None:
+            wanted = wanted.where(api_keys.c.id < query.before)
+
+        def read(connection: Connection) -> KeyPage:
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple(map(_row, found))
+            return KeyPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
 
     async def list(self) -> list[KeyRow]:
         """Return every key, newest first."""

@@ -7,12 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, Select, Table, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.fingerprint.hashes import Ref
-from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.base.lineage import LinksFull
+from capset.stores.base import (
+    EnvelopeRow,
+    LinkPage,
+    LinkQuery,
+    LinkRow,
+    PayloadRow,
+    RegistrationRow,
+    Sighting,
+    Sightings,
+    TransitionRow,
+)
+from capset.stores.base.lineage import SIGHTED, LinksFull
 from capset.stores.rows import (
     TRANSITIONS,
     LineageRow,
@@ -89,6 +99,28 @@ class SqlLineage:
             found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
             items = tuple([LinkRow(**_values(row)) for row in found])
             return LinkPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
+
+    async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
+        """Return the links of an org, of the newest ``looked``, that name a hash."""
+        own = links.c.org == (org or "")
+        newest = select(links.c.id).where(own).order_by(links.c.id.desc()).limit(looked + 1).subquery()
+        columns = (links.c.id, links.c.session, links.c.agent_id, links.c.agent_name, links.c.created_at)
+        names = [links.c[name] == hash for name in ("static_hash", "runtime_hash", "prompt_hash")]
+        wanted = select(*columns).where(own, or_(*names, links.c.tool_refs.contains(hash, autoescape=True)))
+
+        def read(connection: Connection) -> Sightings:
+            count, first = connection.execute(select(func.count(), func.min(newest.c.id))).one()
+            if not count:
+                return Sightings((), None)
+            looked_at = links.c.id > first if count > looked else links.c.id >= first
+            rows = connection.execute(wanted.where(looked_at).order_by(links.c.id.desc()))
+            found = tuple([Sighting(*row) for row in rows])
+            if count <= looked:
+                return Sightings(found, None)
+            oldest = select(links.c.created_at).where(own, looked_at).order_by(links.c.id).limit(1)
+            return Sightings(found, connection.execute(oldest).scalar())
 
         return await self._reader.read(read)
 

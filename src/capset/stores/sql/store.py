@@ -20,6 +20,7 @@ from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.audit.records import as_they_lie, extend, marks, raw_records
 from capset.stores.sql.blobs import Parts
+from capset.stores.sql.directory import SqlDirectory
 from capset.stores.sql.documents import Search, SqlDocuments
 from capset.stores.sql.events import Notifications, SqlEvents
 from capset.stores.sql.files import SqlFiles
@@ -76,6 +77,7 @@ class SqlStore(ABC):
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
         self._usage = SqlUsage(self._writer, self._reader)
+        self._directory = SqlDirectory(self._reader)
         self._pins = SqlPins(self._writer, self._reader)
 
     @property
@@ -132,6 +134,11 @@ class SqlStore(ABC):
     def admissions(self) -> SqlAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def directory(self) -> SqlDirectory:
+        """The principals and organisations that the store knows of."""
+        return self._directory
 
     @property
     def pins(self) -> SqlPins:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 from capset.errors import Conflict
 from capset.fingerprint.chain import verify
 from capset.fingerprint.checkpoints import CheckpointKey
-from capset.stores.base import Pruned, Store
+from capset.stores.base import AuditQuery, MeasuredCall, Pruned, Store
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, intent, opened
 
 _OLD: Final = "2025-01-01T00:00:00.000000Z"
+_NOTHING: Final = list[int | None]()
 
 
 async def _fill(store: Store, first: int, last: int, time: str) -> None:
@@ -57,6 +58,83 @@ async def another_key_signs_anew(make: Make) -> None:
         made = await store.audit.checkpoint(new, now=NOW)
         expect(made and (made.number, made.key), (2, new.public.id), "the new key's checkpoint")
         expect((await store.audit.verify([key.public, new.public])).covered, 1, "what is covered")
+
+
+async def a_chain_is_verified_in_parts(make: Make) -> None:
+    """Each follows the one before it, ends where it should, and has the checkpoints over its links."""
+    key, other = CheckpointKey.generate(), CheckpointKey.generate()
+    async with opened(make) as store:
+        empty = await store.audit.verify_part(None, None, limit=3)
+        expect((empty.found.problem, empty.last, empty.is_end), (None, 0, True), "an empty log")
+        await _fill(store, 1, 4, _OLD)
+        await store.audit.checkpoint(other, now=_OLD)
+        await _fill(store, 5, 6, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 7, 9, LATER)
+
+        async def walk(limit: int, own: CheckpointKey | None = key) -> list[tuple[int, int, int | None, bool]]:
+            found: list[tuple[int, int, int | None, bool]] = []
+            after: int | None = None
+            previous: str | None = None
+            while True:
+                part = await store.audit.verify_part(after, previous, limit=limit, own=own and own.public)
+                expect(part.found.problem, None, "the problem of a part")
+                found.append((part.found.checked, part.last, part.found.covered, part.is_end))
+                if part.is_end:
+                    return found
+                after, previous = part.last, part.hash
+
+        parts = [(4, 4, None, False), (4, 8, 6, False), (1, 9, None, True)]
+        expect(await walk(4), parts, "the parts, of which one has a checkpoint of this key")
+        expect(await walk(9), [(9, 9, 6, False), (0, 9, None, True)], "all of it, and what follows")
+        expect(await walk(20, None), [(9, 9, None, True)], "all of it, by no key")
+        part = await store.audit.verify_part(4, "0" * 64, limit=2)
+        expect((part.found.seq, part.found.checked), (5, 0), "a part that follows another hash than it was told")
+        part = await store.audit.verify_part(4, None, limit=3)
+        expect([one.number for one in part.checkpoints], [1, 2], "the checkpoints over a part")
+        part = await store.audit.verify_part(40, None, limit=2)
+        expect((part.found.ok, part.is_end), (False, True), "a part that follows no record")
+        await store.audit.prune(NOW, key, now=NOW)
+        part = await store.audit.verify_part(2, "0" * 64, limit=5, own=key.public)
+        expect(
+            (part.found.problem, part.found.since, part.last), (None, 7, 9), "a part that begins with pruned records"
+        )
+        expect((part.found.covered, part.is_end), (9, True), "what its checkpoints cover")
+
+
+async def calls_are_measured_in_bounded_time(make: Make) -> None:
+    """Check that they are the newest that fit, with the time from which on all were looked at."""
+    async with opened(make) as store:
+        for number in range(1, 9):
+            org = "acme" if number % 2 else "globex"
+            more = {"tool": f"tool-{number}", "outcome": "failed", "duration_us": number}
+            store.audit.append(entry(f"a{number}", org=org, time=f"2026-01-0{number}T00:00:00.000000Z", **more))
+        await store.audit.commit(intent("b", org="acme", time="2026-01-09T00:00:00.000000Z"))
+
+        async def measure(
+            query: AuditQuery, walked: int = 99, measured: int = 99
+        ) -> tuple[list[int | None], str | None]:
+            found = await store.audit.measure(query, walked=walked, measured=measured)
+            return [one.duration_us for one in found.calls], found.since and found.since[8:10]
+
+        found = await store.audit.measure(AuditQuery(tool="tool-3"))
+        expect((len(found.calls), found.since), (1, None), "the calls of one tool")
+        one = MeasuredCall("2026-01-03T00:00:00.000000Z", "tool-3", "allow", "failed", 3)
+        expect(found.calls[0], one, "what is measured of a call")
+        acme = AuditQuery(org="acme")
+        since = replace(acme, since="2026-01-05T00:00:00.000000Z")
+        until = replace(acme, until="2026-01-05T00:00:00.000000Z")
+        expect(await measure(AuditQuery()), ([8, 7, 6, 5, 4, 3, 2, 1], None), "all calls")
+        expect(await measure(acme), ([7, 5, 3, 1], None), "the calls of an org")
+        expect(await measure(AuditQuery(org="")), (_NOTHING, None), "the calls of no org")
+        expect(await measure(acme, walked=4), ([7, 5, 3, 1], None), "just as many as are looked at")
+        expect(await measure(acme, walked=3), ([7, 5, 3], "03"), "fewer than there are")
+        expect(await measure(replace(acme, tool="tool-1"), walked=3), (_NOTHING, "03"), "one that is not looked at")
+        expect(await measure(acme, measured=2), ([7, 5], "05"), "fewer than fit")
+        expect(await measure(since), ([7, 5], None), "the calls since a time")
+        expect(await measure(since, walked=2), ([7, 5], None), "of which all were looked at")
+        expect(await measure(until), ([3, 1], None), "the calls before a time")
+        expect(await measure(until, walked=1), ([3], "03"), "of which one was looked at")
 
 
 async def links_are_read_in_chain_order(make: Make) -> None:
@@ -180,6 +258,8 @@ async def a_single_link_can_be_pruned(make: Make) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     a_checkpoint_covers_all_that_was_taken,
     another_key_signs_anew,
+    a_chain_is_verified_in_parts,
+    calls_are_measured_in_bounded_time,
     links_are_read_in_chain_order,
     pruning_cuts_at_a_checkpoint,
     a_log_can_be_pruned_to_its_end,

@@ -11,7 +11,7 @@ from typing import Final
 
 from capset.errors import StoreError
 from capset.fingerprint.hashes import Ref
-from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, PayloadRow, RegistrationRow, Sighting, TransitionRow
 from capset.stores.base.lineage import LinksFull
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened, session_row
 
@@ -304,7 +304,33 @@ async def lineage_outlives_closing(make: Make) -> None:
     expect(moved, TransitionRow("acme", "session-1", "link-1", "link-2", "opened again", NOW), "the transition")
 
 
+async def links_that_name_a_hash_are_found(make: Make) -> None:
+    """Newest first, by each of their hashes, and with the time from which on all were looked at."""
+    async with opened(make) as store:
+        for number, runtime in enumerate("abab"):
+            row = link_row(f"l-{number}", session=f"s-{number}", runtime=runtime)
+            await store.lineage.record_turn(replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z"))
+        await store.lineage.record_turn(link_row("l-9", org=None))
+
+        async def seen(hash: str, looked: int = 9, org: str | None = "acme") -> tuple[list[str], str | None]:
+            found = await store.lineage.sightings(org, hash, looked=looked)
+            return [one.link for one in found.items], found.since and found.since[8:10]
+
+        expect(await seen("a" * 64), (["l-2", "l-0"], None), "links with a runtime hash")
+        every = ["l-3", "l-2", "l-1", "l-0"]
+        for digit in "1234":  # of the agent, the prompt and two tools
+            expect(await seen(digit * 64), (every, None), f"links with the hash {digit}…")
+        expect(await seen("1" * 64, org=None), (["l-9"], None), "links of no org")
+        expect(await seen("f" * 64), (list[str](), None), "links with a hash that none has")
+        expect(await seen("a" * 64, looked=4), (["l-2", "l-0"], None), "just as many as are looked at")
+        expect(await seen("a" * 64, looked=3), (["l-2"], "02"), "fewer than there are")
+        found = await store.lineage.sightings("acme", "b" * 64)
+        one = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
+        expect(found.items[0], one, "what is said of a link")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
+    links_that_name_a_hash_are_found,
     a_registration_is_kept_once_for_its_hash,
     registrations_of_other_orgs_and_agents_are_apart,
     concurrent_registrations_give_one_row,

@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow, ReplyRow, SessionRow, SigningKey
+from capset.stores.base import (
+    AgentRow,
+    KeyPage,
+    KeyQuery,
+    KeyRow,
+    KnownOrg,
+    KnownPrincipal,
+    ReplyRow,
+    SessionRow,
+    SigningKey,
+)
 from capset.stores.base.replies import KeysFull
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
@@ -58,6 +68,31 @@ async def a_key_is_revoked_once(make: Make) -> None:
         expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
 
 
+async def keys_are_paged_by_org(make: Make) -> None:
+    """Newest first, those of one org, of none or of all; and each is found by its id."""
+    async with opened(make) as store:
+        orgs = ("acme", None, "globex", "acme", None, "acme")
+        rows = [
+            replace(_KEY, id=f"id-{number}", digest=str(number) * 64, org=org, principal=f"user-{number % 2}")
+            for number, org in enumerate(orgs)
+        ]
+        for row in rows:
+            await store.keys.create(row)
+
+        async def ids(query: KeyQuery) -> list[str]:
+            return [one.id for one in (await store.keys.page(query)).items]
+
+        expect(await ids(KeyQuery(None)), [f"id-{number}" for number in (5, 4, 3, 2, 1, 0)], "keys of all orgs")
+        expect(await ids(KeyQuery("")), ["id-4", "id-1"], "keys of no org")
+        expect(await ids(KeyQuery("acme", principal="user-1")), ["id-5", "id-3"], "keys of a principal of an org")
+        first = await store.keys.page(KeyQuery("acme", limit=2))
+        expect((first.items, first.next), ((rows[5], rows[3]), "id-3"), "the first page")
+        expect(await store.keys.page(KeyQuery("acme", before="id-3")), KeyPage((rows[0],), None), "the last page")
+        expect(await ids(KeyQuery(None, max_bytes=1)), ["id-5"], "a page that ends by its size")
+        expect(await store.keys.get("id-2"), rows[2], "a key by its id")
+        expect(await store.keys.get("id-9"), None, "a key that no one made")
+
+
 async def signing_keys_are_shared_and_renewed(make: Make) -> None:
     """Check that one is made when it is needed, and that earlier ones stay until they expire."""
     async with opened(make) as store:
@@ -74,6 +109,36 @@ async def signing_keys_are_shared_and_renewed(make: Make) -> None:
         expect(await keys(LATER, renewed=LATER, expired=LATER), [second, first], "the keys if nothing is made")
         third, *others = await keys(LATER, renewed="9", expired=LATER)
         expect((third.made_at, others), (LATER, [second]), "the keys after the first has expired")
+
+
+async def principals_and_orgs_are_known(make: Make) -> None:
+    """Principals by their sessions, each with the time of the newest; organisations with what they have of each."""
+    async with opened(make) as store:
+
+        async def begin(id: str, org: str | None, principal: str, kind: str = "user", now: str = NOW) -> None:
+            await store.sessions.create(SessionRow(id, "scribe", "{}", "1" * 64, principal, kind, org, now))
+
+        await begin("s-1", "acme", "bob")
+        await begin("s-2", "acme", "bob", now=LATER)
+        await begin("s-3", "acme", "ada", "agent")
+        await begin("s-4", "acme", "ada")
+        await begin("s-5", None, "eve")
+        agent = AgentRow("a-1", "globex", "scribe", "", "", (), (), (), "active", 1, "1" * 64, NOW, NOW)
+        await store.agents.create(agent)
+        await store.keys.create(_KEY)
+        await store.keys.create(replace(_KEY, id="id-1", digest="1" * 64, org=None))
+        known = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
+        known.append(KnownPrincipal("bob", "user", LATER))
+        expect(await store.directory.principals("acme"), known, "the principals of an org")
+        expect(await store.directory.principals("acme", limit=2), known[:2], "the first of them")
+        rest = await store.directory.principals("acme", after=("ada", "agent"))
+        expect(rest, known[1:], "those that follow one")
+        expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "those of no org")
+        expect(await store.directory.principals("nowhere"), [], "those of an org that is not there")
+        orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
+        expect(await store.directory.orgs(), orgs, "the organisations")
+        expect(await store.directory.orgs(limit=1), orgs[:1], "the first of them")
+        expect(await store.directory.orgs(after=""), orgs[1:], "those that follow none")
 
 
 async def a_request_is_reserved_once(make: Make) -> None:
@@ -150,6 +215,8 @@ async def the_oldest_replies_make_room(make: Make) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest,
     a_key_is_revoked_once,
+    keys_are_paged_by_org,
+    principals_and_orgs_are_known,
     signing_keys_are_shared_and_renewed,
     a_request_is_reserved_once,
     a_request_is_forgotten_when_it_should_be,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from capset.definitions.usage import AgentUsage
-from capset.stores.base import UsageWindow
+from capset.stores.base import Claim, Quota, UsageWindow, Window
 from capset.testing.store_suite.support import Check, Make, expect, opened, session_row
 
 _SECOND: Final = 1_000_000_000
@@ -63,7 +64,34 @@ async def usage_is_counted_exactly(make: Make) -> None:
         expect(found, [wanted, wanted], "what was used")
 
 
+async def what_counts_of_calls_can_be_asked(make: Make) -> None:
+    """Return the calls in each window as time goes, and what was used of budgets."""
+    second, start = 1_000_000_000, 1_767_225_600 * 1_000_000_000
+    minute, ten = Window("minute", 3, 60 * second), Window("ten seconds", 2, 10 * second)
+    quota = Quota("session-1", 9, None)
+    claims = [
+        Claim(f"c{number}", lambda at=start + 4 * number * second: at, (minute,), (quota,), 0.5) for number in range(3)
+    ]
+    async with opened(make) as store:
+        for claim in (*claims, Claim("d", lambda: start + 12 * second, (ten,))):
+            await store.admissions.admit(claim, None)
+
+        async def counts(at: float) -> list[int]:
+            windows = [minute, ten, replace(minute, key="unknown")]
+            return await store.admissions.counts(windows, start + round(at * second))
+
+        expect(await counts(12), [3, 1, 0], "what counts at once")
+        expect(await counts(0), [3, 1, 0], "what counts by a clock that was set back")
+        expect(await counts(60), [2, 0, 0], "what counts when the first has expired")
+        expect(await counts(67.9), [1, 0, 0], "what counts when the second has, too")
+        expect(await counts(68), [0, 0, 0], "what counts in the end")
+        await store.admissions.release(claims[1])
+        expect((await counts(12))[0], 2, "what counts when one was released")
+        expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "what was used of budgets")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
+    what_counts_of_calls_can_be_asked,
     usage_is_summed_in_each_window,
     usage_counts_as_long_as_its_window,
     usage_of_a_session_goes_with_it,

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from capset.fingerprint.chain import GENESIS, seal
 from capset.fingerprint.checkpoints import CheckpointKey
-from capset.stores.sql.audit.log import put_checkpoint
+from capset.stores.sql.audit.checkpoints import put_checkpoint
 from capset.stores.sql.postgres.engines import writing_engine
 from capset.stores.sql.schema.revisions import HEAD, KNOWN, raise_to
 from capset.stores.sql.sqlite import make_engine

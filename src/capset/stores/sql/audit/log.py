@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, false, func, insert, select, text
+from sqlalchemy import Connection, delete, insert, select, text
 
 from capset.definitions.records import COLUMNS, NUMBERS, Record
 from capset.errors import DefinitionError, StoreError
-from capset.fingerprint.chain import GENESIS, Verification, verify
+from capset.fingerprint.chain import Verification, VerifiedPart, verify
 from capset.fingerprint.checkpoints import (
-    CHECKPOINT_COLUMNS,
     Checkpoint,
     CheckpointKey,
     PublicKey,
-    Unsound,
-    checkpoint_of,
-    signed,
 )
-from capset.stores.audit_rules import check_newest, check_sound, following, may_adopt, no_anchor
+from capset.stores.audit_rules import may_adopt
 from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
-from capset.stores.base.audit import FILTERS, check_times
+from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, check_times
 from capset.stores.pages import fitting, size_of
-from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
+from capset.stores.sql.audit.checkpoints import (
+    cut,
+    find_cut,
+    first_seq,
+    list_checkpoints,
+    newest_checkpoint,
+    put_checkpoint,
+    raw_checkpoints,
+)
+from capset.stores.sql.audit.measurements import measured_calls
+from capset.stores.sql.audit.parts import verified_part
+from capset.stores.sql.audit.records import as_they_lie, raw_records
+from capset.stores.sql.audit.times import AT, bounds_of, first_from, last_before
 from capset.stores.sql.reader import ReadConnections, read_rows
-from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
+from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
-
-_NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
 
 _SIGNER: Final = "checkpoint_key"
 """The name of the setting that holds the public half of the key that signs."""
-
-FEW: Final = 10_000
-"""Number of records to read past rather than to look up the end of the chain's part that a query is about."""
-
-AT: Final = records.c.time.concat(text("''"))
-"""A record's time, for queries that must not use its index: pages are in the order of the chain."""
-
-# Not the column itself: an engine would walk the chain from its end, past all records of other times.
-_SEQ: Final = records.c.seq + 0
 
 _ATTEMPTS: Final = 10_000
 """Number of calls of one correlation that are looked at."""
@@ -115,6 +111,10 @@ class SqlAudit:
 
         return await self._reader.read(read)
 
+    async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
+        """Return how calls ended, of those that a query is about, in bounded time."""
+        return await self._reader.read(lambda connection: measured_calls(connection, query, walked, measured))
+
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
         """Return the calls of a correlation that have ended or have an open intent."""
         own = (records.c.correlation == correlation) & (records.c.org == org if org else records.c.org.is_(None))
@@ -152,6 +152,12 @@ class SqlAudit:
         """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         return await self._reader.read(lambda connection: verified(connection, keys, kept))
 
+    async def verify_part(
+        self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
+    ) -> VerifiedPart:
+        """Verify up to ``limit`` links after a position, with the checkpoints over them."""
+        return await self._reader.read(lambda connection: verified_part(connection, after, previous, limit, own))
+
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
         """Sign the current head of the log, and store that; ``None`` for an empty log. Raises ``StoreError``."""
         await self._writer.flush()  # accepted entries are written before the function that follows them in the queue
@@ -182,7 +188,7 @@ class SqlAudit:
         """Make a key the one that signs this log, and return whether that was done."""
 
         def write(connection: Connection) -> bool:
-            newest = _newest(connection)
+            newest = newest_checkpoint(connection)
             if not may_adopt(key, _signer(connection), newest and newest.key, replacing):
                 return False
             connection.execute(delete(settings).where(settings.c.name == _SIGNER))
@@ -237,141 +243,9 @@ def _record(row: Any) -> Record:
     return Record(**row)
 
 
-def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of every type, if they were changed
-    """Yield all checkpoints by column name, without conversion of types; call it within ``as_they_lie``."""
-    for values in raw_rows(connection, f"SELECT {_NAMES} FROM checkpoints ORDER BY number"):  # noqa: S608 - own names
-        yield dict(zip(CHECKPOINT_COLUMNS, values, strict=True))
-
-
-def first_seq(connection: Connection) -> int:
-    """Return the first record of the log, according to its newest checkpoint; call it within ``as_they_lie``."""
-    row = connection.exec_driver_sql("SELECT since FROM checkpoints ORDER BY number DESC LIMIT 1").first()
-    return row.since if row is not None and type(row.since) is int and row.since > 0 else 1
-
-
-def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
-    """Return checkpoints in order. Raises ``StoreError`` for one that was changed beyond use."""
-    wanted = _checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
-    with as_they_lie(connection):
-        rows = connection.execute(wanted).mappings().all()
-    return [_checkpoint(row) for row in rows]
-
-
-def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Checkpoint | None:
-    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint."""
-    newest = _newest(connection)
-    if newest is not None:
-        check_newest(newest, key, lambda seq: _hash_at(connection, seq))
-    made = following(newest, head(connection), key, now)
-    if made is None:
-        return newest
-    connection.execute(insert(checkpoints).values(asdict(made)))
-    return made
-
-
-def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
-    """Return the checkpoint to cut at, ``None`` if nothing is old enough. Raises ``Conflict`` as ``prune`` does."""
-    since = first_seq(connection)
-    young = select(records.c.seq).where(records.c.time >= before).order_by(records.c.seq).limit(1)
-    stops = [
-        connection.execute(young).scalar(),
-        connection.execute(select(func.min(open_intents.c.seq))).scalar(),
-        head(connection)[0] + 1,
-    ]
-    stop = min(one for one in stops if one is not None)
-    if stop <= since:
-        return None
-    of_key = checkpoints.c.key == key.public.id
-    anchor = _newest(connection, of_key, checkpoints.c.seq < stop, checkpoints.c.seq >= since)
-    if anchor is None:
-        raise no_anchor(before)
-    previous = GENESIS if since == 1 else _sealed_hash(connection, since - 1)
-    with as_they_lie(connection), closing(raw_records(connection, f"WHERE seq <= {anchor.seq} ORDER BY seq")) as rows:
-        found = verify(rows, since=since, previous=previous, keys=[key.public], kept=[anchor])
-    check_sound(found)
-    return anchor
-
-
-def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
-    """Cut the log at a checkpoint, and sign its new first record; ``None`` if another process was faster."""
-    newest = _newest(connection)
-    if newest is None or newest.since > anchor.seq:
-        return None
-    if _hash_at(connection, anchor.seq) != anchor.hash:
-        raise StoreError("nothing was pruned: the audit log was changed", hint="capset audit verify says more")
-    check_newest(newest, key, lambda seq: _hash_at(connection, seq))
-    last = head(connection)
-    note = signed(key, newest, seq=last[0], hash=last[1], since=anchor.seq + 1, now=now)
-    removed = connection.execute(delete(records).where(records.c.seq <= anchor.seq)).rowcount
-    connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
-    connection.execute(insert(checkpoints).values(asdict(note)))
-    return Pruned(removed, note.since)
-
-
 def _signer(connection: Connection) -> PublicKey | None:
     text = connection.execute(select(settings.c.value).where(settings.c.name == _SIGNER)).scalar()
     try:
         return None if text is None else PublicKey.load(str(text))
     except DefinitionError:
         raise StoreError("the checkpoint key of the audit log is damaged", hint="restore a backup") from None
-
-
-def _checkpoints() -> Select[Any]:
-    return select(*(checkpoints.c[name] for name in CHECKPOINT_COLUMNS))
-
-
-def _newest(connection: Connection, *conditions: ColumnElement[bool]) -> Checkpoint | None:
-    wanted = _checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
-    with as_they_lie(connection):
-        row = connection.execute(wanted).mappings().first()
-    return None if row is None else _checkpoint(row)
-
-
-def _checkpoint(row: RowMapping) -> Checkpoint:
-    try:
-        return checkpoint_of({name: row[name] for name in CHECKPOINT_COLUMNS})
-    except Unsound as error:
-        raise StoreError(str(error), hint="capset audit verify says more") from None
-
-
-def _hash_at(connection: Connection, seq: int) -> str | None:
-    return connection.execute(select(records.c.hash).where(records.c.seq == seq)).scalar()
-
-
-def _sealed_hash(connection: Connection, seq: int) -> str | None:
-    wanted = select(checkpoints.c.hash).where(checkpoints.c.seq == seq).limit(1)
-    return connection.execute(wanted).scalar()
-
-
-def bounds_of(connection: Connection, since: str | None, until: str | None) -> list[ColumnElement[bool]]:
-    """Return conditions on ``seq`` that hold for all records of these times, and for few others."""
-    bounds: list[ColumnElement[bool]] = []
-    if since is not None:
-        newer = select(_SEQ.label("seq")).where(records.c.time >= since).order_by(records.c.time).limit(FEW).subquery()
-        count, first = connection.execute(select(func.count(), func.min(newer.c.seq))).one()
-        if not count:
-            return [false()]
-        # If there are many, a page of the newest usually fills before it reaches older ones; the last page walks on.
-        bounds.append(records.c.seq >= (first if count < FEW else 0))
-    if until is not None and _has_many(connection, until):
-        bounds.append(records.c.seq <= (last_before(connection, until) or 0))
-    return bounds
-
-
-def first_from(connection: Connection, since: str | None) -> int | None:
-    """Return the first ``seq`` of the records since a time; of all, if none is given."""
-    return connection.execute(_end(func.min, None if since is None else records.c.time >= since)).scalar()
-
-
-def last_before(connection: Connection, until: str | None) -> int | None:
-    """Return the last ``seq`` of the records before a time; of all, if none is given."""
-    return connection.execute(_end(func.max, None if until is None else records.c.time < until)).scalar()
-
-
-def _end(function: Any, at: ColumnElement[bool] | None) -> Select[int]:  # SQLAlchemy's generator of functions
-    return select(function(records.c.seq)) if at is None else select(function(_SEQ)).where(at)
-
-
-def _has_many(connection: Connection, until: str) -> bool:
-    newer = select(records.c.time).where(records.c.time >= until).limit(FEW).subquery()
-    return connection.execute(select(func.count()).select_from(newer)).scalar_one() == FEW

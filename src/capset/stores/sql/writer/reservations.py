@@ -179,6 +179,34 @@ def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused |
     return found
 
 
+def count_calls(connection: Connection, window: Window, now: int) -> int:
+    """Return how many calls count in a window: found by halves, since times never go back in it."""
+    own = reservations.c.key == window.key
+    asked = select(reservations.c.number, reservations.c.at).where(own)
+    newest = connection.execute(asked.order_by(reservations.c.number.desc()).limit(1)).first()
+    if newest is None:
+        return 0
+    past = max(now, newest.at) - window.length
+    before, known = max(0, newest.number - window.requests), newest.number
+    if newest.at <= past:
+        return 0
+    while known - before > 1:
+        middle = (before + known) // 2
+        at = connection.execute(select(reservations.c.at).where(own, reservations.c.number == middle)).scalar()
+        if at is None or at <= past:  # one that is not there any more has expired
+            before = middle
+        else:
+            known = middle
+    return newest.number - before
+
+
+def spent_by(connection: Connection, owners: Sequence[str]) -> list[tuple[int, float]]:
+    """Return the used amounts of the budgets of these owners."""
+    asked = select(spendings).where(spendings.c.owner.in_(owners))
+    found = {row.owner: (row.calls, row.cost) for row in connection.execute(asked)}
+    return [found.get(owner, (0, 0.0)) for owner in owners]
+
+
 def release(connection: Connection, claim: Claim) -> None:
     """Stop counting a call, and give its approval back, as far as it was counted."""
     for window in claim.windows:

@@ -1,0 +1,43 @@
+"""The directory in memory: principals and organisations, of what else is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from capset.stores.base import SessionRow
+from capset.stores.base.directory import COUNTED, KnownOrg, KnownPrincipal
+from capset.stores.memory.agents import MemoryAgents
+from capset.stores.memory.keys import MemoryKeys
+from capset.stores.memory.sessions import MemorySessions
+
+
+class MemoryDirectory:
+    """Principals and organisations, collected when they are asked for."""
+
+    def __init__(self, sessions: MemorySessions, agents: MemoryAgents, keys: MemoryKeys) -> None:
+        self._sessions = sessions
+        self._agents = agents
+        self._keys = keys
+
+    async def principals(
+        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
+    ) -> list[KnownPrincipal]:
+        """Return principals with sessions in an org, by id and kind."""
+        newest: dict[tuple[str, str], SessionRow] = {}
+        for row in self._sessions.all():
+            who = row.principal, row.principal_kind
+            if row.org == org and (after is None or who > after) and (who not in newest or newest[who].id < row.id):
+                newest[who] = row
+        return [KnownPrincipal(*who, newest[who].created_at) for who in sorted(newest)[:limit]]
+
+    async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
+        """Return organisations by name."""
+        keys = [row.org or "" for row in await self._keys.list()]
+        agents = [row.org or "" for row in self._agents.all()]
+        sessions = [row.org or "" for row in self._sessions.all()]
+        names = sorted({name for name in (*keys, *agents, *sessions) if after is None or name > after})[:limit]
+        return [KnownOrg(name, _count(keys, name), _count(agents, name), _count(sessions, name)) for name in names]
+
+
+def _count(orgs: Iterable[str], name: str) -> int:
+    return min(COUNTED, sum(one == name for one in orgs))

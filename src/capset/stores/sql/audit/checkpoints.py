@@ -1,0 +1,125 @@
+"""The checkpoints of the audit log: read, made, and the log cut at one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, func, insert, select
+
+from capset.errors import StoreError
+from capset.fingerprint.chain import GENESIS, verify
+from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, CheckpointKey, Unsound, checkpoint_of, signed
+from capset.stores.audit_rules import check_newest, check_sound, following, no_anchor
+from capset.stores.base import Pruned
+from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
+from capset.stores.sql.schema.tables import checkpoints, open_intents, records
+
+_NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
+
+
+def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of every type, if they were changed
+    """Yield all checkpoints by column name, without conversion of types; call it within ``as_they_lie``."""
+    for values in raw_rows(connection, f"SELECT {_NAMES} FROM checkpoints ORDER BY number"):  # noqa: S608 - own names
+        yield dict(zip(CHECKPOINT_COLUMNS, values, strict=True))
+
+
+def first_seq(connection: Connection) -> int:
+    """Return the first record of the log, according to its newest checkpoint; call it within ``as_they_lie``."""
+    row = connection.exec_driver_sql(
+        "SELECT since FROM checkpoints WHERE number = (SELECT max(number) FROM checkpoints)"
+    ).first()
+    return row.since if row is not None and type(row.since) is int and row.since > 0 else 1
+
+
+def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
+    """Return checkpoints in order. Raises ``StoreError`` for one that was changed beyond use."""
+    wanted = select_checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
+    with as_they_lie(connection):
+        rows = connection.execute(wanted).mappings().all()
+    return [checkpoint_in(row) for row in rows]
+
+
+def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Checkpoint | None:
+    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint."""
+    newest = newest_checkpoint(connection)
+    if newest is not None:
+        check_newest(newest, key, lambda seq: hash_at(connection, seq))
+    made = following(newest, head(connection), key, now)
+    if made is None:
+        return newest
+    connection.execute(insert(checkpoints).values(asdict(made)))
+    return made
+
+
+def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
+    """Return the checkpoint to cut at, ``None`` if nothing is old enough. Raises ``Conflict`` as ``prune`` does."""
+    since = first_seq(connection)
+    young = select(records.c.seq).where(records.c.time >= before).order_by(records.c.seq).limit(1)
+    stops = [
+        connection.execute(young).scalar(),
+        connection.execute(select(func.min(open_intents.c.seq))).scalar(),
+        head(connection)[0] + 1,
+    ]
+    stop = min(one for one in stops if one is not None)
+    if stop <= since:
+        return None
+    of_key = checkpoints.c.key == key.public.id
+    anchor = newest_checkpoint(connection, of_key, checkpoints.c.seq < stop, checkpoints.c.seq >= since)
+    if anchor is None:
+        raise no_anchor(before)
+    previous = GENESIS if since == 1 else sealed_hash(connection, since - 1)
+    with as_they_lie(connection), closing(raw_records(connection, f"WHERE seq <= {anchor.seq} ORDER BY seq")) as rows:
+        found = verify(rows, since=since, previous=previous, keys=[key.public], kept=[anchor])
+    check_sound(found)
+    return anchor
+
+
+def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
+    """Cut the log at a checkpoint, and sign its new first record; ``None`` if another process was faster."""
+    newest = newest_checkpoint(connection)
+    if newest is None or newest.since > anchor.seq:
+        return None
+    if hash_at(connection, anchor.seq) != anchor.hash:
+        raise StoreError("nothing was pruned: the audit log was changed", hint="capset audit verify says more")
+    check_newest(newest, key, lambda seq: hash_at(connection, seq))
+    last = head(connection)
+    note = signed(key, newest, seq=last[0], hash=last[1], since=anchor.seq + 1, now=now)
+    removed = connection.execute(delete(records).where(records.c.seq <= anchor.seq)).rowcount
+    connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
+    connection.execute(insert(checkpoints).values(asdict(note)))
+    return Pruned(removed, note.since)
+
+
+def select_checkpoints() -> Select[Any]:
+    """Return the query for all columns of checkpoints, in their order."""
+    return select(*(checkpoints.c[name] for name in CHECKPOINT_COLUMNS))
+
+
+def newest_checkpoint(connection: Connection, *conditions: ColumnElement[bool]) -> Checkpoint | None:
+    """Return the newest checkpoint that fits. Raises ``StoreError`` for one that was changed beyond use."""
+    wanted = select_checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
+    with as_they_lie(connection):
+        row = connection.execute(wanted).mappings().first()
+    return None if row is None else checkpoint_in(row)
+
+
+def checkpoint_in(row: RowMapping) -> Checkpoint:
+    """Return a row as a checkpoint. Raises ``StoreError`` for one that was changed beyond use."""
+    try:
+        return checkpoint_of({name: row[name] for name in CHECKPOINT_COLUMNS})
+    except Unsound as error:
+        raise StoreError(str(error), hint="capset audit verify says more") from None
+
+
+def hash_at(connection: Connection, seq: int) -> str | None:
+    """Return the hash that is stored with a record, if there is one."""
+    return connection.execute(select(records.c.hash).where(records.c.seq == seq)).scalar()
+
+
+def sealed_hash(connection: Connection, seq: int) -> str | None:
+    """Return the hash that a checkpoint states of a record, also of one that was pruned."""
+    wanted = select(checkpoints.c.hash).where(checkpoints.c.seq == seq).limit(1)
+    return connection.execute(wanted).scalar()

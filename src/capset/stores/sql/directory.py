@@ -1,0 +1,90 @@
+"""The directory in SQL: each name is found from the one before it, by an index, however many rows there are of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import Column, Connection, func, select, tuple_
+
+from capset.stores.base.directory import COUNTED, KnownOrg, KnownPrincipal
+from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.schema.tables import agents, api_keys, sessions
+
+_ORGS: Final[Mapping[str, Column[str | None]]] = {
+    "keys": api_keys.c.org,
+    "agents": agents.c.org,
+    "sessions": sessions.c.org,
+}
+"""The columns with the names of organisations, by what of them is counted; each leads an index."""
+
+
+class SqlDirectory:
+    """Principals and organisations, collected when they are asked for."""
+
+    def __init__(self, reader: ReadConnections) -> None:
+        self._reader = reader
+
+    async def principals(
+        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
+    ) -> list[KnownPrincipal]:
+        """Return principals with sessions in an org, by id and kind."""
+
+        def read(connection: Connection) -> list[KnownPrincipal]:
+            found: list[KnownPrincipal] = []
+            last = after
+            while len(found) < limit and (last := _next_principal(connection, org, last)) is not None:
+                found.append(KnownPrincipal(*last, _last_session(connection, org, *last)))
+            return found
+
+        return await self._reader.read(read)
+
+    async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
+        """Return organisations by name."""
+
+        def read(connection: Connection) -> list[KnownOrg]:
+            found: list[KnownOrg] = []
+            last = after
+            while len(found) < limit and (last := _next_org(connection, last)) is not None:
+                found.append(KnownOrg(last, **{what: _count(connection, one, last) for what, one in _ORGS.items()}))
+            return found
+
+        return await self._reader.read(read)
+
+
+def _next_principal(connection: Connection, org: str | None, after: tuple[str, str] | None) -> tuple[str, str] | None:
+    who = sessions.c.principal, sessions.c.principal_kind
+    wanted = select(*who).where(sessions.c.org == org if org else sessions.c.org.is_(None))
+    if after is not None:
+        wanted = wanted.where(tuple_(*who) > tuple_(*after))
+    row = connection.execute(wanted.order_by(*who).limit(1)).first()
+    return None if row is None else (row.principal, row.principal_kind)
+
+
+def _last_session(connection: Connection, org: str | None, id: str, kind: str) -> str:
+    own = (sessions.c.org == org if org else sessions.c.org.is_(None)) & (sessions.c.principal == id)
+    wanted = select(sessions.c.created_at).where(own, sessions.c.principal_kind == kind)
+    return str(connection.execute(wanted.order_by(sessions.c.id.desc()).limit(1)).scalar())
+
+
+def _next_org(connection: Connection, after: str | None) -> str | None:
+    if after is None and any(_count(connection, one, "", most=1) for one in _ORGS.values()):
+        return ""
+    found: list[str] = []
+    for column in _ORGS.values():
+        wanted = select(column).where(column > (after or "")).order_by(column).limit(1)
+        if (name := connection.execute(wanted).scalar()) is not None:
+            found.append(name)
+    return min(found, default=None)
+
+
+def _count(connection: Connection, column: Column[str | None], org: str, most: int = COUNTED) -> int:
+    """Return how many rows there are of an organisation; in some tables, one without a name has a null, in others not.
+
+    The two are asked for one after the other, so that each is a range of an index.
+    """
+    counted = 0
+    for own in (column == org,) if org else (column == "", column.is_(None)):
+        some = select(column).where(own).limit(most - counted).subquery()
+        counted += connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return counted
