@@ -18,6 +18,7 @@ from capset.client.files import FileResource
 from capset.client.links import FingerprintResource, LinkResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
+from capset.client.tool_sources import ToolSourceResource
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
 from capset.wire.operations import HealthShape
@@ -58,6 +59,7 @@ class Client:
         self.links = LinkResource(self._connection)
         self.fingerprints = FingerprintResource(self._connection)
         self.records = RecordResource(self._connection)
+        self.tool_sources = ToolSourceResource(self._connection)
 
     def __repr__(self) -> str:
         return f"Client({str(self._connection.url)!r})"

@@ -61,6 +61,7 @@ from capset.server.rest import (
     health,
     links,
     sessions,
+    tool_sources,
     turns,
 )
 from capset.server.service import Service
@@ -69,6 +70,7 @@ _NOUNS = (
     capabilities,
     agents,
     agent_servers,
+    tool_sources,
     sessions,
     calls,
     turns,

@@ -15,7 +15,6 @@ import typer
 from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
 from capset.adapters.mcp.server import OF_AGENTS
-from capset.adapters.openapi.api import OpenApi
 from capset.adapters.pins import SeenSource, capability_with, look_at
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
@@ -306,19 +305,14 @@ def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
 
 
 def _effect(seen: SeenSource[Source], tool: Standing) -> str:
-    from capset.adapters.mcp.tools import effect_in
+    from capset.adapters.tool_states import effect_in_source
 
-    source = seen.source
     shape: Mapping[str, Any] = {}
     if tool.pin is not None:
         shape = _approved(tool.pin)
     elif tool.offer is not None:
         shape = tool.offer.shape
-    if isinstance(source, OpenApi):
-        from capset.adapters.openapi.operations import rules_for
-
-        return rules_for(source, shape).get("effect", "–") if "method" in shape else "–"
-    return effect_in(source, shape)
+    return effect_in_source(seen.source, shape) or "–"
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from capset.adapters.config_file import Configuration
+    from capset.adapters.declared_sources import DeclaredSources
     from capset.server.auth.callers import Identifies
     from capset.server.auth.tokens import Issuer
     from capset.server.http.middleware import AllowedHosts
@@ -210,6 +211,15 @@ class _Served:
     def registry(self) -> Registry:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
+    def sources(self, kernel: Kernel) -> DeclaredSources | None:
+        """Return the MCP servers and APIs of the configuration, if there is one."""
+        if self.configuration is None:
+            return None
+        from capset.adapters.declared_sources import DeclaredSources
+
+        upstream = self.upstream
+        return DeclaredSources(kernel, self.configuration.sources, upstream.connection, is_shared=upstream.is_shared)
+
     def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
         """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
         if self.configuration is None:
@@ -264,6 +274,7 @@ async def _serve(
                 agent=served.configuration and served.configuration.agent.name,
                 public_url=served.public_url,
                 server_allowances=served.server_allowances,
+                sources=served.sources(kernel),
             )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:

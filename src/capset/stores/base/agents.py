@@ -89,6 +89,10 @@ class AgentQuery:
     org: str | None
     status: AgentStatus | None = None
     name: str | None = None
+    capabilities: tuple[str, ...] = ()
+    """Ids of capabilities, of which they name one at least."""
+    has_servers: bool = False
+    """Only those with MCP servers of their own."""
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None
