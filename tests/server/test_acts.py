@@ -62,6 +62,8 @@ ACT_OF = {
     "reject": "approval.reject",
     "approve_agent_mcp_tools": "mcp.approve",
     "withdraw_agent_mcp_tools": "mcp.approve",
+    "approve_source_tools": "mcp.approve",
+    "withdraw_source_tools": "mcp.approve",
 }
 
 

@@ -36,7 +36,18 @@ def server_page(seen: SeenSource[McpServer], *, limit: int, cursor: str | None) 
 
 def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShape:
     """Return the wire shape of a source of the configuration; only operators read where it is."""
-    return ToolSourceShape(**_members(summary, is_operator=is_operator))
+    source = summary.source
+    return ToolSourceShape(
+        id=source.pin_key,
+        kind="api" if isinstance(source, OpenApi) else "mcp",
+        name=source.name,
+        capability=source.capability,
+        address=_address(source) if is_operator else None,
+        state=summary.state,
+        problem=summary.problem,
+        approved=summary.approved,
+        waiting=summary.waiting,
+    )
 
 
 def source_page(
@@ -44,8 +55,8 @@ def source_page(
 ) -> ToolSourceState:
     """Return the wire shape of a source of the configuration, with one page of its tools."""
     tools, following = _page(seen, limit, cursor)
-    members = _members(summary, is_operator=is_operator) | {"problem": seen.problem or summary.problem}
-    return ToolSourceState(**members, tools=tools, unmatched=list(seen.unmatched), next=following)
+    said = dict(source_shape(summary, is_operator=is_operator)) | {"problem": seen.problem or summary.problem}
+    return ToolSourceState(**said, tools=tools, unmatched=list(seen.unmatched), next=following)
 
 
 def tool_state(seen: SeenSource[AnySource], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
@@ -76,21 +87,6 @@ def effect_in_source(source: Source, shape: Mapping[str, Any]) -> Effect | None:
     from capset.adapters.mcp.tools import effect_in
 
     return effect_in(source, shape)
-
-
-def _members(summary: SourceSummary, *, is_operator: bool) -> dict[str, Any]:  # the members of a shape
-    source = summary.source
-    return {
-        "id": source.pin_key,
-        "kind": "api" if isinstance(source, OpenApi) else "mcp",
-        "name": source.name,
-        "capability": source.capability,
-        "address": _address(source) if is_operator else None,
-        "state": summary.state,
-        "problem": summary.problem,
-        "approved": summary.approved,
-        "waiting": summary.waiting,
-    }
 
 
 def _address(source: Source) -> str:

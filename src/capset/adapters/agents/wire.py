@@ -78,7 +78,8 @@ async def page_of(
     shown = first[:limit]
     left = limit - len(shown)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    query, total = AgentQuery(org, status, name, capabilities, has_servers, left or 1, cursor), 0
+    query = AgentQuery(org, status, name, left or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 
     async def read(query: AgentQuery) -> AgentPage:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from capset.adapters.agents.server_states import server_page, server_states
+from capset.adapters.tool_states import server_page, server_states
 from capset.cli.agents.target import Id, LocalAgents, Org, Writer, asked
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db
