@@ -55,7 +55,8 @@ def source_page(
 ) -> ToolSourceState:
     """Return the wire shape of a source of the configuration, with one page of its tools."""
     tools, following = _page(seen, limit, cursor)
-    said = dict(source_shape(summary, is_operator=is_operator)) | {"problem": seen.problem or summary.problem}
+    said: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
+    said["problem"] = seen.problem or summary.problem
     return ToolSourceState(**said, tools=tools, unmatched=list(seen.unmatched), next=following)
 
 
