@@ -29,7 +29,7 @@ async def scribble(page: int, text: str = "hello") -> str:
     return text
 
 
-@tool(effect="read", instructions=EVIL)
+@tool(effect="read", instructions=EVIL, description=EVIL)
 async def gaze(word: str = EVIL) -> str:
     return word
 
@@ -108,8 +108,6 @@ async def test_presets_and_configuration_show_what_comes_of_them_and_keep_nothin
 ) -> None:
     page = await browser.get("/capabilities/desk")
     form = {"token": token_of(page)}
-    first = page.text.partition('id="preview"')[2]
-    assert ("gaze" in first.partition("In an agent file")[0], "1 tool" in first) == (True, False) or "scribble" in first
     without = await browser.post("/capabilities/desk", data=form, headers=HTMX)
     assert ("<code>scribble</code>" in without.text, "<code>gaze</code>" in without.text) == (True, False)
     with_gazing = await browser.post("/capabilities/desk", data={**form, "preset": "gazing"}, headers=HTMX)
@@ -131,13 +129,11 @@ async def test_presets_and_configuration_show_what_comes_of_them_and_keep_nothin
 @pytest.mark.spec("N8")
 async def test_what_others_wrote_is_text(browser: httpx2.AsyncClient) -> None:
     for path in ("/capabilities/evil", "/capabilities?text=evil", f"/capabilities?text={EVIL[:60]}"):
-        page = (await browser.get(path)).text
+        page = re.sub(r'value="[^"]*"', "", (await browser.get(path)).text)  # what comes back stays as it is
         assert "<script>alert" not in page
         assert "<img" not in page
         assert "\u202e" not in page
-        assert "49" not in re.sub(
-            r"[0-9a-f]{16,}|\?cursor=\w+|/static/\w+|many\d+", "", page.partition("<main")[2][:2_000]
-        )
+        assert ("{{7*7}}" in page) == ("gnp.exe" in page), "no template was made of it"
     assert "\\u{202e}gnp.exe" in (await browser.get("/capabilities/evil")).text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from capset.server.console.dependency_graph import WIDTH, draw_graph
 
 
@@ -19,7 +21,7 @@ def test_boxes_of_one_layer_do_not_overlap_and_long_names_are_cut() -> None:
     long = "x" * 60
     graph = draw_graph("a", {"a": ["b", "c", long]})
     ys = sorted(one.y for one in graph.boxes if one.x > graph.boxes[0].x)
-    assert all(after - before >= 34 for before, after in zip(ys, ys[1:], strict=False))
+    assert all(after - before >= 34 for before, after in pairwise(ys))
     (cut,) = [one for one in graph.boxes if one.id == long]
     assert (len(cut.label), cut.label[-1]) == (24, "…")
 
