@@ -1,4 +1,4 @@
-"""What was approved of a tool beside what is said of it now, line by line."""
+"""Differences of a tool: how it was approved beside how it is described now, line by line."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _DIFFERENT: Final = ("changed", "new", "gone", "left out")
 Json = dict[str, Any]
 
 
-class _Place:
+class _ServerPaths:
     """Where the pages and the REST API have one server: that of the configuration, or of a stored agent."""
 
     def __init__(self, page: Page) -> None:
@@ -40,14 +40,14 @@ async def list_servers(page: Page) -> Response:
 
 async def show_server(page: Page) -> Response:
     """Show one server: at first what is known of it; its tools follow, since it is asked for them."""
-    place = _Place(page)
+    place = _ServerPaths(page)
     tools = await _tools(page, place) if page.query.get("ask") else None
     return await _show(page, place, tools)
 
 
 async def show_tools(page: Page) -> Response:
     """Show the tools of a server as they are now, for the page that waits for them."""
-    place = _Place(page)
+    place = _ServerPaths(page)
     known = await _known(page, place)
     return page.render("servers/tools.html", place=place, known=known, tools=await _tools(page, place))
 
@@ -74,7 +74,7 @@ def _chosen(page: Page) -> Sequence[tuple[str, str]]:
 
 
 async def _change(page: Page, verb: str, tools: object, told: str) -> Response:
-    place = _Place(page)
+    place = _ServerPaths(page)
     try:
         done = await page.api.send("POST", *place.rest, verb, body={"tools": tools})
     except Refused as error:
@@ -85,13 +85,13 @@ async def _change(page: Page, verb: str, tools: object, told: str) -> Response:
     return page.redirect(*place.page, told=f"{told}: {names}." if names else "Nothing has changed.")
 
 
-async def _show(page: Page, place: _Place, tools: Json | None, error: Refused | None = None) -> Response:
+async def _show(page: Page, place: _ServerPaths, tools: Json | None, error: Refused | None = None) -> Response:
     status = 200 if error is None else error.status
     known = await _known(page, place)
     return page.render("servers/detail.html", http_status=status, place=place, known=known, tools=tools, error=error)
 
 
-async def _known(page: Page, place: _Place) -> Json:
+async def _known(page: Page, place: _ServerPaths) -> Json:
     """Return what is known of a server without asking it. Raises ``NotFound``."""
     if place.agent is None:
         listed = await page.api.get("tool-sources")
@@ -107,7 +107,7 @@ async def _known(page: Page, place: _Place) -> Json:
     return {**said, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
 
 
-async def _tools(page: Page, place: _Place) -> Json:
+async def _tools(page: Page, place: _ServerPaths) -> Json:
     """Return one page of a server's tools, each with its differences."""
     cursor = None if page.request.method == "POST" else page.query.get("cursor")
     found = await page.api.get(*place.rest, limit=_PAGE, cursor=cursor)
