@@ -63,6 +63,7 @@ from capset.server.rest import (
     keys,
     links,
     sessions,
+    tool_sources,
     turns,
     usage,
 )
@@ -72,6 +73,7 @@ _NOUNS = (
     capabilities,
     agents,
     agent_servers,
+    tool_sources,
     sessions,
     calls,
     turns,

@@ -43,7 +43,8 @@ async def chromium() -> AsyncGenerator[Browser]:
 @asynccontextmanager
 async def visiting(browser: Browser, url: str, **options: Any) -> AsyncGenerator[Page]:
     """Open a window of its own, with cookies of its own; in the end no script may have failed or been refused."""
-    context = await browser.new_context(base_url=url, viewport=WIDE, **options)
+    # Without motion, so that no colour is measured on its way to another.
+    context = await browser.new_context(base_url=url, viewport=WIDE, reduced_motion="reduce", **options)
     context.set_default_timeout(_MILLISECONDS)
     page = await context.new_page()
     said: list[str] = []

@@ -147,7 +147,13 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     org, agent_id, session, principal = names.org, names.agent_id, names.session, names.principal
     notes, texts = replace(NOTES, owner=session, org=org), replace(TEXTS, owner=session, org=org)
     await store.agents.get(org, agent_id)
-    asked: Filters = ({}, {"status": "active"}, {"name": names.agent})
+    asked: Filters = (
+        {},
+        {"status": "active"},
+        {"name": names.agent},
+        {"capabilities": ("a", "b")},
+        {"has_servers": True},
+    )
     await store.agents.version(org, agent_id, 2)
     await store.agents.versions(VersionQuery(org, agent_id, before=3))
     await store.agents.by_hash(org, "0" * 64)

@@ -56,21 +56,30 @@ async def page_of(
     *,
     status: AgentStatus | None = None,
     name: str | None = None,
+    capabilities: tuple[str, ...] = (),
+    has_servers: bool = False,
     limit: int = 50,
     cursor: str | None = None,
 ) -> AgentPageShape:
     """List agents: those defined in code by name, then the stored ones, newest first.
 
-    A cursor among those in code is ``~`` and the last name of the previous page.
+    With ``capabilities``, only those that name one of them; with ``has_servers``, only those with MCP servers of their
+    own, which no agent in code has. A cursor among those in code is ``~`` and the last name of the previous page.
     """
-    defined = [one for one in agents.defined if status in (None, "active") and name in (None, one.name)]
+    defined = [
+        one
+        for one in agents.defined
+        if status in (None, "active") and name in (None, one.name) and not has_servers
+        if not capabilities or any(use.name in capabilities for use in one.uses if not callable(use))
+    ]
     cursor, first = cursor or "~", list[Agent]()
     if cursor.startswith("~"):
         first, cursor = [one for one in defined if one.name > cursor[1:]], None
     shown = first[:limit]
     left = limit - len(shown)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    query, total = AgentQuery(org, status, name, left or 1, cursor), 0
+    query = AgentQuery(org, status, name, left or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 
     async def read(query: AgentQuery) -> AgentPage:

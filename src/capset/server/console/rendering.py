@@ -15,6 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from capset.server.approvals.plain_text import legible
+from capset.server.console.schema_forms import arguments
 
 SHOWN: Final = 20_000
 """Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
@@ -34,7 +35,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     filters = cast("dict[str, Any]", made.filters)
-    filters |= {one.__name__: one for one in (exact, pretty, moment, short, size, counted, seconds, shorten)}
+    filters |= {one.__name__: one for one in _FILTERS}
     return made
 
 
@@ -102,6 +103,14 @@ def moment(context: Context, text: str | None) -> Markup:
     told = "now" if abs(apart) < 1 else told
     exactly = text.replace("T", " ")[:19] + " UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, told)
+
+
+def tojson_text(value: object) -> str:
+    """Return JSON data on several lines, whole."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+_FILTERS: Final = (exact, pretty, moment, short, size, counted, seconds, shorten, arguments, tojson_text)
 
 
 def address(root: str) -> Callable[..., Markup]:

@@ -64,6 +64,45 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One property of an object, for people to read; ``type`` is in the words of JSON Schema."""
+
+    name: str
+    type: str
+    is_required: bool
+    description: str
+    default: str | None
+
+
+def arguments(schema: JsonSchema) -> list[Argument]:
+    """Return the properties of a schema of an object."""
+    found: list[Argument] = []
+    for name, raw in schema.get("properties", {}).items():
+        own, told = _resolved(schema, raw), _resolved({}, raw)
+        said = str(told.get("description") or own.get("description") or "")
+        default = json.dumps(own["default"], ensure_ascii=False) if "default" in own else None
+        found.append(Argument(name, _type_of(schema, own), name in schema.get("required", ()), said, default))
+    return found
+
+
+def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
+    if "enum" in schema:
+        return " | ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+    if options := schema.get("anyOf") or schema.get("oneOf"):
+        return " | ".join(_type_of(whole, _resolved(whole, one)) for one in options)
+    match schema.get("type"):
+        case "array":
+            items = _resolved(whole, schema.get("items", {})).get("type")
+            return f"array of {items}" if isinstance(items, str) else "array"
+        case list() as several:
+            return " | ".join(map(str, cast("list[Any]", several)))
+        case str() as one:
+            return one
+        case _:
+            return "any"
+
+
 def _fields(
     whole: JsonSchema,
     schema: JsonSchema,
