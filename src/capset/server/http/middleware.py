@@ -69,8 +69,12 @@ PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 _UPLOADS: Final = frozenset({FILE, "/sessions/{id}/files/{path}"})
-LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
-"""The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
+_EDITORS: Final = ("/agents/new", "/agents/{id}/edit")
+LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS, *_EDITORS})
+"""The paths that take larger bodies than others.
+
+A tool may allow large arguments, a message contain media, and a form spells each letter beyond ASCII with up to twelve.
+"""
 PAGE_BODY: Final = 16 * 1024
 """The maximum size of a form that a page for people sends."""
 DEAR_BODY: Final = 16 * 1024
@@ -79,6 +83,7 @@ DEAR: Final = frozenset(
     {
         *("/v1/agents", "/v1/agents/preview", "/v1/agents/{id}/preview", "/v1/agents/{id}/versions"),
         *("/v1/approvals", AUDIT, "/v1/links", "/v1/models", "/v1/sessions", "/v1/sessions/{id}/files"),
+        *("/agents", "/agents/{id}", "/agents/{id}/versions", *_EDITORS),
     }
 )
 """The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""
