@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -22,6 +23,7 @@ INSTRUCTION: Final = "instruction"
 ENTRY: Final = "capability"
 """The fields with the key of one capability each, in the order of their priority."""
 VERSION: Final = "version"
+_KEY: Final = re.compile("c[0-9]{1,6}")
 _SCHEMA: Final[Mapping[str, Any]] = AgentInput.model_json_schema()
 _APART: Final = ("instructions", "capabilities", "status")
 """The fields that are no single field of the form; the status changes by actions of its own."""
@@ -92,32 +94,61 @@ def form_of(agent: Data, details: Details, *, version: int | None = None) -> For
     return Form(pairs)
 
 
+def keys_in(form: Form) -> list[str]:
+    """Return the keys of the capabilities in a form, in order: only those that a form of this module could have."""
+    return [key for key in form.every(ENTRY) if _KEY.fullmatch(key)]
+
+
 def ids_in(form: Form) -> list[str]:
     """Return the ids of the capabilities in a form, in order."""
-    return [form.get(f"{key}-id", "") for key in form.every(ENTRY)]
+    return [form.get(f"{key}-id", "") for key in keys_in(form)]
 
 
 def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
-    """Return what a form says; ``base`` is the agent that it was made of. Fields that it has not are as in that."""
+    """Return what a form says; ``base`` is the agent that it was made of.
+
+    What the form has not, or what was not touched in it, is as in ``base``, also where a form cannot say it.
+    """
     base = base or {}
-    agent = {"status": base.get("status")}
+    before, after = _sent_by_part(form_of(base, details)), _sent_by_part(form)
+    agent: dict[str, Any] = {"status": base.get("status")}
     problems: list[Field] = []
     for name in _FIELDS:
-        sent = [key for key in form if key == f"{NAME}/{name}" or key.startswith(f"{NAME}/{name}/")]
-        try:
-            said = values_of(_schema_of(name), form, name=NAME).get(name) if sent else base.get(name)
-        except InvalidArguments as error:
-            problems += error.fields or ()
-            said = base.get(name)
+        part = f"{NAME}/{name}"
+        said = base.get(name)
+        if any(_is_of(key, part) for key in form) and before.get(part) != after.get(part):
+            try:
+                said = _as_before(said, values_of(_schema_of(name), form, name=NAME).get(name))
+            except InvalidArguments as error:
+                problems += error.fields or ()
         agent[name] = said
-    agent["instructions"] = [unix_lines(text) for text in form.every(INSTRUCTION) if text.strip()]
-    agent["capabilities"] = []
-    for at, key in enumerate(form.every(ENTRY)):
+    texts = [unix_lines(text) for text in form.every(INSTRUCTION) if text.strip()]
+    is_touched = before.get(INSTRUCTION) != after.get(INSTRUCTION)
+    agent["instructions"] = _as_before(base.get("instructions"), texts) if is_touched else base.get("instructions")
+    entries: list[Any] = []
+    for at, key in enumerate(keys_in(form)):
+        if key in before and before[key] == after.get(key):
+            entries.append(base["capabilities"][int(key[1:])])
+            continue
         entry, wrong = read_capability(key, form, details.get(form.get(f"{key}-id", "")))
-        agent["capabilities"].append(entry)
+        entries.append(entry)
         problems += [replace(one, path=f"capabilities.{at}.{one.path}") for one in wrong]
-    kept = {name: _as_before(base.get(name), value) for name, value in agent.items()}
-    return Typed({name: value for name, value in kept.items() if value not in (None, "", [])}, tuple(problems))
+    agent["capabilities"] = entries
+    return Typed({name: value for name, value in agent.items() if value not in (None, "", [])}, tuple(problems))
+
+
+def _sent_by_part(form: Form) -> dict[str, list[tuple[str, str]]]:
+    """Return what was sent for each field of an agent, and for each of its capabilities by its key."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, value in form.pairs:
+        part = "/".join(name.split("/")[:2]) if name.startswith(f"{NAME}/") else name.partition("-")[0]
+        if value:
+            found.setdefault(part, []).append((name, unix_lines(value)))
+    return {part: sorted(pairs) for part, pairs in found.items()}
+
+
+def _is_of(key: str, part: str) -> bool:
+    return key == part or key.startswith(f"{part}/")
 
 
 def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Iterable[str]) -> AgentForm:
@@ -134,7 +165,7 @@ def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Ite
     ]
     capabilities = [
         capability_form(key, form, details.get(form.get(f"{key}-id", "")), _inner(problems, "capabilities", at))
-        for at, key in enumerate(form.every(ENTRY))
+        for at, key in enumerate(keys_in(form))
     ]
     return AgentForm({name: fields[name] for name in names}, tuple(instructions), tuple(capabilities), problems)
 
@@ -164,7 +195,7 @@ def merge_agents(base: Data, mine: Data, theirs: Data) -> tuple[dict[str, Any], 
 
 def moved(form: Form, key: str, by: int) -> Form:
     """Return a form with a capability further up or down."""
-    keys = form.every(ENTRY)
+    keys = keys_in(form)
     if key in keys:
         at = keys.index(key)
         keys.insert(max(0, min(len(keys) - 1, at + by)), keys.pop(at))
@@ -173,12 +204,12 @@ def moved(form: Form, key: str, by: int) -> Form:
 
 def without(form: Form, key: str) -> Form:
     """Return a form without a capability."""
-    return _with_entries(form, [one for one in form.every(ENTRY) if one != key])
+    return _with_entries(form, [one for one in keys_in(form) if one != key])
 
 
 def with_capability(form: Form, detail: Data) -> Form:
     """Return a form with one more capability, as it is by default."""
-    keys = form.every(ENTRY)
+    keys = keys_in(form)
     key = f"c{max((int(one[1:]) for one in keys if one[1:].isdecimal()), default=-1) + 1}"
     return Form([*form.pairs, (ENTRY, key), *capability_pairs(key, str(detail["id"]), detail)])
 

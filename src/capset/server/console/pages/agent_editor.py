@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from capset.errors import Field, InvalidArguments
 from capset.server.console.agent_forms import (
-    ENTRY,
     VERSION,
     Details,
     Typed,
@@ -19,6 +18,7 @@ from capset.server.console.agent_forms import (
     form_of,
     id_of,
     ids_in,
+    keys_in,
     merge_agents,
     moved,
     patch_between,
@@ -213,7 +213,7 @@ async def _added(page: Page, editing: Editing, id: str) -> Editing:
 
 def _moved(editing: Editing, key: str, by: int) -> Editing:
     form = moved(editing.form, key, by)
-    keys = form.every(ENTRY)
+    keys = keys_in(form)
     said = f"{form.get(f'{key}-id', '')} is number {keys.index(key) + 1} of {len(keys)}." if key in keys else ""
     return _with(editing, form, said)
 

@@ -6,9 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-import yaml
 from starlette.responses import Response
 
+from capset.adapters.plain_files import yaml_text
 from capset.errors import NotFound
 from capset.server.console.agent_forms import agent_of
 from capset.server.console.forms import number
@@ -67,7 +67,7 @@ async def export_agent(page: Page) -> Response:
     if ending == "json":
         text, media_type = json.dumps(ordered, indent=2, ensure_ascii=False) + "\n", "application/json"
     elif ending == "yaml":
-        text, media_type = yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True), "application/yaml"
+        text, media_type = yaml_text(ordered), "application/yaml"
     else:
         raise NotFound(f"an agent file is yaml or json, not {ending!r:.40}")
     name = "-".join(agent["name"].split())
