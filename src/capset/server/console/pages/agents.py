@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -17,7 +17,9 @@ from capset.server.http.etags import tag_of
 from capset.stores.base import AGENT_FIELDS
 from capset.wire.agents import LAST
 
-_LISTED = 25
+_LISTED: Final = 24
+"""Agents of one page: each is composed when it is shown for the first time, which takes some milliseconds."""
+_VERSIONS: Final = 25
 
 
 async def list_agents(page: Page) -> Response:
@@ -83,7 +85,7 @@ async def list_versions(page: Page) -> Response:
     agent_id, query = page.params["id"], page.query
     agent, found = await asyncio.gather(
         page.api.get("agents", agent_id),
-        page.api.get("agents", agent_id, "versions", limit=_LISTED, cursor=query.get("cursor")),
+        page.api.get("agents", agent_id, "versions", limit=_VERSIONS, cursor=query.get("cursor")),
     )
     before, after = _version(page, "before"), _version(page, "after") or agent["version"]
     diff: dict[str, Any] | None = None
