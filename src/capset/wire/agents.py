@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 
 from capset.composition.compose import Composition
-from capset.composition.conflicts import Conflict
+from capset.composition.conflicts import CompositionConflict
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
@@ -358,7 +358,7 @@ class PreviewShape(Shape):
 
 def preview_shape(
     problems: Iterable[Misfit],
-    conflicts: Iterable[Conflict],
+    conflicts: Iterable[CompositionConflict],
     needs_admin: Iterable[str],
     snapshot: Snapshot | None,
     diff: AgentDiffShape | None,

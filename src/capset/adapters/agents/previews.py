@@ -10,7 +10,7 @@ from capset.adapters.agents.files import agent_of, context_of
 from capset.adapters.agents.permissions import needs_admin
 from capset.adapters.agents.rows import Loaded
 from capset.composition.compose import Composition, compose
-from capset.composition.conflicts import Conflict, conflicts_of
+from capset.composition.conflicts import CompositionConflict, conflicts_of
 from capset.definitions.agents import Agent
 from capset.definitions.references import AnyRef
 from capset.errors import Field
@@ -29,7 +29,7 @@ class Preview:
 
     agent: Agent | None
     problems: tuple[Field, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[CompositionConflict, ...] = ()
     needs_admin: tuple[str, ...] = ()
     saved: Loaded | None = None
     written: AgentRow | None = None

@@ -14,7 +14,7 @@ from capset.adapters.agents.previews import Preview
 from capset.adapters.agents.rows import Loaded, is_same, plain_of
 from capset.adapters.agents.store import StoredAgents
 from capset.composition.compose import Composition, compose
-from capset.composition.conflicts import Conflict
+from capset.composition.conflicts import CompositionConflict
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -147,7 +147,7 @@ async def shown_preview(
             # Not the kernel's own compose, which would cache it for sessions that will never exist.
             snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
         except DefinitionError as error:  # problems that only evaluation reveals
-            conflicts = (Conflict(error),)
+            conflicts = (CompositionConflict(error),)
     is_valid = found.agent is not None and not conflicts
     diff = await _diff_of_change(kernel, found, snapshot, principal=principal, env=env)
     return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, diff, is_valid=is_valid)

@@ -60,7 +60,7 @@ class AgentForm:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a form says: the agent as REST takes it, and fields that cannot be read, which are as before in it."""
+    """The content of a form: the agent as REST takes it, and fields that cannot be read, which are as before in it."""
 
     agent: dict[str, Any]  # JSON data
     problems: tuple[Field, ...] = field(default=())
@@ -84,7 +84,7 @@ def agent_of(detail: Data) -> dict[str, Any]:
 
 
 def form_of(agent: Data, details: Details, *, version: int | None = None) -> Form:
-    """Return an agent as its form would be sent if nobody typed anything."""
+    """Return an agent as its form would be sent untouched."""
     pairs = [(one.name, one.value) for one in leaves_of(_shown_fields(agent))]
     pairs += [(INSTRUCTION, text) for text in agent.get("instructions", ())]
     for at, entry in enumerate(agent.get("capabilities", ())):

@@ -118,7 +118,7 @@ async def _answer(page: Page, editing: Editing) -> Response:
 
 
 async def _save(page: Page, editing: Editing) -> Response:
-    """Save what the form says; whatever REST refuses, the form is shown as it was sent, with the reason."""
+    """Save what the form says. If REST refuses it, show the form as it was sent, with the reason."""
     typed = editing.typed()
     try:
         if typed.problems:
