@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from capset.server.approvals.plain_text import legible
 from capset.server.console.schema_forms import arguments
+from capset.server.console.text_diffs import diff_lines
 
 SHOWN: Final = 20_000
 """Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
@@ -110,7 +111,7 @@ def tojson_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-_FILTERS: Final = (exact, pretty, moment, short, size, counted, seconds, shorten, arguments, tojson_text)
+_FILTERS: Final = (exact, pretty, moment, short, size, counted, seconds, shorten, arguments, diff_lines, tojson_text)
 
 
 def address(root: str) -> Callable[..., Markup]:

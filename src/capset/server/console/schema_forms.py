@@ -52,6 +52,12 @@ def fields_of(
     return tuple(_fields(schema, schema, values or {}, (name,), said, form))
 
 
+def leaves_of(fields: Sequence[FormField]) -> Iterator[FormField]:
+    """Yield the fields that hold a value, those in groups too."""
+    for one in fields:
+        yield from leaves_of(one.fields) if one.kind == "group" else (one,)
+
+
 def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dict[str, Any]:  # JSON data
     """Return the object that a form describes; a field that was left empty is left out, unless it is a needed text.
 
@@ -126,7 +132,7 @@ def _fields(
         shown = form[name] if form is not None and name in form else _shown(kind, value) if is_set else ""
         yield FormField(
             name=name,
-            label=str(told.get("title") or own.get("title") or key),
+            label=str(told.get("title") or key.replace("_", " ").capitalize()),
             kind=kind,
             help=str(told.get("description") or own.get("description") or ""),
             is_required=key in required,
@@ -147,12 +153,18 @@ def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
             return "long" if schema.get("maxLength", 0) > _LONG or schema.get("format") == "textarea" else "text"
         case "integer" | "number" | "boolean" as simple:
             return simple
-        case "array" if _resolved(whole, schema.get("items", {})).get("type") == "string":
+        case "array" if _takes_text(_resolved(whole, schema.get("items", {}))):
             return "texts"
         case "object" if schema.get("properties") and depth <= _MAX_DEPTH:
             return "group"
         case _:
             return "json"
+
+
+def _takes_text(items: JsonSchema) -> bool:
+    """Return whether the items of a list are texts, or may be: a line cannot stand for an object, but JSON can."""
+    kinds = [one.get("type") for one in items.get("anyOf", (items,))]
+    return "string" in kinds and set(kinds) <= {"string", "object"}
 
 
 def _resolved(whole: JsonSchema, schema: Any) -> JsonSchema:

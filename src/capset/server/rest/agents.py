@@ -208,14 +208,19 @@ async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> Pr
     )
 
 
-@router.post("/{id}/preview", responses=problems(400, 404, 409, 413, 415, 422), operation_id="preview_agent_change")
+@router.post(
+    "/{id}/preview",
+    responses=problems(400, 404, 409, 413, 415, 422),
+    operation_id="preview_agent_change",
+    response_model_exclude_unset=True,  # in the diff, as in that of two versions
+)
 async def preview_agent_change(
     service: Served,
     caller: Reads,
     id: Id,
     patch: Annotated[dict[str, Any], Body(description="A JSON merge patch (RFC 7396); {} shows it as it is.")],
 ) -> PreviewShape:
-    """Return what a change would make of an agent. Nothing is kept, and nothing is on record."""
+    """Return what a change would make of an agent, and how that differs. Nothing is kept, and nothing is on record."""
     preview = await service.agents.preview_change(caller.principal.org, id, patch)
     return await shown_preview(
         service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env, id=id

@@ -63,7 +63,9 @@ class SqlAgents:
         """Return agents, newest first."""
         matching = [agents.c.org == (query.org or "")]
         if query.status is not None:
-            matching.append(agents.c.status == query.status)
+            # Few agents have one name: by both, SQLite would else read all with the status.
+            status = agents.c.status if query.name is None else agents.c.status.concat("")
+            matching.append(status == query.status)
         if query.name is not None:
             matching.append(agents.c.name == query.name)
         if query.capabilities:
