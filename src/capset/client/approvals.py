@@ -8,6 +8,7 @@ from typing import Any
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
 from capset.wire.approvals import ApprovalPageShape, ApprovalShape
+from capset.wire.conversations import ApprovalConversationShape
 
 
 class ApprovalResource:
@@ -28,20 +29,44 @@ class ApprovalResource:
         *,
         status: ApprovalStatus | None = None,
         session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> ApprovalPageShape:
         """List the requests that match all filters, newest first.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without ``session``,
-        unless the key has the scope ``capset:approve``.
+        ``principal`` is written with its kind, as ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the page
+        before. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
         """
-        query = {"status": status, "session": session, "limit": limit, "cursor": cursor}
+        query = {
+            "status": status,
+            "session": session,
+            "tool": tool,
+            "agent": agent,
+            "principal": principal,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
 
-    def all(self, *, status: ApprovalStatus | None = None, session: str | None = None) -> AsyncGenerator[ApprovalShape]:
+    def all(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+    ) -> AsyncGenerator[ApprovalShape]:
         """Iterate over all matching requests, newest first, page by page."""
-        return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST_PAGE, cursor=cursor))
+        filters = {"session": session, "tool": tool, "agent": agent, "principal": principal}
+        return every(lambda cursor: self.list(status=status, **filters, limit=LARGEST_PAGE, cursor=cursor))
+
+    async def conversation(self, id: str) -> ApprovalConversationShape:
+        """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""
+        return await self._connection.get(ApprovalConversationShape, path_of("approvals", id, "conversation"))
 
     async def approve(
         self,

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Body, Query
 
 from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
+from capset.server.approvals.conversations import read_conversation
 from capset.server.approvals.decisions import decide_approval, find_approval
 from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
 from capset.stores.base import ApprovalQuery
@@ -23,6 +24,7 @@ from capset.wire.approvals import (
     approval_page_shape,
     approval_shape,
 )
+from capset.wire.conversations import ApprovalConversationShape
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
 Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]
@@ -34,6 +36,9 @@ class ApprovalFilter(Paged):
 
     status: ApprovalStatus | None = None
     session: Annotated[str | None, Query(max_length=200)] = None
+    tool: Annotated[str | None, Query(max_length=200)] = None
+    agent: Annotated[str | None, Query(max_length=200)] = None
+    principal: Annotated[str | None, Query(max_length=200, description="With its kind: `user:ada`")] = None
 
 
 @router.get("", responses=problems(404, 422), operation_id="list_approvals")
@@ -48,7 +53,16 @@ async def list_approvals(
                 "name a session of your own: session=ID"
             )
         await service.session_row(caller, wanted.session)
-    query = ApprovalQuery(caller.principal.org, wanted.status, wanted.session, limit=wanted.limit, before=wanted.cursor)
+    query = ApprovalQuery(
+        caller.principal.org,
+        wanted.status,
+        wanted.session,
+        tool=wanted.tool,
+        agent=wanted.agent,
+        principal=wanted.principal,
+        limit=wanted.limit,
+        before=wanted.cursor,
+    )
     return await approval_page_shape(service.kernel.approvals.list, query)
 
 
@@ -56,6 +70,12 @@ async def list_approvals(
 async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
     """Return a request, and what became of it."""
     return approval_shape(await find_approval(service, caller, id))
+
+
+@router.get("/{id}/conversation", responses=problems(404, 422), operation_id="get_approval_conversation")
+async def get_approval_conversation(service: Served, caller: Approves, id: Id) -> ApprovalConversationShape:
+    """Return the last messages before a request, masked and cut off. Each time, an act says that they were read."""
+    return await read_conversation(service, caller, await find_approval(service, caller, id))
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")

@@ -16,6 +16,10 @@ _ROUNDING: Final = 1e-9
 """Tolerance for sums of costs: 0.1 three times is more than 0.3."""
 
 
+APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "agent", "principal")
+"""The fields of an ``ApprovalQuery`` that a request has to equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalQuery:
     """A query for requests of one org that equal every field that is not ``None``, newest first.
@@ -28,6 +32,9 @@ class ApprovalQuery:
     session: str | None = None
     tool_hash: str | None = None
     digest: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    principal: str | None = None
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None

@@ -10,7 +10,15 @@ from typing import Final
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
-from capset.stores.base.admissions import ApprovalTaken, ArgumentsFull, Claim, QuotaSpent, Refused, WindowFull
+from capset.stores.base.admissions import (
+    APPROVAL_FILTERS,
+    ApprovalTaken,
+    ArgumentsFull,
+    Claim,
+    QuotaSpent,
+    Refused,
+    WindowFull,
+)
 from capset.stores.base.audit import Entry
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
@@ -77,8 +85,7 @@ class MemoryApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         self._door.check()
-        names = ("status", "session", "tool_hash", "digest")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        wanted = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
         found = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry
-from capset.stores.base.admissions import ArgumentsFull, Claim, Refused
+from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
 from capset.stores.sql.schema.tables import approvals, session_turns
 from capset.stores.sql.writer.reservations import Counting, release
@@ -79,7 +79,7 @@ class SqlApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         wanted = select(approvals).where(approvals.c.org == (query.org or ""))
-        for name in ("status", "session", "tool_hash", "digest"):
+        for name in APPROVAL_FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(approvals.c[name] == value)
         if query.before is not None:

@@ -159,6 +159,27 @@ async def requests_go_with_their_session(make: Make) -> None:
         expect([one.id for one in left], ["of session-2"], "the requests")
 
 
+async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
+    """By tool, agent and principal, each with all else that is asked for."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}"), digest=f"{number}" * 64, **values)
+            for number, values in enumerate(({}, {"tool": "pay"}, {"agent": "clerk"}, {"principal": "user:eve"}))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        for row, name in zip(rows[1:], ("tool", "agent", "principal"), strict=True):
+            wanted = {name: getattr(row, name)}
+            expect((await store.approvals.list(ApprovalQuery("acme", **wanted))).items, (row,), f"those of one {name}")
+            used = await store.approvals.list(ApprovalQuery("acme", "used", **wanted))
+            expect(used.items, (), f"the used ones of one {name}")
+            wanted = {name: getattr(rows[0], name)}
+            others = (await store.approvals.list(ApprovalQuery("acme", **wanted))).items
+            expect(row in others, False, f"one among those of another {name}")
+            expect(len(others), 3, f"those of another {name}")
+        expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "those of another org")
+
+
 async def pages_of_requests_end_by_their_size(make: Make) -> None:
     """With one request at least, and the next pages have the rest."""
     async with opened(make) as store:
@@ -375,6 +396,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_principal_has_so_many_open_requests,
     arguments_of_open_requests_have_so_many_bytes,
     requests_go_with_their_session,
+    requests_are_found_by_what_they_ask_for,
     pages_of_requests_end_by_their_size,
     overdue_requests_are_found,
     of_many_who_move_a_request_one_does,
