@@ -25,6 +25,7 @@ from capset.kernel.registry import Registry
 from capset.server.app import open_app
 from capset.server.auth.callers import Caller, Identifies
 from capset.server.auth.keys import create_key
+from capset.server.auth.open_id import OpenIdSignIn
 from capset.server.http.middleware import AllowedHosts
 from capset.server.http.request_context import RequestLimits
 from capset.server.http.uvicorn_server import bind, make_server
@@ -216,6 +217,7 @@ async def site(
     bound: socket.socket | None = None,
     public_url: str | None = None,
     server_allowances: ServerAllowances | None = None,
+    open_id: Callable[[Kernel], OpenIdSignIn] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -234,6 +236,7 @@ async def site(
                 tokens=known,
                 public_url=public_url,
                 server_allowances=server_allowances,
+                open_id=None if open_id is None else open_id(kernel),
             )
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bound or bind("127.0.0.1", 0)

@@ -22,6 +22,7 @@ from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
+from capset.server.auth.open_id import OpenIdSignIn
 from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
 from capset.server.http.request_context import RequestLimits
@@ -41,7 +42,7 @@ class Service:
     ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
     ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
     reach this server; that of the tokens' resource by default. ``server_allowances`` is what MCP servers that stored
-    agents declare may have of the host's.
+    agents declare may have of the host's. ``open_id`` signs people in to the console at a provider.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Service:
         agent: str | None = None,
         public_url: str | None = None,
         server_allowances: ServerAllowances | None = None,
+        open_id: OpenIdSignIn | None = None,
     ) -> None:
         self.kernel = kernel
+        self.open_id = open_id
         self.agent_by_default = agent
         self.registry = registry
         self.agents = StoredAgents(kernel, registry, AgentServers(kernel, server_allowances))

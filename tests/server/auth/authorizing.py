@@ -29,6 +29,8 @@ from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from authlib.oauth2.rfc9207 import IssuerParameter
+from authlib.oidc.core import UserInfo
+from authlib.oidc.core.grants import OpenIDCode
 from joserfc import jwt
 from joserfc.jwk import ECKey
 from mcp import Client
@@ -41,6 +43,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from capset.server.auth.open_id import OpenIdClient, OpenIdSignIn
 from capset.server.auth.tokens import Issuer, Tokens
 from capset.server.http.uvicorn_server import bind
 from tests.server.mcp.support import Era
@@ -63,11 +66,12 @@ class Person:
 
 @dataclass
 class Known(ClientMixin):
-    """A client that was registered beforehand, or whose metadata document was read. It has no secret."""
+    """A client that was registered beforehand, or whose metadata document was read. It may have a secret."""
 
     client_id: str
     redirect_uris: list[str]
     provider: Provider
+    secret: str | None = None
 
     def get_client_id(self) -> str:
         return self.client_id
@@ -82,8 +86,11 @@ class Known(ClientMixin):
     def check_redirect_uri(self, redirect_uri: str) -> bool:
         return redirect_uri in self.redirect_uris
 
+    def check_client_secret(self, client_secret: str) -> bool:
+        return client_secret == self.secret
+
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        return method == "none"
+        return method == ("none" if self.secret is None else "client_secret_basic")
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code"
@@ -103,6 +110,10 @@ class Code(AuthorizationCodeMixin):
     user: Person
     code_challenge: str
     code_challenge_method: str
+    nonce: str | None = None
+
+    def get_nonce(self) -> str | None:
+        return self.nonce
 
     def get_redirect_uri(self) -> str:
         return self.redirect_uri
@@ -163,7 +174,7 @@ class Grant(AuthorizationCodeGrant):
 
     def __init__(self, request: OAuth2Request, server: AuthorizationServer) -> None:
         super().__init__(request, server)
-        self.TOKEN_ENDPOINT_AUTH_METHODS = ["none"]
+        self.TOKEN_ENDPOINT_AUTH_METHODS = ["none", "client_secret_basic"]
 
     def save_authorization_code(self, code: str, request: Any) -> None:
         given = request.payload.data
@@ -171,7 +182,7 @@ class Grant(AuthorizationCodeGrant):
             raise InvalidRequestError("S256 and a resource are needed", redirect_uri=given["redirect_uri"])
         who = Person(self.server.person, given["resource"])
         kept = (given["client_id"], given["redirect_uri"], request.scope, who, given["code_challenge"], "S256")
-        self.server.codes[code] = Code(code, *kept)
+        self.server.codes[code] = Code(code, *kept, nonce=given.get("nonce"))
 
     def query_authorization_code(self, code: str, client: Any) -> Code | None:
         found = self.server.codes.get(code)
@@ -202,6 +213,35 @@ class AccessTokens(JWTBearerTokenGenerator):
         return {"org": "acme"}
 
 
+class IdTokens(OpenIDCode):
+    """ID tokens as OpenID Connect has them, where the scope ``openid`` was asked for."""
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(require_nonce=True)
+        self._provider = provider
+
+    def exists_nonce(self, nonce: str, request: Any) -> bool:
+        return any(code.nonce == nonce for code in self._provider.codes.values())
+
+    def resolve_client_private_key(self, client: Known) -> ECKey:
+        return self._provider.key
+
+    def get_client_algorithm(self, client: Known) -> str:
+        return "ES256"
+
+    def get_client_claims(self, client: Known) -> dict[str, Any]:
+        return {"iss": self._provider.issuer, "aud": [client.client_id]}
+
+    def get_encode_header(self, client: Known) -> dict[str, str]:
+        return {"alg": "ES256", "kid": "one"}
+
+    def get_authorization_code_claims(self, authorization_code: Any) -> dict[str, Any]:
+        return {"nonce": authorization_code.get_nonce(), **self._provider.id_claims}
+
+    def generate_user_info(self, user: Person, scope: str) -> UserInfo:
+        return UserInfo(sub=user.name)
+
+
 class Provider(AuthorizationServer):
     """The authorization server. Each client is shown to one ``person``, who consents at once.
 
@@ -217,6 +257,8 @@ class Provider(AuthorizationServer):
         self.key = ECKey.generate_key("P-256", {"kid": "one", "use": "sig"})
         self.clients: dict[str, Known] = {}
         self.codes: dict[str, Code] = {}
+        self.id_claims: dict[str, Any] = {}
+        """Claims of ID tokens in the place of those that they would have."""
         self.asked: list[dict[str, str]] = []
         self._trust = trust
         provider = self
@@ -229,20 +271,21 @@ class Provider(AuthorizationServer):
                 return provider.issuer
 
         self.register_token_generator("default", AccessTokens(self))
-        self.register_grant(Grant, [CodeChallenge(required=True)])
+        self.register_grant(Grant, [CodeChallenge(required=True), IdTokens(self)])
         self.register_extension(Named)
         self.app = Starlette(
             routes=[
                 Route("/.well-known/oauth-authorization-server", self._metadata),
+                Route("/.well-known/openid-configuration", self._metadata),
                 Route("/jwks", self._jwks),
                 Route("/authorize", self._authorize),
                 Route("/token", self._token, methods=["POST"]),
             ]
         )
 
-    def register(self, client_id: str, *redirect_uris: str) -> None:
+    def register(self, client_id: str, *redirect_uris: str, secret: str | None = None) -> None:
         """Register a client."""
-        self.clients[client_id] = Known(client_id, list(redirect_uris), self)
+        self.clients[client_id] = Known(client_id, list(redirect_uris), self, secret)
 
     def token(self, **claims: Any) -> str:
         """Return a token of this server's, as no client could ask for it."""
@@ -326,12 +369,15 @@ async def provider(trust: ssl.SSLContext | None = None) -> AsyncGenerator[Provid
 async def protected(by: Provider, declared: str | None = None, **options: Any) -> AsyncGenerator[Site]:
     """Serve a site that clients find the authorization server of, knowing its URL alone.
 
-    ``declared`` is the path of the one resource that it is, if there is one.
+    ``declared`` is the path of the one resource that it is, if there is one. ``client`` is the id and the secret by
+    which people sign in to its console there.
     """
     bound = bind("127.0.0.1", 0)
     public = f"http://127.0.0.1:{bound.getsockname()[1]}"
     audience = None if declared is None else public + declared
     issuer = Issuer(by.issuer, audience, f"{by.issuer}/jwks", public_url=public)
+    if (client := options.pop("client", None)) is not None:
+        options["open_id"] = lambda kernel: OpenIdSignIn(OpenIdClient(issuer, *client), kernel)
     async with site(tokens=lambda kernel: Tokens(kernel, issuer), bound=bound, **options) as here:
         yield here
 

@@ -34,8 +34,11 @@ from capset.cli.serve.jwt import (
     JwtJwks,
     JwtOrg,
     JwtOrgClaim,
+    OidcClient,
+    OidcScope,
     PublicUrl,
     issuer_of,
+    open_id_client_of,
 )
 from capset.cli.serve.limits import HttpLimit, request_limits
 from capset.cli.serve.process import prepare, settle
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 
     from capset.adapters.config_file import Configuration
     from capset.server.auth.callers import Identifies
+    from capset.server.auth.open_id import OpenIdClient
     from capset.server.auth.tokens import Issuer
     from capset.server.http.middleware import AllowedHosts
     from capset.server.http.request_context import RequestLimits
@@ -123,6 +127,8 @@ def serve_command(
     jwt_org: JwtOrg = None,
     jwt_algorithm: JwtAlgorithm = None,
     jwt_attribute: JwtAttribute = None,
+    oidc_client: OidcClient = None,
+    oidc_scope: OidcScope = None,
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
@@ -156,6 +162,7 @@ def serve_command(
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks for no token: leave it out, or --jwt-issuer and what belongs to it")
+    open_id = open_id_client_of(issuer, oidc_client, oidc_scope)
     public = None if not public_url else PublicAddress.of(public_url)
     names = AllowedHosts.of(
         host,
@@ -176,7 +183,7 @@ def serve_command(
     served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url, servers)
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
-        loop.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
+        loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure))
     return Exit.DONE
 
 
@@ -226,11 +233,13 @@ async def _serve(
     names: AllowedHosts,
     served: _Served,
     issuer: Issuer | None,
+    open_id: OpenIdClient | None,
     *,
     insecure: bool,
 ) -> None:
     from capset.server.app import open_app
     from capset.server.auth.callers import Caller
+    from capset.server.auth.open_id import OpenIdSignIn
     from capset.server.http.uvicorn_server import bind, serve
     from capset.server.observability import logs
     from capset.server.observability.log_writer import LogWriter
@@ -264,6 +273,7 @@ async def _serve(
                 agent=served.configuration and served.configuration.agent.name,
                 public_url=served.public_url,
                 server_allowances=served.server_allowances,
+                open_id=None if open_id is None else OpenIdSignIn(open_id, kernel),
             )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:

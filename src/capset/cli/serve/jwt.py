@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,8 +12,10 @@ from capset.cli.common.exits import needs_extra
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from capset.server.auth.open_id import OpenIdClient
     from capset.server.auth.tokens import Issuer
 
+_SECRET: Final = "CAPSET_OIDC_SECRET"  # noqa: S105 - the name of a variable
 JwtIssuer = Annotated[
     str | None,
     typer.Option(
@@ -76,6 +79,45 @@ JwtAttribute = Annotated[
         help="An attribute of the principal, and the claim that has it, as in tier=plan.tier; may be repeated.",
     ),
 ]
+
+OidcClient = Annotated[
+    str | None,
+    typer.Option(
+        "--oidc-client",
+        metavar="ID",
+        envvar="CAPSET_OIDC_CLIENT",
+        help="The issuer's client by which people sign in to the console; its secret, if it has one, is "
+        "CAPSET_OIDC_SECRET.",
+    ),
+]
+OidcScope = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--oidc-scope",
+        metavar="SCOPE",
+        envvar="CAPSET_OIDC_SCOPES",
+        help="What is asked for there, else openid and the scopes of capset but capset:admin; may be repeated.",
+    ),
+]
+
+
+def open_id_client_of(issuer: Issuer | None, client_id: str | None, scopes: list[str] | None) -> OpenIdClient | None:
+    """Return the client of the sign-in to the console, ``None`` without one.
+
+    Raises ``DefinitionError`` for one without an issuer or a public URL.
+    """
+    if client_id is None:
+        if scopes:
+            raise DefinitionError("--oidc-scope is for the sign-in at a provider: name its client by --oidc-client")
+        return None
+    if issuer is None:
+        raise DefinitionError(
+            "--oidc-client signs people in at the issuer of tokens: name that by --jwt-issuer",
+            hint="and --jwt-jwks and --public-url with it",
+        )
+    from capset.server.auth.open_id import SCOPES, OpenIdClient
+
+    return OpenIdClient(issuer, client_id, os.environ.get(_SECRET) or None, tuple(scopes or SCOPES))
 
 
 def issuer_of(

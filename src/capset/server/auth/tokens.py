@@ -145,6 +145,11 @@ class Tokens:
         return caller
 
     async def _verify(self, token: str) -> tuple[Caller, float]:
+        found = await self.claims(token)
+        return self._caller(found), found["exp"]
+
+    async def claims(self, token: str) -> Mapping[str, Any]:  # JSON data
+        """Return the claims of a token that this issuer has signed for this audience. Raises ``Unauthenticated``."""
         header = _header(token)
         # No extension beyond RFC 7519 is supported; RFC 7797 forbids its own for JWTs.
         if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
@@ -161,7 +166,7 @@ class Tokens:
             self._claims.validate(found)
         except (JoseError, ValueError) as error:
             _refuse(str(error))
-        return self._caller(found), found["exp"]
+        return found
 
     def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
         """Return the payload of a token that one of the keys has signed: that of its ``kid``, or any that fits it.

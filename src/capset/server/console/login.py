@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from capset.errors import CapsetError, LimitExceeded, PermissionDenied, Unauthenticated
-from capset.server.auth.sign_ins import SignIns, is_foreign, set_cookie
-from capset.server.auth.signing_keys import KeySource
+from capset.errors import CapsetError, LimitExceeded, NotFound, PermissionDenied, Unauthenticated
+from capset.server.auth.open_id import CALLBACK, Attempt, OpenIdSignIn
+from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, is_foreign, set_cookie
+from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import read_form
 from capset.server.console.page import HTML, root_of
@@ -28,6 +29,8 @@ FAILURES: Final = 10
 WINDOW_SECONDS: Final = 60.0
 _ADDRESSES: Final = 10_000
 COOKIE_PATH: Final = "/"
+_ATTEMPT: Final = SignInKind("capset_sign_in", 600, CALLBACK, same_site="Lax")
+"""A sign-in at the provider that is under way."""
 
 
 class Login:
@@ -36,11 +39,17 @@ class Login:
     def __init__(self, service: Service, sign_ins: SignIns, keys: KeySource) -> None:
         self._service = service
         self._sign_ins = sign_ins
+        self._keys = keys
         self._failures = Failures()
 
     def routes(self) -> list[Route]:
         """Return the routes that need no sign-in."""
-        return [Route("/login", self._login, methods=["GET", "POST"]), Route("/logout", self._logout, methods=["POST"])]
+        return [
+            Route("/login", self._login, methods=["GET", "POST"]),
+            Route("/login/provider", self._go_to_provider),
+            Route(CALLBACK, self._come_back),
+            Route("/logout", self._logout, methods=["POST"]),
+        ]
 
     def is_secure(self, scope: Scope) -> bool:
         """Return whether browsers reach this server over https."""
@@ -84,6 +93,49 @@ class Login:
         response.raw_headers.append(self._cookie(value, request.scope))
         return response
 
+    async def _go_to_provider(self, request: Request) -> Response:
+        """Lead to the provider; the browser keeps the attempt, encrypted, until it comes back."""
+        try:
+            where, attempt = await self._provider.begin(local_path(request.query_params.get("next", "")))
+        except CapsetError as error:
+            return Response(self._form(request, error.message, ""), error.status, media_type=HTML)
+        kept = await encrypt(self._keys, _ATTEMPT.purpose, attempt.text().encode())
+        response = Response(status_code=303, headers={"location": where})
+        response.raw_headers.append(self._cookie(kept, request.scope, _ATTEMPT))
+        return response
+
+    async def _come_back(self, request: Request) -> Response:
+        """Take the code with which the provider has led somebody back, and sign them in by the token for it."""
+        name = cookie_name(_ATTEMPT, COOKIE_PATH, is_secure=self.is_secure(request.scope))
+        kept = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
+        try:
+            if kept is None:
+                raise Unauthenticated("This sign-in has taken too long, or began in another browser. Sign in again.")
+            attempt = Attempt.read(kept.decode())
+            token = await self._provider.finish(attempt, request.query_params)
+            value = await self._begin(token)
+        except CapsetError as error:
+            response = Response(self._form(request, error.message, ""), error.status, media_type=HTML)
+        else:
+            response = self._onward(request, attempt.following)
+            response.raw_headers.append(self._cookie(value, request.scope))
+        response.raw_headers.append(self._cookie("", request.scope, _ATTEMPT))
+        return response
+
+    async def _begin(self, token: str) -> str:
+        try:
+            return await self._sign_ins.begin(token)
+        except Unauthenticated:
+            raise Unauthenticated(
+                "The provider's access token is not for this server: the log says why (capset.tokens)."
+            ) from None
+
+    @property
+    def _provider(self) -> OpenIdSignIn:
+        if self._service.open_id is None:
+            raise NotFound("this server has no OpenID provider: sign in with an API key")
+        return self._service.open_id
+
     async def _logout(self, request: Request) -> Response:
         """End the sign-in in this browser. Its form needs no token: to be signed out by another site does no harm."""
         response = Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
@@ -91,8 +143,8 @@ class Login:
             response.raw_headers.append(self._cookie("", request.scope))
         return response
 
-    def _cookie(self, value: str, scope: Scope) -> tuple[bytes, bytes]:
-        return set_cookie(self._sign_ins.kind, value, COOKIE_PATH, is_secure=self.is_secure(scope))
+    def _cookie(self, value: str, scope: Scope, kind: SignInKind | None = None) -> tuple[bytes, bytes]:
+        return set_cookie(kind or self._sign_ins.kind, value, COOKIE_PATH, is_secure=self.is_secure(scope))
 
     def _onward(self, request: Request, following: str) -> Response:
         return Response(status_code=303, headers={"location": root_of(request, self._service) + (following or "/")})
@@ -102,6 +154,7 @@ class Login:
         values = {
             "said": said,
             "following": following,
+            "provider": None if self._service.open_id is None else self._service.open_id.provider,
             "takes_tokens": self._service.callers.takes_tokens,
             "url": address(root),
             "asset": partial(asset_path, root),

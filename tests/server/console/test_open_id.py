@@ -1,0 +1,133 @@
+"""Signing in to the console at an OpenID provider: codes with PKCE, states, nonces (spec 9, N1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from playwright.async_api import Browser, expect
+
+from capset.errors import DefinitionError
+from capset.server.auth.open_id import CALLBACK, OpenIdClient
+from capset.server.auth.tokens import Issuer
+from tests.server.auth.authorizing import Provider, protected, provider
+from tests.server.console.browsing import visiting
+from tests.server.support import Site
+
+CLIENT = ("console", "s3cr€t:/")
+
+
+@pytest.fixture(scope="module")
+async def authority() -> AsyncGenerator[Provider]:
+    async with provider() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+async def here(authority: Provider) -> AsyncGenerator[Site]:
+    async with protected(authority, None, client=CLIENT) as found:
+        authority.register(CLIENT[0], f"{found.url}{CALLBACK}", secret=CLIENT[1])
+        yield found
+
+
+@pytest.fixture
+async def browser_client(here: Site) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with here.client(None, follow_redirects=False) as client:
+        yield client
+
+
+async def asked(client: httpx2.AsyncClient, following: str = "") -> str:
+    """Begin a sign-in; return the address at the provider."""
+    answer = await client.get("/login/provider", params={"next": following})
+    assert answer.status_code == 303
+    return answer.headers["location"]
+
+
+async def came_back(address: str) -> dict[str, str]:
+    """Sign in at the provider; return what its redirect says."""
+    async with httpx2.AsyncClient(trust_env=False) as elsewhere:
+        answer = await elsewhere.get(address)
+    assert answer.status_code == 302, answer.text
+    return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
+
+
+@pytest.mark.spec("N1")
+async def test_a_code_is_asked_for_with_pkce_for_this_server(here: Site, browser_client: httpx2.AsyncClient) -> None:
+    query = parse_qs(urlsplit(await asked(browser_client)).query)
+    assert query["code_challenge_method"] == ["S256"]
+    assert query["resource"] == [here.url]
+    assert query["redirect_uri"] == [f"{here.url}{CALLBACK}"]
+    assert query["scope"][0].split()[:2] == ["openid", "capset:read"]
+    assert len({query[name][0] for name in ("state", "nonce", "code_challenge")}) == 3
+
+
+@pytest.mark.spec("N1")
+async def test_somebody_signs_in_and_is_led_to_their_page(here: Site, browser_client: httpx2.AsyncClient) -> None:
+    said = await came_back(await asked(browser_client, "/approvals?status=all"))
+    back = await browser_client.get(CALLBACK, params=said)
+    assert (back.status_code, back.headers["location"]) == (303, "/approvals?status=all")
+    page = await browser_client.get("/approvals")
+    assert (page.status_code, "user:grace" in page.text) == (200, True)
+    again = await browser_client.get(CALLBACK, params=said)
+    assert again.status_code == 401, "a code and its attempt are for once"
+
+
+@pytest.mark.spec("N1")
+@pytest.mark.parametrize(
+    "changed",
+    [{"state": "x"}, {"iss": "https://evil.example"}, {"error": "access_denied"}, {"code": "x"}, {"code": ""}],
+    ids=json.dumps,
+)
+async def test_an_answer_that_is_not_to_the_attempt_signs_nobody_in(
+    here: Site, browser_client: httpx2.AsyncClient, changed: dict[str, str]
+) -> None:
+    said = await came_back(await asked(browser_client))
+    back = await browser_client.get(CALLBACK, params={**said, **changed})
+    assert (back.status_code, "Sign in" in back.text) == (401, True)
+    assert (await browser_client.get("/approvals")).status_code == 303
+
+
+@pytest.mark.spec("N1")
+async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_client: httpx2.AsyncClient) -> None:
+    said = await came_back(await asked(browser_client))
+    async with here.client(None) as victim:
+        assert (await victim.get(CALLBACK, params=said)).status_code == 401
+        await asked(victim)
+        assert (await victim.get(CALLBACK, params=said)).status_code == 401
+
+
+@pytest.mark.spec("N1")
+@pytest.mark.parametrize("claims", [{"nonce": "x"}, {"aud": "other"}, {"iss": "https://evil.example"}], ids=json.dumps)
+async def test_an_id_token_for_something_else_is_refused(
+    authority: Provider, browser_client: httpx2.AsyncClient, claims: dict[str, Any]
+) -> None:
+    said = await came_back(await asked(browser_client))
+    authority.id_claims = claims
+    try:
+        back = await browser_client.get(CALLBACK, params=said)
+    finally:
+        authority.id_claims = {}
+    assert back.status_code == 401
+    assert "set-cookie" not in back.headers or "capset_console=" not in back.headers["set-cookie"]
+
+
+def test_a_sign_in_needs_to_know_where_it_leads_back() -> None:
+    issuer = Issuer("https://id.example", "capset", "https://id.example/jwks")
+    with pytest.raises(DefinitionError, match="--public-url"):
+        OpenIdClient(issuer, "console")
+    assert "s3cret" not in repr(
+        OpenIdClient(Issuer("https://a", "b", "c", public_url="https://d.example"), "e", "s3cret")
+    )
+
+
+@pytest.mark.browser
+async def test_a_browser_signs_in_at_the_provider(here: Site, browser: Browser) -> None:
+    async with visiting(browser, here.url) as page:
+        await page.goto("/approvals")
+        await page.get_by_role("link", name="Sign in at 127.0.0.1").click()
+        await expect(page.get_by_role("heading", name="Approvals")).to_be_visible()
+        await expect(page.get_by_text("user:grace")).to_be_visible()
