@@ -73,7 +73,9 @@ class ApprovalService:
         return await self._store.summary(org, tuple(iso(now - seconds * 1_000_000_000) for seconds in AGES))
 
     def refusal(self, row: ApprovalRow, by: Principal) -> str | None:
-        """Return in one sentence why a principal may not approve a request of its org, or ``None`` if it may."""
+        """Return in one sentence why a principal may not approve a request, or ``None`` if it may."""
+        if row.org != by.org:
+            return "there is no such request in your organisation"
         if row.status != "pending" or self.is_overdue(row):
             return closure(row)
         refused = refusal_of(row, by, self._runtime.governance, self._now())
@@ -105,9 +107,10 @@ class ApprovalService:
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
         """End requests that are of no use any more, since what waited for them was cancelled ``by`` somebody."""
         for request in ids:
-            row = await self._store.get(org, request)
-            if row is not None and row.status in ("pending", "approved"):
-                await self._store.move(replace(row, status="expired", decided_by=by, note="withdrawn"), row.status)
+            while (row := await self._store.get(org, request)) is not None and row.status in ("pending", "approved"):
+                ended = replace(row, status="expired", decided_by=by, note="withdrawn")
+                if await self._store.move(ended, row.status, seen=row):
+                    break
 
     async def sweep(self) -> None:
         """End the overdue requests, each of which counts as rejected, and take note of those that escalate."""
