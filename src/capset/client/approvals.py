@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
-from capset.wire.approvals import ApprovalPageShape, ApprovalShape
+from capset.wire.approvals import ApprovalPageShape, ApprovalShape, PendingSummaryShape
 from capset.wire.conversations import ApprovalConversationShape
 
 
@@ -51,6 +51,10 @@ class ApprovalResource:
         }
         return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
 
+    async def summary(self) -> PendingSummaryShape:
+        """Count the pending requests of the organisation, by their age."""
+        return await self._connection.get(PendingSummaryShape, path_of("approvals", "summary"))
+
     def all(
         self,
         *,
@@ -74,13 +78,17 @@ class ApprovalResource:
         *,
         scope: ApprovalScope = "once",
         arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        round: int | None = None,
         note: str | None = None,
     ) -> ApprovalShape:
         """Approve a call; ``arguments``, complete, replace those of the request.
 
-        Raises ``NotFound``; ``Conflict`` for a request that is no longer open; ``PermissionDenied`` for one's own.
+        Where an earlier approver has replaced them, ``round``, as the request has it, approves these. The request stays
+        ``pending`` until it has all approvals that it ``needs``. Raises ``NotFound``; ``Conflict`` for a request that
+        is no longer open, was changed, or that the caller has approved; ``PermissionDenied`` for one's own, and for
+        those that rules leave to others.
         """
-        given = {"scope": scope, "arguments": arguments, "note": note}
+        given = {"scope": scope, "arguments": arguments, "round": round, "note": note}
         return await self._decide(id, "approve", given)
 
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:

@@ -67,7 +67,8 @@ def token_of(page: httpx2.Response) -> str:
 
 
 async def decided(browser: httpx2.AsyncClient, asked_for: str, page: httpx2.Response, **form: str) -> httpx2.Response:
-    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), **form})
+    (shown,) = re.findall(r'name="round" value="(\d+)"', page.text)
+    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), "round": shown, **form})
 
 
 def hold_headers(page: httpx2.Response) -> None:
@@ -209,6 +210,9 @@ async def test_forms_of_others_do_nothing(shop: Site, browser: httpx2.AsyncClien
         assert (await shop.kernel.approvals.get(one, org="acme")).status == "pending"
     same = {"Origin": shop.url, "Sec-Fetch-Site": "same-origin"}
     done = await browser.post(f"/approve/{asked_for}", data={"action": "approve", "token": token}, headers=same)
+    assert done.status_code == 422, "a form says which arguments it has shown"
+    form = {"action": "approve", "token": token, "round": "0"}
+    done = await browser.post(f"/approve/{asked_for}", data=form, headers=same)
     assert done.status_code == 200
 
 

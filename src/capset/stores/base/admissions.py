@@ -54,6 +54,15 @@ class ApprovalPage:
     next: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PendingSummary:
+    """The number of pending requests of an org, the time of the oldest, and the numbers of those since some times."""
+
+    pending: int
+    oldest_at: str | None
+    since: tuple[int, ...]
+
+
 class ArgumentsFull(Exception):
     """Raised for a request whose arguments have no room beside those of the pending ones; nothing was written."""
 
@@ -88,12 +97,23 @@ class ApprovalStore(Protocol):
         """Return requests, newest first."""
         ...
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
+    async def move(
+        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+    ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
-        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``. If it was
-        pending, the suspended turn of its session is due from then on (``EventStore.due``).
+        With ``seen``, only if it still has its approvals and its next escalation, too. Returns whether it had, durably:
+        of several callers that move one request at once, one gets ``True``. If it was pending and is not any more, the
+        suspended turn of its session is due from then on (``EventStore.due``).
         """
+        ...
+
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        ...
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
         ...
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
