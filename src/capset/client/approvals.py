@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
@@ -32,10 +32,11 @@ class ApprovalResource:
         tool: str | None = None,
         agent: str | None = None,
         principal: str | None = None,
+        order: Literal["newest", "oldest"] = "newest",
         limit: int = 50,
         cursor: str | None = None,
     ) -> ApprovalPageShape:
-        """List the requests that match all filters, newest first.
+        """List the requests that match all filters, the newest or the oldest first.
 
         ``principal`` is written with its kind, as ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the page
         before. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
@@ -46,6 +47,7 @@ class ApprovalResource:
             "tool": tool,
             "agent": agent,
             "principal": principal,
+            "order": order,
             "limit": limit,
             "cursor": cursor,
         }
@@ -65,8 +67,17 @@ class ApprovalResource:
         principal: str | None = None,
     ) -> AsyncGenerator[ApprovalShape]:
         """Iterate over all matching requests, newest first, page by page."""
-        filters = {"session": session, "tool": tool, "agent": agent, "principal": principal}
-        return every(lambda cursor: self.list(status=status, **filters, limit=LARGEST_PAGE, cursor=cursor))
+        return every(
+            lambda cursor: self.list(
+                status=status,
+                session=session,
+                tool=tool,
+                agent=agent,
+                principal=principal,
+                limit=LARGEST_PAGE,
+                cursor=cursor,
+            )
+        )
 
     async def conversation(self, id: str) -> ApprovalConversationShape:
         """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""

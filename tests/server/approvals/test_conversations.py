@@ -178,4 +178,9 @@ async def test_requests_are_listed_by_tool_agent_and_principal(bank: Site) -> No
         assert await listed(tool="donate", principal="user:kim") == set()
         assert await listed(agent="helper", status="pending") == set(made)
         assert await listed(agent="nobody") == set()
+        found: list[str] = []
+        for cursor in ("", *made.values()):
+            query = {"order": "oldest", "limit": 1, **({"cursor": cursor} if cursor else {})}
+            found += [one["id"] for one in (await boss.get("/v1/approvals", params=query)).json()["items"]]
+        assert found == sorted(made.values())
         problem(await boss.get("/v1/approvals", params={"tool": "x" * 201}), 422, "invalid_arguments")

@@ -7,7 +7,7 @@ sees those of the caller's own sessions, and answers 404 for the rest.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query
 
@@ -44,13 +44,14 @@ class ApprovalFilter(Paged):
     tool: Annotated[str | None, Query(max_length=200)] = None
     agent: Annotated[str | None, Query(max_length=200)] = None
     principal: Annotated[str | None, Query(max_length=200, description="With its kind: `user:ada`")] = None
+    order: Annotated[Literal["newest", "oldest"], Query(description="Which comes first")] = "newest"
 
 
 @router.get("", responses=problems(404, 422), operation_id="list_approvals")
 async def list_approvals(
     service: Served, caller: Asks, wanted: Annotated[ApprovalFilter, Query()]
 ) -> ApprovalPageShape:
-    """List requests, newest first. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
+    """List requests. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
     if not caller.has("capset:approve"):
         if wanted.session is None:
             raise PermissionDenied(
@@ -65,6 +66,7 @@ async def list_approvals(
         tool=wanted.tool,
         agent=wanted.agent,
         principal=wanted.principal,
+        oldest_first=wanted.order == "oldest",
         limit=wanted.limit,
         before=wanted.cursor,
     )

@@ -24,7 +24,8 @@ APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "
 class ApprovalQuery:
     """A query for requests of one org that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging). With ``oldest_first`` the
+    order is the other way round, and ``before`` is the id that the page begins after.
     """
 
     org: str | None
@@ -35,6 +36,7 @@ class ApprovalQuery:
     tool: str | None = None
     agent: str | None = None
     principal: str | None = None
+    oldest_first: bool = False
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None

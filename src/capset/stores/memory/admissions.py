@@ -88,9 +88,9 @@ class MemoryApprovals:
         wanted = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
         found = [
             row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=not query.oldest_first)
             if row.org == query.org
-            and (query.before is None or row.id < query.before)
+            and (query.before is None or (row.id > query.before if query.oldest_first else row.id < query.before))
             and all(getattr(row, name) == value for name, value in wanted.items())
         ]
         items, has_more = page_of(found, query.limit, query.max_bytes)

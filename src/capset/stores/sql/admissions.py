@@ -82,9 +82,10 @@ class SqlApprovals:
         for name in APPROVAL_FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(approvals.c[name] == value)
+        own = approvals.c.id
         if query.before is not None:
-            wanted = wanted.where(approvals.c.id < query.before)
-        wanted = wanted.order_by(approvals.c.id.desc())
+            wanted = wanted.where(own > query.before if query.oldest_first else own < query.before)
+        wanted = wanted.order_by(own if query.oldest_first else own.desc())
 
         def read(connection: Connection) -> ApprovalPage:
             found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)

@@ -160,7 +160,7 @@ async def requests_go_with_their_session(make: Make) -> None:
 
 
 async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
-    """By tool, agent and principal, each with all else that is asked for."""
+    """By tool, agent and principal, each with all else that is asked for, newest or oldest first."""
     async with opened(make) as store:
         rows = [
             replace(approval_row(f"id-{number}"), digest=f"{number}" * 64, **values)
@@ -178,6 +178,10 @@ async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
             expect(row in others, False, f"one among those of another {name}")
             expect(len(others), 3, f"those of another {name}")
         expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "those of another org")
+        first = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3))
+        expect((first.items, first.next), (tuple(rows[:3]), rows[2].id), "the oldest ones")
+        rest = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3, before=first.next))
+        expect((rest.items, rest.next), ((rows[3],), None), "the others")
 
 
 async def pages_of_requests_end_by_their_size(make: Make) -> None:
