@@ -17,6 +17,7 @@ PATH: Final = "/static/{version}/{name}"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "inbox.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
     "uPlot.iife.min.js": "text/javascript; charset=utf-8",
