@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -43,16 +43,25 @@ _DECIDE: Final = (
 )
 _APPROVE: Final = Markup('<button name="action" value="approve">Approve this call</button>')
 _REFUSED: Final = '<p role="note">You cannot approve it: {why}.</p>'
+_CONSOLE: Final = (
+    '<p>You are signed in to the console: <a href="../approvals/{id}">decide there</a>, '
+    "with all that is known of this request.</p>"
+)
 _LEAVE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
     '<p>Signed in as {who}. <button name="action" value="sign_out">Sign out</button></p></form>'
 )
 
 
+AtConsole = Callable[[Scope, RequestContext], Awaitable[Caller | None]]
+
+
 class ApprovalEndpoint:
     """The endpoint of the page. What it decides, and for whom, is what ``/v1/approvals`` would."""
 
-    def __init__(self, service: Service, keys: KeySource) -> None:
+    def __init__(self, service: Service, keys: KeySource, at_console: AtConsole) -> None:
+        """``at_console`` returns who has signed in to the console with a request: the page leads them there."""
+        self._at_console = at_console
         self._service = service
         self._sign_ins = SignIns(SIGN_IN, service, keys)
 
@@ -64,7 +73,7 @@ class ApprovalEndpoint:
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"GET, POST"))
         try:
             if scope["method"] == "GET":
-                return await self._show(str(id), request_info, send)
+                return await self._show(str(id), scope, send)
             content: bytes = (await receive())["body"]  # the middleware has read the whole of it
             return await self._take(str(id), content, scope, send)
         except CapsetError as error:
@@ -74,19 +83,22 @@ class ApprovalEndpoint:
             back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=said)
             return await self._answer(send, told.status, page("This cannot be done", back))
 
-    async def _show(self, id: str, request_info: RequestContext, send: Send) -> None:
+    async def _show(self, id: str, scope: Scope, send: Send) -> None:
         """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
+        request_info = request_context(scope)
+        is_at_console = await self._at_console(scope, request_info) is not None
+        elsewhere = html(_CONSOLE, id=quote(id, safe="")) if is_at_console else Markup()
         cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
-            return await self._ask(send, 200, "")
+            return await self._ask(send, 200, "", elsewhere)
         _note_caller(request_info, caller)
         found = await find_approval(self._service, caller, id)
         request = approval_shape(found, partial(refusal_for, self._service, caller))
         token = await self._sign_ins.form_token(cookie, id)
         decide = _deciding(request, token) if request.status == "pending" else Markup()
         leave = html(_LEAVE, token=token, who=_named(caller))
-        return await self._answer(send, 200, page(_title(request), _described(request), decide, leave))
+        return await self._answer(send, 200, page(_title(request), elsewhere, _described(request), decide, leave))
 
     async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
         """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
@@ -127,11 +139,13 @@ class ApprovalEndpoint:
         await decide_approval(self._service, caller, id, answer)
         return await self._answer(send, 303, b"", here)
 
-    async def _ask(self, send: Send, status: int, said: str) -> None:
-        """Ask to sign in; ``said`` is why, if something came before."""
+    async def _ask(self, send: Send, status: int, said: str, *before: Markup) -> None:
+        """Ask to sign in, below what stands ``before``; ``said`` is why, if something came before."""
         credential = "An API key or a token" if self._service.callers.takes_tokens else "An API key"
         alert = html('<p role="alert">{said}</p>', said=said) if said else Markup()
-        await self._answer(send, status, page("Sign in to decide", alert, html(_SIGN_IN, credential=credential)))
+        await self._answer(
+            send, status, page("Sign in to decide", *before, alert, html(_SIGN_IN, credential=credential))
+        )
 
     def _path(self, scope: Scope) -> str:
         """Return the path below which the cookie is sent, as browsers see it: a proxy may cut off its beginning."""
