@@ -240,6 +240,12 @@ def checked_approver_rules(
                     f"approvers: number {number} needs the permission {held!r}, which every principal holds by "
                     "default_permissions; take it out there, or name another"
                 )
+        for earlier, other in enumerate(rules[: number - 1], 1):
+            if (name := _excluded(rule, other)) is not None:
+                raise DefinitionError(
+                    f"approvers: number {earlier} and number {number} are for the same requests, and no value of "
+                    f"{name!r} is allowed by both; let them have one in common, or one of them escalate"
+                )
         open_for = seconds if rule.expires_after is None else rule.expires_after
         if rule.escalate_after is not None and rule.escalate_after >= open_for:
             raise DefinitionError(
@@ -247,6 +253,18 @@ def checked_approver_rules(
                 f"after {open_for:g} s; let it escalate earlier, or give it expires_after"
             )
     return tuple(rules)
+
+
+def _excluded(one: ApproverRule, other: ApproverRule) -> str | None:
+    """Return an attribute that no approver can have by both of two rules that are certainly for a request together."""
+    selections = [(getattr(one, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
+    is_certain = all(a is None or b is None or not set(a).isdisjoint(b) for a, b in selections)
+    if not is_certain or one.escalate_to is not None or other.escalate_to is not None:
+        return None
+    for name in sorted(one.attributes.keys() & other.attributes.keys()):
+        if {*map(written, one.attributes[name])}.isdisjoint(map(written, other.attributes[name])):
+            return name
+    return None
 
 
 def _fits(patterns: tuple[str, ...] | None, names: frozenset[str]) -> bool:

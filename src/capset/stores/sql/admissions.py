@@ -134,7 +134,7 @@ class SqlApprovals:
         wanted = select(func.count(), func.min(made), *counts).where(IS_PENDING, approvals.c.org == (org or ""))
 
         def read(connection: Connection) -> PendingSummary:
-            found: tuple[Any, ...] = connection.execute(wanted).one().tuple()
+            found = tuple(connection.execute(wanted).one())
             return PendingSummary(found[0], found[1], found[2:])
 
         return await self._reader.read(read)

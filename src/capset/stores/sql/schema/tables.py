@@ -223,7 +223,14 @@ approvals: Final = Table(
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
     Index("ix_approvals_pending", "org", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
-    Index("ix_approvals_escalation", "escalates_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
+    Index(
+        "ix_approvals_escalation",
+        "status",
+        "escalates_at",
+        "id",
+        sqlite_where=text("escalates_at IS NOT NULL"),
+        postgresql_where=text("escalates_at IS NOT NULL"),
+    ),
 )
 """The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
 
