@@ -396,11 +396,9 @@ async def test_a_megabyte_of_arguments_is_shown_in_part_and_as_a_whole() -> None
 async def test_a_thousand_open_requests_are_paged_quickly(tmp_path: Path) -> None:
     async with site(till, store=f"sqlite:///{tmp_path}/many.db") as here:
         await here.key("boss", scopes=["capset:admin"])
-        for number in range(1_000):
-            row = hostile(
-                here, f"01a00000-0000-7000-8000-{number:012}", digest=f"{number:064}", principal=f"user:{number}"
-            )
-            await here.kernel.store.approvals.open(row, most=9)
+        ids = [f"01a00000-0000-7000-8000-{number:012}" for number in range(1_000)]
+        rows = [hostile(here, one, digest=f"{one:0>64}", principal=f"user:{one}") for one in ids]
+        await asyncio.gather(*[here.kernel.store.approvals.open(row, most=9) for row in rows])
         async with at_console(here, "boss") as browser:
             took: list[float] = []
             for _ in range(20):
