@@ -169,6 +169,11 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         {"status": "pending"},
         {"session": session},
         {"status": "approved", "session": session, "tool_hash": "2" * 64, "digest": "4" * 64},
+        {"tool": "save_note"},
+        {"agent": "scribe"},
+        {"principal": "user:user-1"},
+        {"status": "used", "tool": "save_note", "agent": "scribe"},
+        {"status": "pending", "oldest_first": True},
     )
     for filters in asked:
         await store.approvals.list(ApprovalQuery(org, limit=50, before=before, **filters))

@@ -1,4 +1,4 @@
-"""Indexes by which pending requests are counted and escalate, and those of earlier revisions that may be missing."""
+"""Indexes by which requests are counted, escalate and are found, and those of earlier revisions that may be missing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ depends_on = None
 _OWN = (
     ("ix_approvals_pending", "approvals", ("org", "created_at"), "status = 'pending'"),
     ("ix_approvals_escalation", "approvals", ("status", "escalates_at", "id"), "escalates_at IS NOT NULL"),
+    *((f"ix_approvals_{name}", "approvals", ("org", name, "id"), None) for name in ("tool", "agent", "principal")),
 )
 INDEXES = (*import_module("capset.stores.sql.migrations.versions.0025_indexes_of_servers").INDEXES, *_OWN)
 """The name of each, its table, its columns, and the condition of a partial one."""
