@@ -17,7 +17,7 @@ from capset.agents.scripts import Call
 from capset.testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.browsing import faults_of, hold_page, signed_in, visiting
-from tests.server.console.test_approvals import EVIL, hostile
+from tests.server.console.inbox import EVIL, hostile
 from tests.server.rest.test_agent_turns import until
 from tests.server.rest.test_turns import send
 from tests.server.support import Site, call, make_session, site

@@ -14,6 +14,7 @@ from capset.server.console.page import Page
 
 # What REST answers is JSON data, so functions that take parts of it take ``Any``.
 _HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
+_LINKED: Final = ("static_hash", "runtime_hash", "prompt_hash")
 _LINKS: Final = 200
 MOST: Final = 50
 """The number of differences that are shown of one kind."""
@@ -66,7 +67,7 @@ async def changes_since_approved(page: Page, request: Any, tool: Any) -> SinceAp
         [*islice(_changes("", before, after), MOST)],
         moved,
         [*islice(_changes("", known, tool), MOST)] if known and tool else [],
-        await _links_diff(page, last, request) if "runtime_hash" in moved else None,
+        await _links_diff(page, last, request),
     )
 
 
@@ -98,15 +99,20 @@ async def _last_approved(page: Page, request: Any) -> Any:
 
 async def _links_diff(page: Page, last: Any, request: Any) -> Any:
     before, after = await _link(page, last), await _link(page, request)
-    if before is None or after is None:
+    if before is None or after is None or all(before[name] == after[name] for name in _LINKED):
         return None
     return await page.api.find("links", "diff", before=before["id"], after=after["id"])
 
 
 async def _link(page: Page, request: Any) -> Any:
-    """Return the newest link of a request's session with the request's runtime hash, if the caller may see one."""
+    """Return the link of the run that a request came from, if one was kept and the caller may see it.
+
+    It is the newest of the session from before the request with the same tools in play, else the first one after it.
+    """
     if not page.caller.has("capset:audit"):
         return None
     found = await page.api.find("links", session_id=request["session"], limit=_LINKS)
     links: list[Any] = [] if found is None else found["items"]
-    return next((one for one in links if one["runtime_hash"] == request["runtime_hash"]), None)
+    fitting = [one for one in links if one["runtime_hash"] == request["runtime_hash"]]
+    earlier = [one for one in fitting if one["created_at"] <= request["created_at"]]
+    return next(iter([*earlier, *reversed(fitting)]), None)
