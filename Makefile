@@ -24,8 +24,8 @@ help: ## show this list
 setup: $(SETUP) ## make .venv with everything in it
 	@echo "setup: .venv is ready"
 
-demo: $(SETUP) ## run the main job on real files (DIR=folder for your own)
-	@$(BIN)/capset demo $(if $(DIR),"$(DIR)",docs src)
+demo: $(SETUP) ## run the main job on real files (DIR=folder for your own; OPEN=1 opens the console with it)
+	@$(BIN)/capset demo $(if $(OPEN),--open )$(if $(DIR),"$(DIR)",docs src)
 
 serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 	@$(BIN)/capset serve --insecure --port $(or $(PORT),8000)

@@ -138,7 +138,7 @@ def test_serve_serves_what_it_announces(folder: Path) -> None:
         try:
             assert process.stderr is not None
             told = process.stderr.readline()
-            assert "(REST /v1, MCP /mcp; Ctrl-C ends it)" in told
+            assert "(console /, REST /v1, MCP /mcp; Ctrl-C ends it)" in told
             address = next(word for word in told.split() if word.startswith("http://"))
             for path, status in (("/v1/readyz", 200), ("/mcp/agents/nobody", 404)):
                 assert _status(address + path) == status

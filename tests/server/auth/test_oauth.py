@@ -13,7 +13,8 @@ from pydantic import AnyUrl
 
 from tests.net.support import answer, server
 from tests.net.test_tls import Tls
-from tests.server.auth.authorizing import CALLBACK, Provider, Wallet, connected, protected, provider
+from tests.server.auth.authorizing import CALLBACK, Provider, protected, provider
+from tests.server.auth.oauth_clients import Wallet, connected
 from tests.server.mcp.support import Era, text_of
 from tests.server.support import Site
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +18,7 @@ from capset.cli.common.options import AsJson
 from capset.cli.common.output import err, out, print_json, verbatim
 from capset.cli.demo.display import show_records, show_session, show_skipped
 from capset.cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
-from capset.cli.demo.scenario import Demo, Imported, import_folders, open_demo
+from capset.cli.demo.scenario import ANALYST, Demo, Imported, import_folders, open_demo
 from capset.cli.demo.server import store_of
 from capset.cli.demo.turn import calls_of, take_turn
 from capset.cli.demo.turn import surprises_of as turn_surprises
@@ -32,6 +35,9 @@ def demo_command(
         list[Path] | None, typer.Argument(help="Folders of text files; capset's own sources if left out.")
     ] = None,
     into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
+    open_console: Annotated[
+        bool, typer.Option("--open", help="Go on: serve the database of the demo, and open the console in a browser.")
+    ] = False,
     as_json: AsJson = False,
 ) -> Exit:
     """Show what capset does: import real files into a session, work on them under governance, and verify the record.
@@ -50,9 +56,18 @@ def demo_command(
     done = asyncio.run(_run(err() if as_json else out(), sources, _fresh(into)))
     if as_json:
         print_json(done.plain())
-    if not done.verification.ok:
-        return Exit.REFUSED
-    return Exit.FAILED if done.surprises else Exit.DONE
+    code = Exit.REFUSED if not done.verification.ok else Exit.FAILED if done.surprises else Exit.DONE
+    if open_console and code == Exit.DONE:
+        arguments = [*_console_arguments(Path(done.folder)), "--port", "0"]
+        command = [sys.executable, "-c", "from capset.cli import main; main()", *arguments]
+        subprocess.run(command, check=False)  # noqa: S603 - capset itself; it has told what went wrong
+    return code
+
+
+def _console_arguments(folder: Path) -> list[str]:
+    """Return the arguments of the command that shows a demo's database in the console, as the one who worked there."""
+    database = str(folder / "capset.db")
+    return ["serve", "--insecure", "--principal", ANALYST.id, "--db", database, "--open"]
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
@@ -74,7 +89,10 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
     console.rule("[bold]6. An approval, and a limit that two openings share[/]", align="left")
     done = await _oversee(console, done)
     console.rule("[bold]7. The agent runs, offline[/]", align="left")
-    return await _take_turn(console, done, session)
+    done = await _take_turn(console, done, session)
+    command = shlex.join(["capset", *_console_arguments(folder)])
+    console.print(f"see it in the console: [bold]{verbatim(command)}[/]", soft_wrap=True)
+    return done
 
 
 async def _read(console: Console, demo: Demo) -> str | None:

@@ -7,10 +7,12 @@ import contextlib
 import logging
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -85,6 +87,9 @@ def serve_command(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Ask for no key: every caller is --principal. On loopback only.")
     ] = False,
+    open_console: Annotated[
+        bool, typer.Option("--open", help="Open the console in a browser once the server answers.")
+    ] = False,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
     ] = None,
@@ -130,7 +135,7 @@ def serve_command(
     oidc_client: OidcClient = None,
     oidc_scope: OidcScope = None,
 ) -> Exit:
-    """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
+    """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp), and the console (/), until SIGINT or SIGTERM.
 
     A caller needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
     With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
@@ -183,7 +188,7 @@ def serve_command(
     served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url, servers)
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
-        loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure))
+        loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure, opens=open_console))
     return Exit.DONE
 
 
@@ -236,6 +241,7 @@ async def _serve(
     open_id: OpenIdClient | None,
     *,
     insecure: bool,
+    opens: bool,
 ) -> None:
     from capset.server.app import open_app
     from capset.server.auth.callers import Caller
@@ -252,10 +258,13 @@ async def _serve(
         address = f"http://{names.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
-            told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
+            told = f"capset serves {verbatim(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
             log_signing(kernel.signing, place)
+            if opens:
+                # In a thread of its own: a browser of the terminal would not return before it is closed.
+                Thread(target=webbrowser.open, args=[served.public_url or address], daemon=True).start()
 
         actor = actor_here(settings.principal, "serve")
         kernel = make_kernel(settings.db, served.configuration, served.allowance, signs=False, generator=served.runner)

@@ -61,7 +61,7 @@ class OpenIdClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SignInAttempt:
     """A sign-in under way: what the browser keeps, encrypted, until it comes back."""
 
     state: str
@@ -74,7 +74,7 @@ class Attempt:
         return "\n".join((self.state, self.verifier, self.nonce, self.following))
 
     @classmethod
-    def read(cls, text: str) -> Attempt:
+    def read(cls, text: str) -> SignInAttempt:
         """Return the attempt that a text is."""
         return cls(*text.split("\n", 3))
 
@@ -96,13 +96,13 @@ class OpenIdSignIn:
         """The name of the provider, for people."""
         return urlsplit(self._client.issuer.issuer).netloc
 
-    async def begin(self, following: str) -> tuple[str, Attempt]:
+    async def begin(self, following: str) -> tuple[str, SignInAttempt]:
         """Return the URL that people sign in at, and the attempt that is to be kept until they come back.
 
         Raises ``Unreachable`` if the provider cannot be asked where that is.
         """
         state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
-        attempt = Attempt(state, verifier, nonce, following)
+        attempt = SignInAttempt(state, verifier, nonce, following)
         endpoint = (await self._metadata())["authorization_endpoint"]
         challenge = urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -118,7 +118,7 @@ class OpenIdSignIn:
         }
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked, quote_via=quote)}", attempt
 
-    async def finish(self, attempt: Attempt, answered: Mapping[str, str]) -> str:
+    async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> str:
         """Return the access token for the code that the provider led somebody back with.
 
         Raises ``Unauthenticated`` for an answer to another attempt, of another issuer, or with an error, and

@@ -36,7 +36,7 @@ class SignInKind:
 
     @property
     def purpose(self) -> str:
-        """What the seals of this kind are for: they are valid for nothing else."""
+        """The purpose of the seals of this kind: they are valid for nothing else."""
         return self.cookie.replace("_", " ")
 
 

@@ -33,7 +33,7 @@ TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (Place("Approvals", "approvals", "capset:approve", "✓"),)
-_PAGES: Final = (approvals,)
+PAGES: Final = (approvals,)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -60,7 +60,7 @@ class Console:
             Route("/", self._begin),
             Route(assets.PATH, assets.show_asset),
             *self._login.routes(),
-            *(self._page_route(one) for module in _PAGES for one in module.ROUTES),
+            *(self._page_route(one) for module in PAGES for one in module.ROUTES),
         ]
         self._router = Router(routes, redirect_slashes=False)
         self.paths = frozenset(template_of(route.path) for route in routes)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from capset.errors import CapsetError, LimitExceeded, NotFound, PermissionDenied, Unauthenticated
-from capset.server.auth.open_id import CALLBACK, Attempt, OpenIdSignIn
+from capset.server.auth.open_id import CALLBACK, OpenIdSignIn, SignInAttempt
 from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, is_foreign, set_cookie
 from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
@@ -111,7 +111,7 @@ class Login:
         try:
             if kept is None:
                 raise Unauthenticated("This sign-in has taken too long, or began in another browser. Sign in again.")
-            attempt = Attempt.read(kept.decode())
+            attempt = SignInAttempt.read(kept.decode())
             token = await self._provider.finish(attempt, request.query_params)
             value = await self._begin(token)
         except CapsetError as error:
