@@ -222,7 +222,7 @@ approvals: Final = Table(
     Index("ix_approvals_expiry", "status", "expires_at"),
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
-    Index("ix_approvals_pending", "org", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
+    Index("ix_approvals_pending", "org", "status", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
     Index(
         "ix_approvals_escalation",
         "status",

@@ -14,7 +14,7 @@ branch_labels = None
 depends_on = None
 
 _OWN = (
-    ("ix_approvals_pending", "approvals", ("org", "created_at"), "status = 'pending'"),
+    ("ix_approvals_pending", "approvals", ("org", "status", "created_at"), "status = 'pending'"),
     ("ix_approvals_escalation", "approvals", ("status", "escalates_at", "id"), "escalates_at IS NOT NULL"),
 )
 INDEXES = (*import_module("capset.stores.sql.migrations.versions.0025_indexes_of_servers").INDEXES, *_OWN)
