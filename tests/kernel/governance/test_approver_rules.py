@@ -12,6 +12,9 @@ from capset import Agent, Capability, Kernel, Principal, tool
 from capset.definitions.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, PermissionDenied
 from capset.ext import Answer, ApprovalRow, Governance
+from capset.flows import Generator, Sequencer
+from capset.stores.base import ApprovalQuery
+from capset.testing import Call, Say, ScriptedRunner
 from tests.kernel.governance.approving import NO, YES, Till, person, till
 
 FINANCE = ApproverRule(tools=["pay"], permission="payments:approve")
@@ -223,3 +226,27 @@ async def test_what_was_approved_under_other_rules_does_not_count_for_a_call_und
         error = (await before.made(session, approval=new)).error
         assert isinstance(error, ApprovalVoid)
         assert "other rules say who has to approve it now" in error.message
+
+
+@pytest.mark.spec("G45")
+async def test_a_rule_for_an_agent_is_for_the_blocks_inside_it() -> None:
+    @tool(effect="write", approval="ask")
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        return to
+
+    clerk = Sequencer("clerk").then(Generator("inner", tools=[pay]))
+    for agents, is_for in ((["clerk"], True), (["inner"], True), (["other"], False)):
+        governance = Governance(approvers=[ApproverRule(agents=agents, permission="a:b")])
+        runner = ScriptedRunner({"inner": [Call("pay", to="bob"), Say("paid")]})
+        async with (
+            Kernel("memory://", governance=governance, generator=runner) as kernel,
+            kernel.open(clerk, principal=person("ada")) as session,
+        ):
+            running = asyncio.ensure_future(session.run("pay bob"))
+            async with asyncio.timeout(10):
+                while not (found := (await kernel.approvals.list(ApprovalQuery("acme"))).items):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+            assert kernel.approvals.may_decide(found[0], person("eve")) is not is_for
+            await kernel.approvals.decide(found[0].id, YES, by=boss("a:b"))
+            assert await running == "paid"

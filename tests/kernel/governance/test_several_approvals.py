@@ -11,7 +11,15 @@ import pytest
 
 from capset import Principal
 from capset.definitions.approvers import ApproverRule
-from capset.errors import ApprovalExpired, ApprovalRejected, ApprovalRequired, ApprovalVoid, Conflict, PermissionDenied
+from capset.errors import (
+    ApprovalExpired,
+    ApprovalRejected,
+    ApprovalRequired,
+    ApprovalVoid,
+    Conflict,
+    InvalidArguments,
+    PermissionDenied,
+)
 from capset.ext import Answer, Governance
 from capset.kernel.governance.approval_needs import given_approvals, round_of
 from capset.stores.base import AuditQuery
@@ -124,6 +132,8 @@ async def test_every_approver_approves_the_same_arguments_or_the_count_begins_ag
             with pytest.raises(Conflict, match="in round 3, not"):
                 await here.decided(request, of_round(stale), by="bea")
         assert await by(here, request) == ["user:boss"]
+        with pytest.raises(InvalidArguments, match="so its approval is for one call, not for the session"):
+            await here.decided(request, Answer(approved=True, scope="session", round=3), by="bea")
         row = await here.decided(request, of_round(3), by="bea")
         assert (row.status, row.modified) == ("approved", '{"amount":4,"to":"bob"}')
         assert (await here.made(session)).data == "bob has 4"

@@ -10,7 +10,7 @@ from capset.clock import iso
 from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.definitions.governance import Governance
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, PermissionDenied
+from capset.errors import Conflict, InvalidArguments, PermissionDenied
 from capset.kernel.governance.approval_arguments import written_arguments
 from capset.kernel.governance.approval_needs import (
     ApprovalNeeds,
@@ -60,8 +60,8 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
     """Return an open request as it is after an answer, at a time in nanoseconds.
 
     An approval of other arguments than the earlier ones begins the count again. Raises ``PermissionDenied`` for an
-    approval that is not the decider's to give, and ``Conflict`` for one of arguments that were changed since, and for
-    a second one by the same principal.
+    approval that is not the decider's to give, ``InvalidArguments`` for one of changed arguments for the whole session,
+    and ``Conflict`` for one of arguments that were changed since, and for a second one by the same principal.
     """
     if not answer.approved:
         return _closed(row, "rejected", answer, by, governance, now)
@@ -80,9 +80,13 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
         earlier, number = (), number + 1
     if (repeated := repetition(earlier, by)) is not None:
         raise Conflict(f"the request {row.id!r} is still open: {repeated}")
+    if modified is not None and answer.scope == "session":
+        raise InvalidArguments(
+            f"Invalid request: an approver has changed the arguments of {row.id!r}, so its approval is for one call, "
+            "not for the session"
+        )
     behalf = None if by is None else by.on_behalf_of
-    scope = "once" if modified is not None else answer.scope
-    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, scope, number))
+    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number))
     row = replace(row, modified=modified, approvals=written_approvals(given))
     if len(given) < ApprovalNeeds.read(row).approvals:
         return row

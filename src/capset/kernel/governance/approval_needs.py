@@ -208,7 +208,7 @@ def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
     names = {installed.name, installed.tool.name}
     return ApprovalSubject(
         frozenset(names | {f"{owner}.{name}" for owner in owners for name in names}),
-        frozenset({context.block.name, context.snapshot.composition.block.name, installed.source.path[0]}),
+        frozenset({context.block.name, context.agent.name}),
         installed.tool.effect,
         frozenset(risks),
     )

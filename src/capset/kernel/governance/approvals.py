@@ -371,6 +371,7 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "code_hash": row.code_hash,
         "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
+        "needs": None if row.needs is None else ApprovalNeeds.read(row).summary(),
     }
 
 

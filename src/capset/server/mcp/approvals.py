@@ -58,7 +58,7 @@ async def until_approved(
             await _decide(exchange, approval, given)
             return await again()
     elif access.url is not None and client.has_urls:
-        if given is None:
+        if given is None or given.content is not None:  # of a form, for arguments that were changed since
             said = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
             params = ElicitRequestURLParams(message=said, url=access.url(approval))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))

@@ -225,7 +225,7 @@ approvals: Final = Table(
     Index("ix_approvals_tool", "org", "tool", "id"),
     Index("ix_approvals_agent", "org", "agent", "id"),
     Index("ix_approvals_principal", "org", "principal", "id"),
-    Index("ix_approvals_pending", "org", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
+    Index("ix_approvals_pending", "org", "status", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
     Index(
         "ix_approvals_escalation",
         "status",

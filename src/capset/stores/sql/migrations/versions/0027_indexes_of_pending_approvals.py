@@ -14,7 +14,7 @@ branch_labels = None
 depends_on = None
 
 _OWN = (
-    ("ix_approvals_pending", "approvals", ("org", "created_at"), "status = 'pending'"),
+    ("ix_approvals_pending", "approvals", ("org", "status", "created_at"), "status = 'pending'"),
     ("ix_approvals_escalation", "approvals", ("status", "escalates_at", "id"), "escalates_at IS NOT NULL"),
     *((f"ix_approvals_{name}", "approvals", ("org", name, "id"), None) for name in ("tool", "agent", "principal")),
 )
