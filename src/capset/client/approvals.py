@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
-from capset.wire.approvals import ApprovalPageShape, ApprovalShape, PendingSummaryShape
-from capset.wire.conversations import ApprovalConversationShape
+from capset.wire.approvals import ApprovalConversationShape, ApprovalPageShape, ApprovalShape, PendingSummaryShape
 
 
 class ApprovalResource:

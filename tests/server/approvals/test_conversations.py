@@ -16,7 +16,7 @@ from capset.agents.scripts import Call
 from capset.definitions.governance import Governance
 from capset.server.approvals.conversations import MESSAGES
 from capset.stores.base import AuditQuery
-from capset.wire.conversations import MAX_TEXT, ApprovalConversationShape
+from capset.wire.approvals import MAX_TEXT, ApprovalConversationShape
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_agent_turns import until
 from tests.server.rest.test_turns import send

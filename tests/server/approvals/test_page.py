@@ -310,19 +310,6 @@ async def test_signing_out_removes_the_cookie(shop: Site, browser: httpx2.AsyncC
     assert SIGN_IN.cookie not in browser.cookies
 
 
-@pytest.mark.spec("M20", "N6")
-async def test_who_is_signed_in_to_the_console_is_led_there(shop: Site, browser: httpx2.AsyncClient) -> None:
-    _, request = await requested(shop)
-    assert "console" not in (await browser.get(f"/approve/{request}")).text
-    await browser.post("/login", data={"key": shop.keys["boss"]})
-    for one in (request, "no-such-id"):
-        page = await browser.get(f"/approve/{one}")
-        assert (page.status_code, f'href="../approvals/{one}"' in page.text) == (200, True)
-        assert "Sign in to decide" in page.text, "the page has a sign-in of its own"
-    there = await browser.get(f"/approvals/{request}")
-    assert (there.status_code, "bob" in there.text) == (200, True)
-
-
 @pytest.mark.spec("M20")
 async def test_a_public_url_is_where_the_page_is() -> None:
     """Behind a proxy that ends TLS and cuts off the beginning of paths."""

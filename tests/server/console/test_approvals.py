@@ -266,3 +266,17 @@ async def test_it_shows_how_the_agent_itself_has_changed(tmp_path: Path) -> None
             page = (await chief.get(f"/approvals/{found[1]}")).text
         assert "You pay whoever asks." not in page, "links are for those who audit"
         assert "fingerprints</a> say" not in page
+
+
+@pytest.mark.spec("M20", "N6")
+async def test_who_is_signed_in_to_the_console_is_led_there(shop: Site) -> None:
+    request = await requested(shop)
+    async with shop.client(None) as stranger:
+        assert "console" not in (await stranger.get(f"/approve/{request}")).text
+    async with at_console(shop, "boss") as browser:
+        for one in (request, "no-such-id"):
+            page = await browser.get(f"/approve/{one}")
+            assert (page.status_code, f'href="../approvals/{one}"' in page.text) == (200, True)
+            assert "Sign in to decide" in page.text, "the page has a sign-in of its own"
+        there = await browser.get(f"/approvals/{request}")
+        assert (there.status_code, "bob" in there.text) == (200, True)

@@ -10,7 +10,7 @@ from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller
 from capset.server.service import Service
 from capset.stores.base import AuditQuery, EventStore, MessageRow
-from capset.wire.conversations import ApprovalConversationShape, ConversationEntryShape, conversation_entries
+from capset.wire.approvals import ApprovalConversationShape, ConversationEntryShape, conversation_entries
 from capset.wire.pages import PAGE_BYTES
 
 MESSAGES: Final = 20

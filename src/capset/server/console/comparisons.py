@@ -1,4 +1,4 @@
-"""What has changed since a like request was approved: arguments, hashes and what they cover."""
+"""Comparisons of a request with the last one like it that was approved: arguments, hashes and what they cover."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, Strict
 from capset.server.service import Service
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (
+    ApprovalConversationShape,
     ApprovalPageShape,
     ApprovalShape,
     ApproveInput,
@@ -29,7 +30,6 @@ from capset.wire.approvals import (
     approval_shape,
     pending_summary_shape,
 )
-from capset.wire.conversations import ApprovalConversationShape
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
 Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]

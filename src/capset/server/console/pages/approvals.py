@@ -124,7 +124,7 @@ async def _decide(page: Page, answer: str, body: Mapping[str, Any]) -> Response:
 
 
 async def _refused(page: Page, error: Refused) -> Response:
-    """Show the request as it stands now, with what REST said; one that was decided meanwhile says by whom."""
+    """Show the request as it stands now, with what REST said; one that another has decided says by whom."""
     if error.status not in (403, 409, 422):
         raise error
     request = await page.api.get("approvals", page.params["id"])
