@@ -1,4 +1,4 @@
-"""Four eyes, by permission and department, and an escalation for when nobody of finance is there."""
+"""Four eyes, by permission and department, and an escalation for when finance is away."""
 
 import asyncio
 

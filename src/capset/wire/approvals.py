@@ -65,7 +65,7 @@ class ApproverNeedShape(Shape):
 
 
 class ApprovalNeedsShape(Shape):
-    """What a request needs by the rules for approvers: so many different ones, each of whom meets every rule.
+    """The needs of a request by rules for approvers: so many different approvers, each of whom meets every rule.
 
     ``text`` says it in one sentence.
     """

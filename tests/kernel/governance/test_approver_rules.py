@@ -1,4 +1,4 @@
-"""Who may approve what: rules in force at the decision, whoever asks (spec 4, G45–G47)."""
+"""Who may approve what, by the rules under which a request was opened (spec 4, G45–G47)."""
 
 from __future__ import annotations
 

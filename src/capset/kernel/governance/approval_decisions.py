@@ -29,7 +29,7 @@ _NO_RIGHTS: Final = Principal("approver")
 
 
 def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
-    """Return why a principal may not approve a request, whatever its status is, or ``None`` if it may."""
+    """Return why a principal may not approve a request, in any status, or ``None`` if it may."""
     needs = ApprovalNeeds.read(row)
     if by is None:
         return needs.unmet(row, _NO_RIGHTS, frozenset(), now)

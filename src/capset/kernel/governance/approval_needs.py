@@ -66,7 +66,7 @@ class ApproverNeed:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalNeeds:
-    """What all rules together demand of the approvals of one request. Each approver has to meet every need."""
+    """The demands of all rules together on the approvals of one request. Each approver has to meet every need."""
 
     rules: Sequence[ApproverNeed]
     approvals: int = 1

@@ -1,4 +1,4 @@
-"""What requests for approvals need by rules for approvers, the approvals that they have, and escalations."""
+"""Needs of requests by rules for approvers, the approvals that they have, and escalations."""
 
 from __future__ import annotations
 
