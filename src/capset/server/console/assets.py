@@ -18,6 +18,7 @@ _MEDIA_TYPES: Final[Mapping[str, str]] = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
     "agents.js": "text/javascript; charset=utf-8",
+    "inbox.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
     "uPlot.iife.min.js": "text/javascript; charset=utf-8",
