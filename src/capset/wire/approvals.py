@@ -22,7 +22,7 @@ from capset.stores.base import ApprovalPage, ApprovalQuery, MessageRow, PendingS
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, Whole
 
 
 class ApproveInput(Shape):
@@ -37,7 +37,7 @@ class ApproveInput(Shape):
 
     scope: ApprovalScope = "once"
     arguments: dict[str, Any] | None = None  # of the tool's own schema
-    round: Annotated[int, Field(ge=0)] | None = None
+    round: Annotated[int, Field(ge=0), Whole] | None = None
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
