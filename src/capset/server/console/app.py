@@ -22,7 +22,7 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import approvals
+from capset.server.console.pages import approvals, conversations, session_files, sessions, tool_calls
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -33,8 +33,11 @@ SIGN_IN: Final = SignInKind("capset_console", 12 * 3600, "/v1", same_site="Lax")
 TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
-MENU: Final = (Place("Approvals", "approvals", "capset:approve", "✓"),)
-_PAGES: Final = (approvals,)
+MENU: Final = (
+    Place("Approvals", "approvals", "capset:approve", "✓"),
+    Place("Sessions", "sessions", "capset:call", "❯"),
+)
+_PAGES: Final = (approvals, sessions, conversations, tool_calls, session_files)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
