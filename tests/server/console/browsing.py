@@ -23,6 +23,8 @@ _FLAGS: Final = (
 _MILLISECONDS: Final = 10_000
 WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
+_REFUSED: Final = ("the server responded with a status of", "SSE reconnect failed with status 401")
+"""What the browser and htmx say of answers that refuse something."""
 _SERIOUS: Final = ("serious", "critical")
 
 
@@ -49,7 +51,7 @@ async def visiting(browser: Browser, url: str, **options: Any) -> AsyncGenerator
     said: list[str] = []
 
     def listen(message: ConsoleMessage) -> None:
-        if message.type == "error" and "the server responded with a status of" not in message.text:
+        if message.type == "error" and not any(one in message.text for one in _REFUSED):
             said.append(message.text)
 
     page.on("console", listen)
@@ -105,7 +107,7 @@ async def faults_of(page: Page) -> list[str]:
 async def hold_page(page: Page) -> None:
     """Assert what holds of every page: no serious fault, in both colours, and nothing that is wider than a phone."""
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not change slowly
         assert await faults_of(page) == [], f"{page.url}, {scheme}"
     size = page.viewport_size
     await page.set_viewport_size(NARROW)

@@ -18,7 +18,7 @@ from capset.ext import Governance
 from tests.server.approving import till
 from tests.server.support import ALL_SCOPES, Site, make_session, site
 
-HOSTILE: Final = "</pre><script>alert(1)</script>\"><img src=x onerror=alert(2)>{{7*7}}\u202egnp.exe"
+HOSTILE: Final = '</pre><script>alert(1)</script>"><img src=x onerror=alert(2)>{{7*7}}\u202egnp.exe'
 """Text that would run, or mislead, where it is not escaped."""
 
 

@@ -165,8 +165,7 @@ def _add_text(turn: TurnView, event: SessionEvent, kind: EntryKind, changes: Cha
         return
     _close(turn, changes)
     entry = _entry(event, kind, step=data["step"], part=data["part"], text=data["text"], is_open=True)
-    turn.entries.append(entry)
-    changes.added.append(entry)
+    _add(turn, entry, changes)
 
 
 def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
@@ -175,22 +174,14 @@ def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
         case "turn.started":
             turn.at, turn.version, changes.is_foot = event.at, data.get("agent_version"), True
         case "text.discarded":
-            gone = [one for one in turn.entries if one.step == data["step"] and one.kind in ("text", "reasoning")]
-            turn.entries = [one for one in turn.entries if one not in gone]
-            changes.removed += gone
+            _discard(turn, data["step"], changes)
             _notice(turn, event, "The answer broke off, and the model is asked again.", changes)
-        case "tool.called":
-            entry = _entry(event, "call", data=dict(data))
-            turn.entries.append(entry)
-            changes.added.append(entry)
+        case "tool.called" | "approval.requested":
+            kind: EntryKind = "call" if event.type == "tool.called" else "approval"
+            if kind == "call" or all(one.data.get("id") != data["id"] for one in turn.entries):
+                _add(turn, _entry(event, kind, data=dict(data)), changes)
         case "tool.progress" | "tool.result" | "tool.executed":
             _add_to_call(turn, event, changes)
-        case "approval.requested":
-            if any(one.data.get("id") == data["id"] for one in turn.entries if one.kind == "approval"):
-                return
-            entry = _entry(event, "approval", data=dict(data))
-            turn.entries.append(entry)
-            changes.added.append(entry)
         case "usage":
             for name in _COUNTED:
                 if isinstance(value := data.get(name), int | float):
@@ -203,6 +194,13 @@ def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
             pass
 
 
+def _discard(turn: TurnView, step: int, changes: Changes) -> None:
+    """Remove what was told of the answer of the newest step."""
+    while turn.entries and turn.entries[-1].kind in ("text", "reasoning") and turn.entries[-1].step == step:
+        changes.removed.append(turn.entries.pop())
+    changes.changed = [one for one in changes.changed if one not in changes.removed]
+
+
 def _add_to_call(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
     data = event.data
     calls = [one for one in turn.entries if one.kind == "call"]
@@ -213,8 +211,7 @@ def _add_to_call(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
     entry = next((one for one in reversed(calls) if one.data["call"] == data["call"]), None)
     if entry is None:  # what was called is not kept any more
         entry = _entry(event, "call", data={"call": data["call"], "tool": data["tool"]})
-        turn.entries.append(entry)
-        changes.added.append(entry)
+        _add(turn, entry, changes)
     else:
         changes.changed.append(entry)
     if event.type == "tool.progress":
@@ -228,10 +225,12 @@ def _end(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
     turn.state = _ENDS[event.type]
     turn.end, changes.is_foot = event.data, True
     turn.ended_at = event.at if turn.is_over else ""
+    changes.changed += [
+        one for one in turn.entries if one.kind == "approval" or (one.kind == "call" and not one.result)
+    ]
     if event.type == "turn.resumed":
         changed = " The tools in play have changed since." if event.data.get("changed") else ""
         taken = " Another server has taken it over." if event.data.get("takeovers") else ""
-        changes.changed += [one for one in turn.entries if one.kind == "approval"]
         if changed or taken:
             _notice(turn, event, f"The turn goes on.{changed}{taken}", changes)
     elif event.type == "turn.retried":
@@ -246,7 +245,10 @@ def _close(turn: TurnView, changes: Changes) -> None:
 
 
 def _notice(turn: TurnView, event: SessionEvent, text: str, changes: Changes) -> None:
-    entry = _entry(event, "notice", text=text)
+    _add(turn, _entry(event, "notice", text=text), changes)
+
+
+def _add(turn: TurnView, entry: Entry, changes: Changes) -> None:
     turn.entries.append(entry)
     changes.added.append(entry)
 

@@ -12,6 +12,8 @@ from capset.server.console.session_events import SessionEvent
 WIDTH: Final = 1_000
 """The width of the whole in the units of the chart."""
 ROW: Final = 26
+TITLES: Final = 240
+"""The width of the titles before the bars."""
 _MOST: Final = 200
 """Bars of one chart; the table has as many."""
 BarKind = Literal["model", "call", "wait"]
@@ -73,6 +75,7 @@ class _Builder:
         self._began = began
         self._bars: list[Bar] = []
         self._steps: dict[int, Bar] = {}
+        self._count = 0
         self._calls: dict[str, Bar] = {}
         self._durations: dict[str, float] = {}
         self._wait: Bar | None = None
@@ -89,8 +92,9 @@ class _Builder:
                 self._add_call(event)
             case "turn.suspended":
                 self._wait = self._add(Bar("wait", "waits for an approval", self.now, self.now))
-            case "turn.resumed":
+            case "turn.resumed" | "turn.retried":  # the steps are counted from one again
                 self._end_wait()
+                self._steps.clear()
                 self._idle = self.now
             case _:
                 pass
@@ -101,7 +105,7 @@ class _Builder:
         for bar in self._bars:
             if bar.record is not None and (exact := self._durations.get(bar.record)) is not None:
                 bar.begin = max(bar.begin, bar.end - exact)
-        return self._bars
+        return sorted(self._bars, key=lambda bar: bar.begin)
 
     def _add(self, bar: Bar) -> Bar:
         self._bars.append(bar)
@@ -114,7 +118,8 @@ class _Builder:
     def _add_step(self, event: SessionEvent) -> None:
         number = event.data["step"]
         if number not in self._steps:
-            self._steps[number] = self._add(Bar("model", f"model, step {number}", self._idle, self._idle))
+            self._count += 1
+            self._steps[number] = self._add(Bar("model", f"model, step {self._count}", self._idle, self._idle))
         step = self._steps[number]
         step.end = self.now
         if event.type == "usage":
@@ -138,8 +143,8 @@ def _tokens(data: Mapping[str, object]) -> str:
 
 
 def _rows(bars: Sequence[Bar], seconds: float) -> list[tuple[Bar, float, float, int]]:
-    scale = WIDTH / max(seconds, 0.001)
+    scale = (WIDTH - TITLES) / max(seconds, 0.001)
     return [
-        (bar, round(bar.begin * scale, 1), max(3.0, round(bar.seconds * scale, 1)), number * ROW + 4)
+        (bar, round(TITLES + bar.begin * scale, 1), max(3.0, round(bar.seconds * scale, 1)), number * ROW + 4)
         for number, bar in enumerate(bars)
     ]

@@ -30,6 +30,8 @@ _TRIES: Final = 8
 """How often the message that began a turn is looked for, which is stored a moment after the turn begins."""
 _STREAM_SECONDS: Final = 300.0
 """After this time a stream ends, and the browser asks for the next, so that its sign-in is checked again."""
+_OPEN: Final = ("pending", "approved")
+"""The statuses of requests that change: one that was approved for one call is used by it."""
 _LINES: Final = re.compile("\r\n|\r|\n")
 
 
@@ -110,7 +112,7 @@ class _Stream(Response):
                 if event.seq > self._last:
                     turn = changes.turn
                     before = None if turn is None else turn.prompt
-                    if turn is not None:
+                    if turn is not None and changes.appended is None:
                         await _complete(self._page, conversation, [turn])
                     is_told = turn is not None and turn.prompt != before and not changes.is_new_turn
                     html = self._page.fragment(
@@ -138,7 +140,7 @@ async def _complete(page: Page, conversation: Conversation, turns: Iterable[Turn
         await _add_prompts(page, wanted)
     for turn in turns:
         for entry in turn.entries:
-            if entry.kind == "approval" and (entry.request is None or entry.request["status"] == "pending"):
+            if entry.kind == "approval" and (entry.request is None or entry.request["status"] in _OPEN):
                 entry.request = await page.api.find("approvals", entry.data["id"])
 
 

@@ -2,6 +2,14 @@
 (() => {
   "use strict";
 
+  // htmx looks at the page in a task of its own, which may run before its extension for streams is there, or after.
+  setTimeout(() => {
+    const live = document.getElementById("live");
+    if (!live) return;
+    live.setAttribute("hx-sse:connect", live.dataset.stream);
+    htmx.process(live);
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches("textarea[data-enter]")) return;
     event.preventDefault();
