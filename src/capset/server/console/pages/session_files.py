@@ -28,11 +28,8 @@ _IMAGES: Final = (
     (b"GIF89a", "image/gif"),
 )
 """The beginnings of images that can hold no script."""
-_ALONE: Final = {
-    "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
-"""The headers of the content of a file: it can do nothing, even if a browser shows it as a page."""
+_ALONE: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
+"""The policy of the content of a file: it can do nothing, even if a browser shows it as a page."""
 
 
 async def show_file(page: Page) -> Response:
@@ -178,7 +175,8 @@ def _content(path: str, content: bytes, *, is_image: bool) -> Response:
     kind = image_type(content) if is_image else None
     name = quote(path.rpartition("/")[2], safe="")
     disposition = "inline" if kind else f"attachment; filename*=UTF-8''{name}"
-    return Response(content, media_type=kind or _BYTES, headers={**_ALONE, "content-disposition": disposition})
+    headers = {"content-security-policy": _ALONE, "content-disposition": disposition}
+    return Response(content, media_type=kind or _BYTES, headers=headers)
 
 
 ROUTES = (

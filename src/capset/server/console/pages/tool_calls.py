@@ -105,7 +105,7 @@ async def _form(
     given: dict[str, Any] = {"said": None, "approval": None, "request": None, "record": None, **shown}
     return page.render(
         "sessions/call.html",
-        http_status=422 if errors and not page.is_fragment else 200,
+        http_status=422 if refusal and not page.is_fragment else 200,
         session=session,
         tools=[one for one in snapshot["tools"] if one["in_play"]],
         left_out=sum(not one["in_play"] for one in snapshot["tools"]),
