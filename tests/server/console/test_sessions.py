@@ -12,6 +12,8 @@ import pytest
 from capset.agents.scripts import Call, ScriptStep, ToolCall
 from capset.server.auth.keys import revoke_key
 from capset.server.console.pages import conversations, session_files, sessions, tool_calls
+from capset.server.console.pages.conversations import WINDOW
+from capset.stores.base import NewEvent, TurnRow
 from tests.server.console.talking import HOSTILE, Visitor, session_of, shop, until_state, visitor
 from tests.server.support import Site
 
@@ -211,6 +213,24 @@ async def test_a_long_result_and_hostile_text_break_no_page(tmp_path: Path) -> N
             whole = (await page.get(f"/sessions/{session}/events/{seq}")).text
             assert len(shown) < len(whole) < 8_000_000
             assert "<script>alert" not in whole
+
+
+@pytest.mark.spec("N12")
+async def test_a_long_turn_is_shown_from_its_beginning(talk: tuple[Site, str]) -> None:
+    found, session = talk
+    events, now = found.kernel.store.events, found.kernel.now()
+    turn = TurnRow(session, "long", "here", "2099-01-01T00:00:00.000000Z", None)
+    failed = NewEvent("turn.failed", "{}")
+    await events.begin(turn, NewEvent("turn.started", '{"agent":"a","agent_version":1}'), now=now, interrupted=failed)
+    said = [NewEvent("text.delta", f'{{"step":1,"part":0,"text":"word {number} "}}') for number in range(3 * WINDOW)]
+    await events.append(turn, said, now=now, then=turn)
+    async with visitor(found) as page:
+        shown = (await page.get(f"/sessions/{session}")).text
+        assert "word 0 word 1 " in shown
+        assert f"word {3 * WINDOW - 1} " in shown
+        assert "The agent is at work." in shown
+        line = (await page.get(f"/sessions/{session}/turns/long", params={"after": "0"})).text
+        assert "model, step 1" in line
 
 
 @pytest.mark.spec("N12")

@@ -57,14 +57,17 @@ class Entry:
 class TurnView:
     """A turn: what its agent was told, as far as that is known, what came of it, and what it used.
 
+    ``first`` is the number of its first event that is shown, and ``is_whole`` whether that is the one that began it.
     ``is_kept`` is false once the conversation has no message of it, as after a rewind.
     """
 
     id: str
     at: str
+    first: int
     state: TurnState = "running"
     prompt: str | None = None
     is_kept: bool = True
+    is_whole: bool = False
     asked: int = 0
     version: int | None = None
     entries: list[Entry] = field(default_factory=list[Entry])
@@ -129,7 +132,7 @@ class Conversation:
             return changes
         turn = self.turns.get(event.turn)
         if turn is None:
-            turn = self.turns[event.turn] = TurnView(event.turn, event.at)
+            turn = self.turns[event.turn] = TurnView(event.turn, event.at, event.seq)
             changes.is_new_turn = True
         changes.turn = turn
         if event.todos is not None:
@@ -172,7 +175,7 @@ def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
     data = event.data
     match event.type:
         case "turn.started":
-            turn.at, turn.version, changes.is_foot = event.at, data.get("agent_version"), True
+            turn.is_whole, turn.version, changes.is_foot = True, data.get("agent_version"), True
         case "text.discarded":
             _discard(turn, data["step"], changes)
             _notice(turn, event, "The answer broke off, and the model is asked again.", changes)

@@ -20,8 +20,8 @@ from capset.server.console.session_events import SessionEvent, session_events, w
 from capset.server.console.timeline import timeline_of
 from capset.server.rest.calls import EventStream
 
-WINDOW: Final = 1_000
-"""The number of events that a page begins with: the newest ones."""
+WINDOW: Final = 500
+"""The number of events that a page begins with: the newest ones, or more if the newest turn has more."""
 _MOST: Final = 10_000
 _MESSAGES: Final = 100
 """How many of the newest messages are searched for what turns were told."""
@@ -36,14 +36,20 @@ _LINES: Final = re.compile("\r\n|\r|\n")
 
 
 async def read_conversation(page: Page, newest: int) -> tuple[Conversation, int]:
-    """Return a session's conversation, made of so many of the newest events, and the number before its first event."""
+    """Return a session's conversation, made of so many of the newest events, and the number before its first event.
+
+    It is made of more if the newest turn began before these.
+    """
     conversation, start = Conversation(), None
-    async with aclosing(session_events(page.api, page.params["id"], newest=newest)) as events:
+    async with aclosing(session_events(page.api, page.params["id"], newest=min(newest, _MOST))) as events:
         async for event in events:
             if event is not None:
                 start = event.seq - 1 if start is None else start
                 conversation.add(event)
-    await _complete(page, conversation, conversation.turns.values())
+    turn = conversation.newest
+    if turn is not None and not turn.is_whole and start and conversation.gap is None and newest < _MOST:
+        return await read_conversation(page, 4 * newest)
+    await _complete(page, conversation.turns.values())
     return conversation, start or 0
 
 
@@ -113,7 +119,7 @@ class _Stream(Response):
                     turn = changes.turn
                     before = None if turn is None else turn.prompt
                     if turn is not None and changes.appended is None:
-                        await _complete(self._page, conversation, [turn])
+                        await _complete(self._page, [turn])
                     is_told = turn is not None and turn.prompt != before and not changes.is_new_turn
                     html = self._page.fragment(
                         "sessions/live.html",
@@ -133,7 +139,7 @@ def _event(seq: int, html: str) -> bytes:
     return f"id: {seq}\n{lines}\n".encode()
 
 
-async def _complete(page: Page, conversation: Conversation, turns: Iterable[TurnView]) -> None:
+async def _complete(page: Page, turns: Iterable[TurnView]) -> None:
     """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
     wanted = [one for one in turns if one.prompt is None and one.asked < _TRIES]
     if wanted:
@@ -230,10 +236,16 @@ async def show_event(page: Page) -> Response:
 
 
 async def show_turn(page: Page) -> Response:
-    """Show the time line of a turn."""
-    turn, session = page.params["turn"], page.params["id"]
-    async with aclosing(session_events(page.api, session, newest=_MOST)) as found:
-        events = [event async for event in found if event is not None and event.turn == turn]
+    """Show the time line of a turn, whose events come ``after`` a number that the link to this page has."""
+    turn, session, after = page.params["turn"], page.params["id"], number(page.query, "after")
+    events: list[SessionEvent] = []
+    newest = _MOST if after is None else None
+    async with aclosing(session_events(page.api, session, after=after or 0, newest=newest)) as found:
+        async for event in found:
+            if event is not None and event.turn == turn:
+                events.append(event)
+            elif event is not None and events:
+                break  # another turn has begun
     if not events:
         raise NotFound(f"there is no turn {turn!r} of this session, or its events are not kept any more")
     return page.render("sessions/timeline.html", session=session, line=timeline_of(events))
