@@ -22,7 +22,7 @@ TODOS: Final = "write_todos"
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ValuePreview:
     """A value as a page shows it: ``text``, cut off if ``is_cut``, of ``size`` characters as JSON."""
 
     text: str
@@ -45,13 +45,13 @@ class SessionEvent:
     todos: list[dict[str, str]] | None = None
 
 
-def preview(value: object, most: int = SHOWN) -> Preview:
+def preview(value: object, most: int = SHOWN) -> ValuePreview:
     """Return a value as a page shows it, cut off after so many characters; a text as it is, other data as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     size = len(text)
     if not isinstance(value, str) and size <= most:
         text = json.dumps(value, indent=2, ensure_ascii=False)
-    return Preview(shorten(text, most), size > most, size)
+    return ValuePreview(shorten(text, most), size > most, size)
 
 
 async def session_events(

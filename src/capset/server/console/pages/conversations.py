@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError, NotFound
-from capset.server.console.conversation import Conversation, Entry, TurnView, prompt_text
 from capset.server.console.forms import number
 from capset.server.console.page import Page, PageRoute
 from capset.server.console.rendering import SHOWN, shorten
 from capset.server.console.session_events import SessionEvent, session_events, whole_event
 from capset.server.console.timeline import timeline_of
+from capset.server.console.transcript import Transcript, TranscriptEntry, TranscriptTurn, prompt_text
 from capset.server.rest.calls import EventStream
 
 WINDOW: Final = 500
@@ -35,12 +35,12 @@ _OPEN: Final = ("pending", "approved")
 _LINES: Final = re.compile("\r\n|\r|\n")
 
 
-async def read_conversation(page: Page, newest: int) -> tuple[Conversation, int]:
+async def read_conversation(page: Page, newest: int) -> tuple[Transcript, int]:
     """Return a session's conversation, made of so many of the newest events, and the number before its first event.
 
     It is made of more if the newest turn began before these.
     """
-    conversation, start = Conversation(), None
+    conversation, start = Transcript(), None
     async with aclosing(session_events(page.api, page.params["id"], newest=min(newest, _MOST))) as events:
         async for event in events:
             if event is not None:
@@ -109,7 +109,7 @@ class _Stream(Response):
             await EventStream(send, self._page.service.limits).send_parts(parts, receive)
 
     async def _parts(self) -> AsyncGenerator[bytes]:
-        loop, conversation = asyncio.get_running_loop(), Conversation()
+        loop, conversation = asyncio.get_running_loop(), Transcript()
         end = loop.time() + _STREAM_SECONDS
         yield b"retry: 1000\n\n"
         async for event in self._events:
@@ -139,7 +139,7 @@ def _event(seq: int, html: str) -> bytes:
     return f"id: {seq}\n{lines}\n".encode()
 
 
-async def _complete(page: Page, turns: Iterable[TurnView]) -> None:
+async def _complete(page: Page, turns: Iterable[TranscriptTurn]) -> None:
     """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
     wanted = [one for one in turns if one.prompt is None and one.asked < _TRIES]
     if wanted:
@@ -150,7 +150,7 @@ async def _complete(page: Page, turns: Iterable[TurnView]) -> None:
                 entry.request = await page.api.find("approvals", entry.data["id"])
 
 
-async def _add_prompts(page: Page, turns: list[TurnView]) -> None:
+async def _add_prompts(page: Page, turns: list[TranscriptTurn]) -> None:
     path = ("sessions", page.params["id"], "messages")
     total: int = (await page.api.get(*path, limit=1))["total"]
     after = first = max(0, total - _MESSAGES)
@@ -220,7 +220,7 @@ async def decide(page: Page) -> Response:
 
 
 def _approval(page: Page, request: dict[str, Any]) -> Response:
-    entry = Entry("", 0, "approval", "", data={"id": request["id"]}, request=request)
+    entry = TranscriptEntry("", 0, "approval", "", data={"id": request["id"]}, request=request)
     return page.render("sessions/approval.html", session=page.params["id"], entry=entry, may_decide=may_decide)
 
 

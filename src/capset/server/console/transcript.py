@@ -1,4 +1,4 @@
-"""A conversation as a page shows it, made of the events of its turns, one after the other."""
+"""The transcript of a conversation, made of the events of its turns, one after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COUNTED: Final = ("input_tokens", "output_tokens", "cost")
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class TranscriptEntry:
     """One thing that was said or done in a turn. ``key`` is its id in the page.
 
     ``text`` is of answers, reasoning and notices, and ``is_open`` while more may come; ``data`` is of calls and
@@ -54,7 +54,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class TurnView:
+class TranscriptTurn:
     """A turn: what its agent was told, as far as that is known, what came of it, and what it used.
 
     ``first`` is the number of its first event that is shown, and ``is_whole`` whether that is the one that began it.
@@ -70,7 +70,7 @@ class TurnView:
     is_whole: bool = False
     asked: int = 0
     version: int | None = None
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
     used: dict[str, float] = field(default_factory=dict[str, float])
     durations: dict[str, int] = field(default_factory=dict[str, int])
     """The duration of each call in microseconds, by its record."""
@@ -97,29 +97,29 @@ class TurnView:
 
 @dataclass(slots=True)
 class Changes:
-    """What one event has changed of the page."""
+    """The changes of a page by one event."""
 
-    turn: TurnView | None = None
+    turn: TranscriptTurn | None = None
     is_new_turn: bool = False
     is_foot: bool = False
-    added: list[Entry] = field(default_factory=list[Entry])
-    changed: list[Entry] = field(default_factory=list[Entry])
-    removed: list[Entry] = field(default_factory=list[Entry])
-    appended: tuple[Entry, str] | None = None
+    added: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
+    changed: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
+    removed: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
+    appended: tuple[TranscriptEntry, str] | None = None
     todos: bool = False
 
 
-class Conversation:
+class Transcript:
     """The turns of a session by their ids, the newest last, and the list of work if the agent keeps one."""
 
     def __init__(self) -> None:
-        self.turns: dict[str, TurnView] = {}
+        self.turns: dict[str, TranscriptTurn] = {}
         self.todos: list[dict[str, str]] | None = None
         self.gap: tuple[int, int] | None = None
         self.last = 0
 
     @property
-    def newest(self) -> TurnView | None:
+    def newest(self) -> TranscriptTurn | None:
         """The newest turn."""
         return next(reversed(self.turns.values()), None)
 
@@ -132,7 +132,7 @@ class Conversation:
             return changes
         turn = self.turns.get(event.turn)
         if turn is None:
-            turn = self.turns[event.turn] = TurnView(event.turn, event.at, event.seq)
+            turn = self.turns[event.turn] = TranscriptTurn(event.turn, event.at, event.seq)
             changes.is_new_turn = True
         changes.turn = turn
         if event.todos is not None:
@@ -149,7 +149,7 @@ class Conversation:
         return changes
 
 
-def _add_text(turn: TurnView, event: SessionEvent, kind: EntryKind, changes: Changes) -> None:
+def _add_text(turn: TranscriptTurn, event: SessionEvent, kind: EntryKind, changes: Changes) -> None:
     data = event.data
     last = turn.entries[-1] if turn.entries else None
     is_same = (
@@ -171,7 +171,7 @@ def _add_text(turn: TurnView, event: SessionEvent, kind: EntryKind, changes: Cha
     _add(turn, entry, changes)
 
 
-def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
+def _add_other(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     data = event.data
     match event.type:
         case "turn.started":
@@ -197,14 +197,14 @@ def _add_other(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
             pass
 
 
-def _discard(turn: TurnView, step: int, changes: Changes) -> None:
+def _discard(turn: TranscriptTurn, step: int, changes: Changes) -> None:
     """Remove what was told of the answer of the newest step."""
     while turn.entries and turn.entries[-1].kind in ("text", "reasoning") and turn.entries[-1].step == step:
         changes.removed.append(turn.entries.pop())
     changes.changed = [one for one in changes.changed if one not in changes.removed]
 
 
-def _add_to_call(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
+def _add_to_call(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     data = event.data
     calls = [one for one in turn.entries if one.kind == "call"]
     if event.type == "tool.executed":  # before or after the result, by which the call is known from its record
@@ -224,7 +224,7 @@ def _add_to_call(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
         entry.data["record"] = data.get("record")
 
 
-def _end(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
+def _end(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     turn.state = _ENDS[event.type]
     turn.end, changes.is_foot = event.data, True
     turn.ended_at = event.at if turn.is_over else ""
@@ -240,24 +240,24 @@ def _end(turn: TurnView, event: SessionEvent, changes: Changes) -> None:
         _notice(turn, event, "The turn is tried again.", changes)
 
 
-def _close(turn: TurnView, changes: Changes) -> None:
+def _close(turn: TranscriptTurn, changes: Changes) -> None:
     """End the text that was growing: it is shown whole from now on."""
     if turn.entries and turn.entries[-1].is_open:
         turn.entries[-1].is_open = False
         changes.changed.append(turn.entries[-1])
 
 
-def _notice(turn: TurnView, event: SessionEvent, text: str, changes: Changes) -> None:
+def _notice(turn: TranscriptTurn, event: SessionEvent, text: str, changes: Changes) -> None:
     _add(turn, _entry(event, "notice", text=text), changes)
 
 
-def _add(turn: TurnView, entry: Entry, changes: Changes) -> None:
+def _add(turn: TranscriptTurn, entry: TranscriptEntry, changes: Changes) -> None:
     turn.entries.append(entry)
     changes.added.append(entry)
 
 
-def _entry(event: SessionEvent, kind: EntryKind, **given: Any) -> Entry:
-    return Entry(f"entry-{event.seq}", event.seq, kind, event.at, **given)
+def _entry(event: SessionEvent, kind: EntryKind, **given: Any) -> TranscriptEntry:
+    return TranscriptEntry(f"entry-{event.seq}", event.seq, kind, event.at, **given)
 
 
 def prompt_text(message: Mapping[str, Any]) -> str | None:

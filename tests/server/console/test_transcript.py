@@ -1,4 +1,4 @@
-"""A conversation made of events: what each event changes, and what is taken back."""
+"""A transcript made of events: what each event changes, and what is taken back."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from capset.server.console.conversation import Changes, Conversation, prompt_text
 from capset.server.console.session_events import SessionEvent, preview
 from capset.server.console.timeline import timeline_of
+from capset.server.console.transcript import Changes, Transcript, prompt_text
 
 
 class Talk:
     """A conversation, and its events so far."""
 
     def __init__(self) -> None:
-        self.conversation = Conversation()
+        self.conversation = Transcript()
         self.events: list[SessionEvent] = []
 
     def add(self, type: str, *, second: float = 0, **data: Any) -> Changes:
