@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -87,10 +87,12 @@ class Visitor:
             self.token = found[1]
         return answer
 
-    async def post(self, path: str, *, fragment: bool = False, **form: str) -> httpx2.Response:
+    async def post(
+        self, path: str, fields: Mapping[str, str] | None = None, *, fragment: bool = False, **form: str
+    ) -> httpx2.Response:
         """Send a form as the pages of the sign-in do."""
         headers = {"hx-request": "true"} if fragment else {}
-        return await self.client.post(path, data={"token": self.token, **form}, headers=headers)
+        return await self.client.post(path, data={"token": self.token, **form, **(fields or {})}, headers=headers)
 
     async def put(self, path: str, content: bytes, **headers: str) -> httpx2.Response:
         """Upload a file as the script of the page does."""

@@ -81,7 +81,7 @@ async def test_another_organisation_gets_nothing_from_any_path(talk: tuple[Site,
                 answers = [await spy.put(path, b"mine")]
             else:
                 form = {"content": "x", "tool": "shout", "action": "delete", "answer": "approve", "version": "1"}
-                answers = [await spy.post(path, **form)]
+                answers = [await spy.post(path, form)]
             for answer in answers:
                 assert answer.status_code == 404, (route, answer.status_code, answer.text)
                 assert SECRET not in answer.text, route

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
+from pydantic import JsonValue
 
 from capset.agents.scripts import Call, ScriptStep, ToolCall
 from capset.server.auth.keys import revoke_key
@@ -13,7 +14,7 @@ from tests.server.console.browsing import hold_page, signed_in
 from tests.server.console.talking import HOSTILE, Brake, session_of, shop
 
 pytestmark = pytest.mark.browser
-TODOS = [
+TODOS: list[JsonValue] = [
     {"content": "Plan it", "activeForm": "Planning it", "status": "completed"},
     {"content": "Do it", "activeForm": "Doing it", "status": "in_progress"},
 ]
