@@ -11,7 +11,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import iso
-from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus, EqualCall
 from capset.definitions.principals import Principal
 from capset.errors import (
     ArgumentsTooLarge,
@@ -99,14 +99,14 @@ class ApprovalService:
         for request in ids:
             row = await self._store.get(org, request)
             if row is not None and row.status in ("pending", "approved"):
-                await self._store.move(replace(row, status="expired", decided_by=by, note="withdrawn"), row.status)
+                await self._move(replace(row, status="expired", decided_by=by, note="withdrawn"), row.status)
 
     async def sweep(self) -> None:
         """End the overdue requests: each counts as rejected."""
         now = self._now()
         while rows := await self._store.overdue(now, _SWEPT):
             for row in rows:
-                await self._store.move(replace(row, status="expired"), row.status)
+                await self._move(replace(row, status="expired"), row.status)
 
     async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
         """Return the request that applies to a call: that of an equal call, until it expires."""
@@ -163,8 +163,9 @@ class ApprovalService:
             await runtime.store.lineage.record_payloads(payloads)
         most = runtime.governance.pending_approvals
         by_code = runtime.governance.code_voids_approvals
+        told = runtime.deliveries.for_event("approval.requested", row)
         try:
-            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code)
+            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=told)
         except ArgumentsFull:
             call.deny("the arguments of open requests for approvals are too large together")
             raise LimitExceeded(
@@ -178,6 +179,7 @@ class ApprovalService:
                 f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
                 hint="have some of them decided, or wait until they expire",
             )
+        runtime.deliveries.wake(told)
         return found
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
@@ -227,7 +229,7 @@ class ApprovalService:
                 return replace(row, status="expired")
             if found.status != "pending":
                 return found
-            if self.is_overdue(found) and await self._store.move(replace(found, status="expired"), "pending"):
+            if self.is_overdue(found) and await self._move(replace(found, status="expired"), "pending"):
                 return replace(found, status="expired")
             if self.is_to_consult(found):
                 return found
@@ -305,11 +307,20 @@ class ApprovalService:
             decided_at=iso(now),
             expires_at=iso(now + round(self._runtime.governance.approval_seconds * 1e9)),
         )
-        if not await self._store.move(moved, "pending", act=self._act(moved, answer, actor)):
+        if not await self._move(moved, "pending", act=self._act(moved, answer, actor)):
             raise Conflict(f"the request {row.id!r} is not open any more: somebody else has just decided it")
         if (event := self._decided.get(row.id)) is not None:
             event.set()
         return moved
+
+    async def _move(self, row: ApprovalRow, expected: ApprovalStatus, act: ActEntry | None = None) -> bool:
+        """Replace a request that still has the expected status; if it was open, channels are told of its end."""
+        deliveries = self._runtime.deliveries
+        told = deliveries.for_ending(row) if expected == "pending" else ()
+        is_moved = await self._store.move(row, expected, act=act, deliveries=told)
+        if is_moved:
+            deliveries.wake(told)
+        return is_moved
 
     def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:
         about = {"id": row.id, "call": row.call, "principal": row.principal}

@@ -30,6 +30,13 @@ from capset.stores.base.agents import (
     VersionQuery,
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.deliveries import (
+    DeliveryPage,
+    DeliveryQuery,
+    DeliveryRow,
+    DeliveryState,
+    DeliveryStore,
+)
 from capset.stores.base.events import (
     KEPT,
     SUSPENDED,
@@ -57,6 +64,7 @@ from capset.stores.base.lineage import (
     RegistrationRow,
     TransitionRow,
 )
+from capset.stores.base.people import PersonPage, PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
@@ -91,6 +99,11 @@ __all__ = [
     "CapabilityRow",
     "Change",
     "Claim",
+    "DeliveryPage",
+    "DeliveryQuery",
+    "DeliveryRow",
+    "DeliveryState",
+    "DeliveryStore",
     "DocumentRow",
     "DocumentStore",
     "Entry",
@@ -112,6 +125,10 @@ __all__ = [
     "NewMessage",
     "PayloadKind",
     "PayloadRow",
+    "PersonPage",
+    "PersonQuery",
+    "PersonRow",
+    "PersonStore",
     "PinStore",
     "Pruned",
     "Quota",
