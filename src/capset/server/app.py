@@ -20,9 +20,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from capset.adapters.notifications.worker import DeliveryWorker
 from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
+from capset.server.approvals.decisions import page_of
 from capset.server.approvals.page import ApprovalEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
@@ -54,11 +56,13 @@ from capset.server.rest import (
     calls,
     capabilities,
     config_check,
+    deliveries,
     envelopes,
     files,
     fingerprints,
     health,
     links,
+    people,
     sessions,
     turns,
 )
@@ -73,6 +77,8 @@ _NOUNS = (
     turns,
     files,
     approvals,
+    deliveries,
+    people,
     links,
     envelopes,
     fingerprints,
@@ -102,6 +108,8 @@ async def open_app(
     state = {"service": service, "exposition": Exposition(tally)}
     telemetry = _telemetry(app, service, tally)
     background = [asyncio.create_task(keep_swept(service.kernel))]
+    if service.kernel.deliveries.channels:
+        background.append(asyncio.create_task(DeliveryWorker(service.kernel, page_of(service)).run()))
     if service.kernel.generator is not None:
         background.append(asyncio.create_task(service.turns.turns.watch()))
     try:

@@ -19,6 +19,7 @@ from capset.adapters.config_file.shapes import (
     OriginActionShape,
     SecurityShape,
 )
+from capset.adapters.notifications.declarations import ChannelShape
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
@@ -37,6 +38,7 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile(r"apis\.[^.]+"), ApiShape),
     (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
     (re.compile(r"mcp_servers\.[^.]+\.resources\.[^.]+"), McpResourceShape),
+    (re.compile(r"notifications\.[^.]+"), ChannelShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
 )

@@ -17,11 +17,13 @@ from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
+from capset.adapters.notifications.declarations import channel_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.adapters.sources import Source, Upstream, declarations
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import narrowed
+from capset.definitions.channels import Channel
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
 from capset.definitions.names import AGENT
@@ -116,6 +118,7 @@ class Reading:
         governance = self._governance(rest)
         refs = self._capabilities(rest, borrowed, registry)
         sources = self._sources(rest)
+        channels = self._channels(rest)
         refs = (*refs, *self._upstream(sources, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
@@ -140,6 +143,7 @@ class Reading:
             tuple(warnings),
             digest,
             tuple(sources.values()),
+            channels,
         )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
@@ -220,6 +224,13 @@ class Reading:
         """Return the sources of the file by their places."""
         made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
         return {place: one for place, one in made.items() if one is not None}
+
+    def _channels(self, rest: ConfigurationShape) -> tuple[Channel, ...]:
+        made = [
+            self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
+            for name, shape in rest.notifications.items()
+        ]
+        return tuple(one for one in made if one is not None)
 
     def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
         for place, source in sources.items():
