@@ -26,6 +26,7 @@ from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
 from capset.server.approvals.decisions import page_of
 from capset.server.approvals.page import ApprovalEndpoint
+from capset.server.approvals.slack import SlackEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.idempotency import keep_swept
@@ -37,6 +38,7 @@ from capset.server.http.routes import (
     CALLS_PATH,
     METADATA_PATHS,
     PROTOCOL_PATHS,
+    SLACK_INTERACTIONS,
     DirectRoutes,
     Routes,
 )
@@ -107,6 +109,7 @@ async def open_app(
     tally = Metrics(service, writer)
     state = {"service": service, "exposition": Exposition(tally)}
     telemetry = _telemetry(app, service, tally)
+    slack = SlackEndpoint(service)
     background = [asyncio.create_task(keep_swept(service.kernel))]
     if service.kernel.deliveries.channels:
         background.append(asyncio.create_task(DeliveryWorker(service.kernel, page_of(service)).run()))
@@ -121,12 +124,14 @@ async def open_app(
                 answer_call = partial(calls.answer_call, service)
                 approval_page = ApprovalEndpoint(service, StoredKeys(service.kernel))
                 own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
+                own |= {(None, SLACK_INTERACTIONS): slack}
                 routes = DirectRoutes(_with_state(app, state), {**own, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
         for task in background:
             task.cancel()
         await asyncio.wait(background)
+        await slack.close()
         await service.checker.close()
         access.flush()
         await asyncio.to_thread(writer.drain)
@@ -144,7 +149,14 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    paths = (*app.state.document["paths"], "/openapi.json", APPROVAL_PAGE, *METADATA_PATHS, *PROTOCOL_PATHS)
+    paths = (
+        *app.state.document["paths"],
+        "/openapi.json",
+        APPROVAL_PAGE,
+        SLACK_INTERACTIONS,
+        *METADATA_PATHS,
+        *PROTOCOL_PATHS,
+    )
     routes, kernel = Routes(paths), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)

@@ -122,7 +122,7 @@ async def test_what_a_command_queues_a_server_sends(tmp_path: Path) -> None:
         configure(tmp_path, there)
         with running(tmp_path, "--config", "capset.json", HOOK_SECRET=SECRET) as server:
             asked = await asyncio.to_thread(
-                server.capset, "call", "careful", "--args", '{"n": 1}', "--config", "capset.json"
+                server.capset, "call", "careful", "--args", '{"n": 1}', "--config", "capset.json", "--defer"
             )
             assert asked.code == 3, asked.err
             (got,) = await there.wait(1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from capset.adapters.notifications.slack import Slack
 from capset.adapters.notifications.webhooks import Webhook
 from capset.adapters.notifications.worker import DeliveryWorker
 
-__all__ = ["DeliveryWorker", "Webhook"]
+__all__ = ["DeliveryWorker", "Slack", "Webhook"]

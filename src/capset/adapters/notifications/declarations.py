@@ -8,19 +8,20 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from capset.adapters.notifications.slack import Slack
 from capset.adapters.notifications.webhooks import Webhook
 from capset.definitions.channels import Channel, EventName
 from capset.errors import DefinitionError
 from capset.wire.shapes import StrictShape
 
-KINDS: Final = MappingProxyType[str, type[Channel]]({"webhook": Webhook})
+KINDS: Final = MappingProxyType[str, type[Channel]]({"webhook": Webhook, "slack": Slack})
 """The class of each type of channel."""
 
 
 class ChannelShape(StrictShape):
     """A channel that is told of requests for approvals. `${NAME}` is the place of the secret of that name."""
 
-    type: Literal["webhook"] = Field(description="What kind of channel it is.")
+    type: Literal["webhook", "slack"] = Field(description="What kind of channel it is.")
     events: list[EventName] | None = Field(None, min_length=1, description="The events; all, if left out.")
     tools: list[str] | None = Field(
         None,
@@ -36,6 +37,16 @@ class ChannelShape(StrictShape):
     url: str | None = Field(None, description="Of a webhook: where events are sent.")
     secret: str | None = Field(
         None, description="Of a webhook: the secret that signs, `${NAME}`; its value is `whsec_` and base64."
+    )
+    conversation: str | None = Field(
+        None, description="Of Slack: the id of the conversation where requests are shown, such as `C0123ABCD`."
+    )
+    token: str | None = Field(None, description="Of Slack: the app's bot token, `${NAME}`.")
+    signing_secret: str | None = Field(
+        None, description="Of Slack: the secret by which Slack signs what comes from it, `${NAME}`."
+    )
+    api_url: str | None = Field(
+        None, description="Of Slack: where its Web API is; `https://slack.com/api/`, if left out."
     )
     internal: list[str] | None = Field(
         None, description="Internal hosts that its address may lead to, as `host` or `host:port`."

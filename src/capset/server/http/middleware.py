@@ -57,7 +57,7 @@ from capset.server.http.request_context import (
     path_of,
 )
 from capset.server.http.responses import answer_problem
-from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
+from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS, SLACK_INTERACTIONS
 from capset.server.observability.log_writer import line_head
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
@@ -69,8 +69,8 @@ AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
-PAGE_BODY: Final = 16 * 1024
-"""The maximum size of a form that a page for people sends."""
+FORMS: Final = {APPROVAL_PAGE: 16 * 1024, SLACK_INTERACTIONS: 256 * 1024}
+"""The paths with an authentication of their own, and the maximum size of the forms that are sent there."""
 DEAR_BODY: Final = 16 * 1024
 """Requests with larger bodies take turns."""
 DEAR: Final = frozenset(
@@ -184,7 +184,7 @@ class ServerMiddleware:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
-        is_open = is_metadata(path) or request_info.route == APPROVAL_PAGE  # whose sign-in is its own
+        is_open = is_metadata(path) or request_info.route in FORMS
         has_been_met = is_public or (callers.has_met(authorization) and not is_open)
         if is_public:
             self._check_head(scope, request_info, path)
@@ -258,8 +258,8 @@ class ServerMiddleware:
     def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
-        if request_info.route == APPROVAL_PAGE:
-            size, values = PAGE_BODY, None
+        if request_info.route in FORMS:
+            size, values = FORMS[request_info.route], None
         elif request_info.caller is None:
             size = 0
         elif is_file(scope["method"], request_info.route):
