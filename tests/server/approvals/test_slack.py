@@ -182,7 +182,7 @@ async def test_of_several_clicks_one_decides() -> None:
         async with here.client("root") as root:
             dan = {"team": "T1", "user": "U2", "principal": "dan"}
             assert (await root.post("/v1/people", json=dan)).status_code == 201
-        request = await asked(client, session)
+        await asked(client, session)
         shown = buttons(await there.message())
         ways = [
             click(here, shown[action], user, trigger_id=f"{action} {user}")

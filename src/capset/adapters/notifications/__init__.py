@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from capset.adapters.notifications.email import Email
 from capset.adapters.notifications.slack import Slack
 from capset.adapters.notifications.webhooks import Webhook
 from capset.adapters.notifications.worker import DeliveryWorker
 
-__all__ = ["DeliveryWorker", "Slack", "Webhook"]
+__all__ = ["DeliveryWorker", "Email", "Slack", "Webhook"]

@@ -8,20 +8,21 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from capset.adapters.notifications.email import Email
 from capset.adapters.notifications.slack import Slack
 from capset.adapters.notifications.webhooks import Webhook
 from capset.definitions.channels import Channel, EventName
 from capset.errors import DefinitionError
 from capset.wire.shapes import StrictShape
 
-KINDS: Final = MappingProxyType[str, type[Channel]]({"webhook": Webhook, "slack": Slack})
+KINDS: Final = MappingProxyType[str, type[Channel]]({"webhook": Webhook, "slack": Slack, "email": Email})
 """The class of each type of channel."""
 
 
 class ChannelShape(StrictShape):
     """A channel that is told of requests for approvals. `${NAME}` is the place of the secret of that name."""
 
-    type: Literal["webhook", "slack"] = Field(description="What kind of channel it is.")
+    type: Literal["webhook", "slack", "email"] = Field(description="What kind of channel it is.")
     events: list[EventName] | None = Field(None, min_length=1, description="The events; all, if left out.")
     tools: list[str] | None = Field(
         None,
@@ -48,8 +49,26 @@ class ChannelShape(StrictShape):
     api_url: str | None = Field(
         None, description="Of Slack: where its Web API is; `https://slack.com/api/`, if left out."
     )
+    host: str | None = Field(None, description="Of e-mail: the mail server's name or address.")
+    port: int | None = Field(
+        None,
+        ge=1,
+        le=65_535,
+        description="Of e-mail: the server's port; 587, or 465 with `implicit`, or 25 with `none`.",
+    )
+    tls: Literal["starttls", "implicit", "none"] | None = Field(
+        None, description="Of e-mail: how it is encrypted; `starttls`, if left out."
+    )
+    certificates: str | None = Field(
+        None, description="Of e-mail: the authorities to trust, as PEM text; those of the system, if left out."
+    )
+    username: str | None = Field(None, description="Of e-mail: the user to log in as, `${NAME}`; none, if left out.")
+    password: str | None = Field(None, description="Of e-mail: that user's password, `${NAME}`.")
+    from_address: str | None = Field(None, description="Of e-mail: the address that all of it comes from.")
+    recipients: list[str] | None = Field(None, description="Of e-mail: the addresses that get it.")
     internal: list[str] | None = Field(
-        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
+        None,
+        description="Of a webhook and of Slack: internal hosts that its address may lead to, as `host` or `host:port`.",
     )
     timeout: float | None = Field(None, ge=1, le=30, description="Seconds that an attempt may take: 10, if left out.")
 

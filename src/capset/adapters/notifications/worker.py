@@ -21,7 +21,7 @@ ATTEMPTS: Final = 10
 """How often a delivery is tried; with the pauses between, that takes about a day."""
 POLL_SECONDS: Final = 1.0
 """How often a worker looks for what other processes have queued, and for what is due again."""
-SEND_SECONDS: Final = 40.0
+SEND_SECONDS: Final = 45.0
 """How long an attempt may take, whatever the timeouts of its channel."""
 LEASE_SECONDS: Final = 60.0
 """How long a worker holds a delivery: if its process dies, another takes over after that."""
