@@ -6,11 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from capset.errors import Conflict, NotFound
-from capset.kernel.kernel import Kernel
+from capset.server.approvals.deliveries import find_delivery, retry_delivery
 from capset.server.auth.callers import Caller
 from capset.server.rest.routing import Audits, Id, Paged, Served, StrictRoute, needs, problems
-from capset.stores.base import DeliveryQuery, DeliveryRow, DeliveryState
+from capset.stores.base import DeliveryQuery, DeliveryState
 from capset.wire.deliveries import DeliveryPageShape, DeliveryShape, delivery_page_shape, delivery_shape
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"], route_class=StrictRoute)
@@ -44,24 +43,11 @@ async def list_deliveries(
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_delivery")
 async def get_delivery(service: Served, caller: Audits, id: Id) -> DeliveryShape:
     """Return a delivery, and what became of it."""
-    return delivery_shape(await _found(service.kernel, caller, id))
+    return delivery_shape(await find_delivery(service.kernel, caller.principal.org, id))
 
 
 @router.post("/{id}/retry", responses=problems(400, 404, 409, 413, 415, 422), operation_id="retry_delivery")
-async def retry_delivery(service: Served, caller: Administers, id: Id) -> DeliveryShape:
+async def retry(service: Served, caller: Administers, id: Id) -> DeliveryShape:
     """Queue a delivery that has failed again, due at once."""
-    kernel = service.kernel
-    row = await _found(kernel, caller, id)
-    about = {"id": row.id, "channel": row.channel, "event": row.event, "error": row.error}
-    act = kernel.act("delivery.retry", about, by=caller.principal, org=row.org, approval=row.approval)
-    if not await kernel.store.deliveries.retry(row.org, row.id, now=kernel.now(), act=act):
-        raise Conflict(f"the delivery {id!r} is {row.state}: only one that has failed is tried again")
-    kernel.deliveries.queued.set()
-    return delivery_shape(await _found(kernel, caller, id))
-
-
-async def _found(kernel: Kernel, caller: Caller, id: str) -> DeliveryRow:
-    row = await kernel.store.deliveries.get(caller.principal.org, id) if id.isprintable() else None
-    if row is None:
-        raise NotFound(f"there is no delivery {id!r}")
-    return row
+    org = caller.principal.org
+    return delivery_shape(await retry_delivery(service.kernel, org, id, by=caller.principal))
