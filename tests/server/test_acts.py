@@ -113,9 +113,11 @@ CONFIG = {
 async def failed(client: httpx2.AsyncClient) -> str:
     """Return the id of a delivery that has failed."""
     async with asyncio.timeout(20):
-        while not (found := (await asked(client, "GET", "/v1/deliveries", params={"state": "failed"}))["items"]):  # noqa: ASYNC110
+        while True:
+            page = await asked(client, "GET", "/v1/deliveries", params={"state": "failed"})
+            if page["items"]:
+                return page["items"][0]["id"]
             await asyncio.sleep(0.05)
-    return found[0]["id"]
 
 
 @pytest.mark.spec("G39", "G40", "T36")

@@ -100,6 +100,15 @@ def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | 
         yield found
 
 
+def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
+    """Yield the channels that fit their shape, by their names."""
+    found = data.get("notifications")
+    for name, one in cast("dict[str, Any]", found).items() if isinstance(found, dict) else ():
+        taken = _take(f"notifications.{name}", ChannelShape, one)
+        if taken is not None and not taken.dropped:
+            yield name, taken.shape
+
+
 def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
     """Return the valid ones of the other members of a file."""
     rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}

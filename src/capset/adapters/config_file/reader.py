@@ -14,7 +14,7 @@ from capset.adapters.agents.entries import refer
 from capset.adapters.config_file.actions import Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
 from capset.adapters.config_file.handlers import Handlers, Unloaded
-from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
+from capset.adapters.config_file.partial_validation import actions_in, channels_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
 from capset.adapters.notifications.declarations import channel_of
@@ -118,7 +118,7 @@ class Reading:
         governance = self._governance(rest)
         refs = self._capabilities(rest, borrowed, registry)
         sources = self._sources(rest)
-        channels = self._channels(rest)
+        channels = self._channels()
         refs = (*refs, *self._upstream(sources, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
@@ -225,10 +225,10 @@ class Reading:
         made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
         return {place: one for place, one in made.items() if one is not None}
 
-    def _channels(self, rest: ConfigurationShape) -> tuple[Channel, ...]:
+    def _channels(self) -> tuple[Channel, ...]:
         made = [
             self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
-            for name, shape in rest.notifications.items()
+            for name, shape in channels_in(self._data)
         ]
         return tuple(one for one in made if one is not None)
 
