@@ -41,7 +41,7 @@ PAGES: Final = {
     "approvals": (
         "Approvals",
         "approvals deliveries people",
-        "See what waits for an approval, and decide it; enter who may decide in a chat, and see what channels are told.",
+        "See what waits for an approval, and decide it; enter who may decide in a chat, see what channels are told.",
     ),
     "audit": ("The record", "audit", "Read the record, verify it, sign it, and cut it off."),
     "db": ("Databases and keys", "db key", "Look after a database, and make keys for its servers."),

@@ -32,10 +32,15 @@ class Belongings:
     approval: str = "nowhere"
     refusal: str = "nowhere"
     hash: str = "0" * 64
+    delivery: str = "nowhere"
+    person: str = "nowhere"
 
 
 ADMINISTERED = frozenset(
-    {"list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"}
+    {
+        *("list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"),
+        *("list_people", "add_person", "remove_person", "retry_delivery"),
+    }
 )
 """The operations of administrators alone: others are told that, whatever it is about."""
 
@@ -83,6 +88,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
         "reject": {"json": {}},
+        "add_person": {"json": {"team": "T1", "user": "U1", "principal": "bea"}},
         "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
         "record_link": {"json": {"session_id": whose.session}},
@@ -128,6 +134,12 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_approval": "approval",
         "approve": "approval",
         "reject": "refusal",
+        "list_deliveries": "",
+        "get_delivery": "delivery",
+        "retry_delivery": "delivery",
+        "list_people": "",
+        "add_person": "",
+        "remove_person": "person",
         "record_link": "session",
         "list_links": "",
         "diff_links": "link",
@@ -154,6 +166,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "approval": whose.approval,
         "refusal": whose.refusal,
         "hash": whose.hash,
+        "delivery": whose.delivery,
+        "person": whose.person,
     }
     found: list[Step] = []
     for template, operations in document["paths"].items():

@@ -55,7 +55,7 @@ def _patterns(field: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel(FrozenValue):
+class NotificationChannel(FrozenValue):
     """A channel: its name, the events that it tells of, and the requests of which it does.
 
     The kinds of channels, such as webhooks, are classes of their own, which also say how it is sent. Raises

@@ -19,7 +19,7 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.limits import Budget, budget_of
 from capset.definitions.messages import Message
@@ -82,7 +82,7 @@ class Kernel:
         workspace: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
         observers: Iterable[Observer] | None = None,
-        channels: Iterable[Channel] = (),
+        channels: Iterable[NotificationChannel] = (),
     ) -> None:
         self._channels = checked_channels(channels)
         self._checkpoints = checkpoints

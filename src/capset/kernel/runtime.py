@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, counted
@@ -78,7 +78,7 @@ class KernelRuntime:
         workspace: Path | None,
         approvals: Callable[[KernelRuntime], ApprovalService],
         observers: tuple[Observer, ...] = (),
-        channels: tuple[Channel, ...] = (),
+        channels: tuple[NotificationChannel, ...] = (),
     ) -> None:
         """``approvals`` makes the approval service of this kernel."""
         self.store = store

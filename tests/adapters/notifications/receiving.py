@@ -14,7 +14,7 @@ import httpx2
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from capset.adapters.notifications import Webhook
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.stores.base import DeliveryRow
 from tests.net.support import Listener, answer, listening
 from tests.server.approving import till
@@ -123,7 +123,9 @@ class Secrets:
 
 
 @asynccontextmanager
-async def paying(*channels: Channel, **options: Any) -> AsyncGenerator[tuple[Site, httpx2.AsyncClient, str]]:
+async def paying(
+    *channels: NotificationChannel, **options: Any
+) -> AsyncGenerator[tuple[Site, httpx2.AsyncClient, str]]:
     """Serve the till with channels, and yield a client with a session."""
     options = {"secrets": Secrets(), **options}
     async with site(till, channels=channels, **options) as here, here.client() as client:

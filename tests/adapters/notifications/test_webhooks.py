@@ -181,7 +181,7 @@ async def test_a_secret_that_is_none_is_never_quoted(secret: str | None) -> None
         ({"secret": "whsec_hunter2"}, "secret must be ${NAME}"),
         ({"url": "ftp://hunter2"}, "url: "),
         ({"url": 5}, "url must be a URL"),
-        ({"name": "Ops Channel"}, "must match"),
+        ({"name": "Ops NotificationChannel"}, "must match"),
         ({"events": ["approval.request"]}, "did you mean 'approval.requested'?"),
         ({"events": "approval.requested"}, "events must be a list"),
         ({"tools": [5]}, "must be text"),

@@ -12,7 +12,7 @@ from capset import Kernel
 from capset.adapters.notifications import worker
 from capset.adapters.notifications.worker import ATTEMPTS, LEASE_SECONDS, DeliveryWorker, pause_after
 from capset.clock import iso
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.errors import DefinitionError
 from capset.testing import FakeClock
 from capset.testing.store_suite.delivery_checks import delivery_row
@@ -179,14 +179,14 @@ async def test_what_a_dead_process_held_is_sent_by_another(often: None) -> None:
 
 
 async def test_a_channel_of_no_kind_is_refused() -> None:
-    async with Kernel(store="memory://", channels=[Channel(name="idle")]) as kernel:
+    async with Kernel(store="memory://", channels=[NotificationChannel(name="idle")]) as kernel:
         with pytest.raises(DefinitionError, match="of no kind that can be sent"):
             DeliveryWorker(kernel)
 
 
 def test_two_channels_of_one_name_are_refused() -> None:
     with pytest.raises(DefinitionError, match="two channels 'ops'"):
-        Kernel(store="memory://", channels=[Channel(name="ops"), Channel(name="ops")])
+        Kernel(store="memory://", channels=[NotificationChannel(name="ops"), NotificationChannel(name="ops")])
 
 
 @pytest.mark.spec("N22")

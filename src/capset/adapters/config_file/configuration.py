@@ -8,7 +8,7 @@ from pathlib import Path
 
 from capset.adapters.sources import Source
 from capset.definitions.agents import Agent
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
@@ -70,7 +70,7 @@ class Configuration:
     warnings: tuple[Problem, ...]
     digest: str
     sources: tuple[Source, ...] = ()
-    channels: tuple[Channel, ...] = ()
+    channels: tuple[NotificationChannel, ...] = ()
 
     @property
     def lasting(self) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ from capset.adapters.sources import Source, Upstream, declarations
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import narrowed
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
 from capset.definitions.names import AGENT
@@ -225,7 +225,7 @@ class Reading:
         made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
         return {place: one for place, one in made.items() if one is not None}
 
-    def _channels(self) -> tuple[Channel, ...]:
+    def _channels(self) -> tuple[NotificationChannel, ...]:
         made = [
             self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
             for name, shape in channels_in(self._data)

@@ -11,11 +11,11 @@ from pydantic import Field
 from capset.adapters.notifications.email import Email
 from capset.adapters.notifications.slack import Slack
 from capset.adapters.notifications.webhooks import Webhook
-from capset.definitions.channels import Channel, EventName
+from capset.definitions.channels import EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.wire.shapes import StrictShape
 
-KINDS: Final = MappingProxyType[str, type[Channel]]({"webhook": Webhook, "slack": Slack, "email": Email})
+KINDS: Final = MappingProxyType[str, type[NotificationChannel]]({"webhook": Webhook, "slack": Slack, "email": Email})
 """The class of each type of channel."""
 
 
@@ -73,7 +73,7 @@ class ChannelShape(StrictShape):
     timeout: float | None = Field(None, ge=1, le=30, description="Seconds that an attempt may take: 10, if left out.")
 
 
-def channel_of(name: str, shape: ChannelShape) -> Channel:
+def channel_of(name: str, shape: ChannelShape) -> NotificationChannel:
     """Return a channel as a file declares it. Raises ``DefinitionError``."""
     given: dict[str, Any] = shape.model_dump(exclude_none=True)
     kind = KINDS[given.pop("type")]

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from capset.adapters.notifications.senders import SECONDS, DeliveryError, Notice, Sender, secret_in, secret_place
 from capset.adapters.notifications.texts import Words, words_of
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.fields import checked_field, requiring, within
 from capset.definitions.names import listed
 from capset.definitions.secrets import Secrets
@@ -63,7 +63,7 @@ def _certificates(field: str, given: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Email(Channel):
+class Email(NotificationChannel):
     """E-mail to a list of recipients. Nothing is decided by it: its link leads to the page of the request.
 
     It needs the extra ``email``. A password goes over TLS only.
@@ -93,7 +93,7 @@ class Email(Channel):
     """Seconds that an attempt may take for each recipient, 30 at most."""
 
     def __post_init__(self) -> None:
-        Channel.__post_init__(self)
+        NotificationChannel.__post_init__(self)
         if (self.username is None) != (self.password is None):
             raise DefinitionError(f"channel {self.name!r}: username and password belong together")
         if self.tls == "none" and self.password is not None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from capset.adapters.declarations import SECRET
 from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import Channel, EventName
+from capset.definitions.channels import EventName, NotificationChannel
 from capset.definitions.fields import Check, requiring, within
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, ToolError
@@ -66,7 +66,7 @@ class SendingChannel(Protocol):
         ...
 
 
-def sender_of(channel: Channel, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
+def sender_of(channel: NotificationChannel, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
     """Return the sender of a channel. Raises ``DefinitionError`` for a channel of no kind."""
     make = getattr(channel, "sender", None)
     if make is None:

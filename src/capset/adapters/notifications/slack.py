@@ -24,7 +24,7 @@ from capset.adapters.notifications.senders import (
 from capset.adapters.notifications.slack_messages import blocks_of, escaped
 from capset.adapters.notifications.texts import Words, words_of
 from capset.adapters.notifications.webhooks import check_status
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.fields import checked_field
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
@@ -48,7 +48,7 @@ def _conversation(field: str, given: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slack(Channel):
+class Slack(NotificationChannel):
     """A conversation in Slack: each request is a message there, with buttons for people whom administrators entered.
 
     It needs the extra ``slack``, a Slack app with the scope ``chat:write`` that is in the conversation, and as its

@@ -18,7 +18,7 @@ from capset.adapters.notifications.senders import (
     secret_place,
     url_field,
 )
-from capset.definitions.channels import Channel
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.fields import checked_field
 from capset.definitions.secrets import Secrets
 from capset.extras import install_command
@@ -35,7 +35,7 @@ _MAX_WAIT: Final = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook(Channel):
+class Webhook(NotificationChannel):
     """A webhook: events are sent to a URL as JSON, signed with a secret that both sides know.
 
     Redirects are not followed, and internal addresses are refused unless their hosts are in ``internal``.

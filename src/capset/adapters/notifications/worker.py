@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from capset.adapters.notifications.senders import AT_ONCE, DeliveryError, Notice, Sender, sender_of
 from capset.clock import iso
-from capset.definitions.channels import Channel, EventName
+from capset.definitions.channels import EventName, NotificationChannel
 from capset.errors import CapsetError, StoreError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import DeliveryRow
@@ -22,7 +22,7 @@ ATTEMPTS: Final = 10
 POLL_SECONDS: Final = 1.0
 """How often a worker looks for what other processes have queued, and for what is due again."""
 SEND_SECONDS: Final = 45.0
-"""How long an attempt may take, whatever the timeouts of its channel."""
+"""How long an attempt may take, beside the timeouts of its channel."""
 LEASE_SECONDS: Final = 60.0
 """How long a worker holds a delivery: if its process dies, another takes over after that."""
 KEPT: Final = timedelta(days=30)
@@ -135,7 +135,7 @@ class DeliveryWorker:
 class _Lane:
     """The deliveries of one channel, a few at once, so that one that stalls holds up neither others nor channels."""
 
-    def __init__(self, worker: DeliveryWorker, channel: Channel, sender: Sender) -> None:
+    def __init__(self, worker: DeliveryWorker, channel: NotificationChannel, sender: Sender) -> None:
         self.channel = channel
         self.woken = asyncio.Event()
         self._worker = worker

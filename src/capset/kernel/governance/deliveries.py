@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from capset.clock import Clock, iso
 from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import ENDINGS, Channel, EventName
+from capset.definitions.channels import ENDINGS, EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.ids import Ids
 from capset.stores.base import DeliveryRow
@@ -16,7 +16,7 @@ from capset.stores.base import DeliveryRow
 class Deliveries:
     """The channels of one kernel, and the deliveries that its events make for them. Senders wait for ``queued``."""
 
-    def __init__(self, channels: Iterable[Channel], ids: Ids, clock: Clock) -> None:
+    def __init__(self, channels: Iterable[NotificationChannel], ids: Ids, clock: Clock) -> None:
         self.channels = tuple(channels)
         self.queued = asyncio.Event()
         """Set when something was queued here; other processes queue without a sign."""
@@ -60,12 +60,12 @@ def delivery_key(event: EventName, request: str, occurrence: str = "") -> str:
     return " ".join(part for part in (event, request, occurrence) if part)
 
 
-def checked_channels(channels: Iterable[Channel]) -> tuple[Channel, ...]:
+def checked_channels(channels: Iterable[NotificationChannel]) -> tuple[NotificationChannel, ...]:
     """Return channels. Raises ``DefinitionError`` for two of one name, and for anything else."""
     found = tuple(channels)
     names: set[str] = set()
     for one in found:
-        if not isinstance(one, Channel):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+        if not isinstance(one, NotificationChannel):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
             raise DefinitionError(f"channels must be channels, such as Webhook(…); got {one!r:.80}")
         if one.name in names:
             raise DefinitionError(f"there are two channels {one.name!r}", hint="give each a name of its own")
