@@ -185,7 +185,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.deliveries.claim("other", "one", now=NOW, until=LATER, limit=1)
     await store.deliveries.find("ops", "approval.requested d-1")
     await store.deliveries.get(org, "d-1")
-    for filters in ({}, {"state": "failed"}, {"channel": "ops"}, {"approval": "r-1"}):
+    asked = ({}, {"state": "failed"}, {"channel": "ops"}, {"approval": "r-1"})
+    for filters in asked:
         await store.deliveries.list(DeliveryQuery(org, limit=50, before=before, **filters))
     await store.people.find("T1", "U1")
     await store.people.get(org, "p-1")
