@@ -104,7 +104,7 @@ async def _known(page: Page, place: _ServerPaths) -> Json:
     server = declared.get(place.name)
     if server is None:
         raise NotFound(f"the agent {agent['name']!r} declares no MCP server {place.name!r:.100}")
-    said = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
+    said: Json = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
     return {**said, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
 
 
