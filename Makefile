@@ -56,7 +56,7 @@ check: $(SETUP) ## lint, format, types, floors, layout, words, recipes, spec ids
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_house.py
 	@$(BIN)/python scripts/check_spec_ids.py
-	@$(BIN)/pytest -q -n 0 -k "not postgres" $(GATES)
+	@$(BIN)/pytest -q -n 0 -m "not long" -k "not postgres" $(GATES)
 
 format: $(SETUP) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix
