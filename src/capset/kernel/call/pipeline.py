@@ -26,7 +26,7 @@ from capset.errors import (
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
-from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import KernelRuntime
@@ -182,8 +182,8 @@ async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
 
 def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -> CallEntry:
     """End a call, and return the entry of its outcome; it was counted in ``runtime.calls`` when it began."""
-    context, recorded, code = call.context, call.arguments.recorded, None
-    runtime = context.runtime
+    context, arguments, code = call.context, call.arguments, None
+    runtime, recorded = context.runtime, None if arguments is NOT_VALIDATED else arguments.recorded
     if recorded is None and not isinstance(call.given, Json):
         # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
         recorded = plain_unvalidated(call.given)

@@ -22,13 +22,14 @@ from tests.kernel.governance.approving import till
 SECRET = "the account holds 7"
 
 
-def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step) -> None:
-    """Put a stage at the end of a phase, as somebody would who follows the recipe."""
+def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step, *, is_first: bool = False) -> None:
+    """Put a stage at the end of a phase, as somebody would who follows the recipe, or else at its beginning."""
 
     def stage(installed: Installed) -> Step:
         return step
 
-    monkeypatch.setattr(compilation, "STAGES", {**STAGES, phase: (*STAGES[phase], stage)})
+    stages = (stage, *STAGES[phase]) if is_first else (*STAGES[phase], stage)
+    monkeypatch.setattr(compilation, "STAGES", {**STAGES, phase: stages})
 
 
 def arguments_of(call: Invocation) -> dict[str, Any]:
@@ -62,15 +63,16 @@ async def test_a_stage_that_reads_arguments_sees_those_that_the_approver_has_cho
 
 
 @pytest.mark.spec("G1", "G18")
-@pytest.mark.parametrize("phase", ["identify", "authorize"])
+@pytest.mark.parametrize("read", ["values", "recorded", "inbound"])
+@pytest.mark.parametrize(("phase", "is_first"), [("identify", False), ("authorize", False), ("arguments", True)])
 async def test_a_stage_that_reads_validated_arguments_too_early_lets_no_call_through(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, is_first: bool, read: str
 ) -> None:
     def step(call: Invocation) -> None:
-        if call.arguments.values.get("amount", 0) > 9:
+        if (getattr(call.arguments, read) or {}).get("amount", 0) > 9:
             raise PermissionDenied("too much")
 
-    add_stage(monkeypatch, phase, step)
+    add_stage(monkeypatch, phase, step, is_first=is_first)
     async with till() as here:
         session = await here.session()
         with pytest.raises(CapsetError) as caught:
