@@ -181,10 +181,15 @@ def _words(path: Path) -> Iterator[str]:
 
 
 def stages(house: House) -> Iterator[str]:
-    """Yield the stages that belong to no phase, or that no test names; and that approval is not the first of its."""
+    """Yield the stages that belong to no phase, or that no test names, and phases whose first stages are others."""
     table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
     if re.search(r'"admit": \((?!\s*approval\b)', table):
         yield 'kernel/call/stages/phases.py: approval must be first in "admit": others there see what was approved'
+    if re.search(r'"arguments": \((?!\s*validation,\s*policy\b)', table):
+        yield (
+            'kernel/call/stages/phases.py: validation and policy must be first in "arguments": a stage before them that'
+            " refuses tells those whom a policy refuses about the arguments"
+        )
     named = {name for path in (house.root / "tests/kernel").rglob("*.py") for name in _words(path)}
     for path, tree in house.below("kernel/call/stages"):
         for one in tree.body:

@@ -94,6 +94,16 @@ def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> Non
     assert problems(tmp_path, {}) == []
 
 
+@pytest.mark.parametrize("stages", ["(check, validation, policy)", "(validation, check, policy)", "(\n  policy,\n)"])
+def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages: str) -> None:
+    path = "src/capset/kernel/call/stages/phases.py"
+    write(tmp_path, path, f'STAGES: Final = {{"arguments": {stages}}}\n')
+    (found,) = problems(tmp_path, {})
+    assert "validation and policy must be first" in found
+    write(tmp_path, path, 'STAGES: Final = {"arguments": (validation, policy, check)}\n')
+    assert problems(tmp_path, {}) == []
+
+
 def test_a_command_by_another_name_is_named(tmp_path: Path) -> None:
     write(tmp_path, "src/capset/cli/app.py", 'COMMANDS: Final = {\n    "shout": "audit.records:shout",\n}\n')
     (found,) = problems(tmp_path, {})

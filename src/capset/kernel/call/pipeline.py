@@ -15,14 +15,18 @@ from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import (
+    ApprovalVoid,
     Cancelled,
     CapsetError,
     ClientInputRequired,
     DeadlineExceeded,
     Field,
     InternalError,
+    LimitExceeded,
+    PermissionDenied,
     StoreError,
     TooManyRefusals,
+    Unauthenticated,
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
@@ -37,6 +41,8 @@ from capset.stores.base import Claim
 
 RELEASE_SECONDS: Final = (0.1, 5.0)
 """The first and the longest pause before something is given back again that could not be."""
+_DENIALS: Final = (ApprovalVoid, LimitExceeded, PermissionDenied, Unauthenticated)
+"""Errors that decide on a call; to refuse its arguments, or a name that is no tool, is no decision."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -105,6 +111,8 @@ async def execute_check(call: Invocation) -> None:
 def _fail(call: Invocation, error: Exception) -> CallEntry | None:
     """End a call that an error has ended, and return its entry, or ``None`` if that is part of a flood's (G15)."""
     told = _public_error(call, error)
+    if call.decided.kind is None and isinstance(told, _DENIALS) and not isinstance(told, TooManyRefusals):
+        call.deny(told.message)  # a stage that only raised
     entry = _end(call, outcome_of(told), told)
     is_flood = told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry)
     return None if is_flood else entry

@@ -11,7 +11,7 @@ import pytest
 
 from capset import Agent, Capability, Context, Json, Kernel, Principal, Request, policy, tool
 from capset.composition.installation import Installed
-from capset.errors import CapsetError, PermissionDenied, ToolError
+from capset.errors import CapsetError, LimitExceeded, PermissionDenied, ToolError, Unauthenticated
 from capset.ext import Answer
 from capset.kernel.call import compilation
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step
@@ -101,7 +101,7 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
     add_stage(monkeypatch, phase, tell)
     agent = Agent("clerk", uses=[Capability("till", tools=[look])])
     stranger, member = Principal("eve"), Principal("ada", permissions=["till:member"])
-    async with Kernel() as kernel:
+    async with Kernel(store="memory://") as kernel:
         for who, error in ((stranger, PermissionDenied), (member, ToolError)):
             async with kernel.open(agent, principal=who) as session:
                 for message in (session.message("look", {}), session.message("till.look", {"no": "such"})):
@@ -111,6 +111,39 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
                     if who is stranger:
                         assert SECRET not in f"{result.error}{result.error.hint}"
                         assert "no" not in [field.path for field in result.error.fields]
+
+
+@pytest.mark.spec("G1", "G19")
+@pytest.mark.parametrize("phase", ["identify", "authorize", "arguments", "admit"])
+@pytest.mark.parametrize("says", [None, "the till is shut"])
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (PermissionDenied("not today"), "denied"),
+        (LimitExceeded("not today"), "limited"),
+        (Unauthenticated("not today"), "unauthenticated"),
+    ],
+)
+async def test_a_stage_that_refuses_a_call_has_decided_on_it_whether_or_not_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, says: str | None, error: CapsetError, outcome: str
+) -> None:
+    def refuse(call: Invocation) -> None:
+        if says is not None:
+            call.deny(says)
+        raise error
+
+    @tool
+    async def look() -> None:
+        """Look at the account."""
+
+    add_stage(monkeypatch, phase, refuse)
+    agent = Agent("clerk", tools=[look])
+    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
+        result = await session.try_call(look)
+        assert type(result.error) is type(error)
+        await kernel.audit.flush()
+        *_, record = await kernel.audit.read()
+    assert (record.decision, record.reason, record.outcome) == ("deny", says or "not today", outcome)
 
 
 @pytest.mark.spec("G1", "C27")
@@ -128,6 +161,6 @@ async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
 
     kit = Capability("kit", tools=[greet])
     uses: Callable[[Context], list[Capability]] = lambda ctx: [kit]  # noqa: E731
-    async with Kernel() as kernel, kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session:
+    async with Kernel(store="memory://") as kernel, kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session:
         assert await session.call(greet, name="Ada") == "Hello Ada"
     assert seen == ["greet"]
