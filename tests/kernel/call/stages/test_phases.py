@@ -161,6 +161,9 @@ async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
 
     kit = Capability("kit", tools=[greet])
     uses: Callable[[Context], list[Capability]] = lambda ctx: [kit]  # noqa: E731
-    async with Kernel(store="memory://") as kernel, kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session:
+    async with (
+        Kernel(store="memory://") as kernel,
+        kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session,
+    ):
         assert await session.call(greet, name="Ada") == "Hello Ada"
     assert seen == ["greet"]
