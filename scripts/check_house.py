@@ -162,8 +162,9 @@ def _run_by_suites(tests: ast.Module) -> Iterator[str]:
         wanted = {name for one in wanted for name in sources.get(one, ())} - reached
     for one in ast.walk(tests):
         if isinstance(one, ast.ImportFrom) and reached & {alias.asname or alias.name for alias in one.names}:
-            if (found := re.match(r"capset\.builtin\.(\w+)", one.module or "")) is not None:
-                yield found[1]
+            package, _, name = (one.module or "").partition(".builtin.")
+            if package == "capset" and name:
+                yield name.partition(".")[0]
 
 
 def _names(node: ast.AST) -> set[str]:

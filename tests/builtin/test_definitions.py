@@ -79,7 +79,10 @@ def installed(name: str) -> Capability:
 
 
 def test_these_are_all() -> None:
-    assert sorted(POINTS) == sorted(name.replace(":", "_") for name in EXPECTED)
+    listed = {name.replace(":", "_") for name in EXPECTED}
+    missing, gone = sorted(POINTS.keys() - listed), sorted(listed - POINTS.keys())
+    assert not missing, f"{missing} of pyproject.toml have no line in EXPECTED of {__name__}"
+    assert not gone, f"{gone} in EXPECTED of {__name__} are no entry points of pyproject.toml"
 
 
 @pytest.mark.spec("G10", "P17")
@@ -93,7 +96,10 @@ def test_each_is_installed_as_it_is_specified(name: str) -> None:
     assert capability.title
     assert capability.description
     told = [text for part in capability.parts.values() for text in part.instructions]
-    assert bool(told) is (name not in WITHOUT_INSTRUCTIONS)
+    told_nothing = (
+        f"a built-in without instructions, and no other, stands in WITHOUT_INSTRUCTIONS of {__name__}: {name}"
+    )
+    assert bool(told) is (name not in WITHOUT_INSTRUCTIONS), told_nothing
 
 
 @pytest.mark.parametrize("name", EXPECTED)
