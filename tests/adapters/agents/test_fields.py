@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -12,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capset import Capability, Kernel
+from capset.adapters.agents.files import build_agent
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.rows import definition_of_row, filled, patched, plain_of, restored
 from capset.adapters.agents.store import StoredAgents
+from capset.kernel.agent_definition import definition_of
 from capset.kernel.registry import Registry
-from capset.stores.base import AGENT_FIELDS, AgentRow, make_store
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, make_store
 from capset.wire.agents import AgentDetail, AgentFileShape, AgentInput, AgentShape, agent_detail
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
@@ -83,6 +86,28 @@ def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() ->
     left_out = {name for name in fields_of_agents if normal({"name": "a"}).get(name, None) is None}
     optional = {field.name for field in AGENT_FIELDS if field.is_optional}
     hold(left_out, optional, "those with is_optional are null where an agent does not have them")
+
+
+OF_FILES = {
+    **{name: values for name, values in VALUES.items() if name != "mcp_servers"},  # these become capabilities
+    "capabilities": st.just(["kit", "other"]),
+    "instructions": st.just(["Be brief.", "Be kind."]),  # which need no tidying
+}
+
+
+@pytest.mark.spec("P4")
+@pytest.mark.parametrize(
+    "field", [one for one in AGENT_FIELDS if one.in_file and one.name in OF_FILES], ids=lambda one: one.name
+)
+@given(data=st.data())
+def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField, data: st.DataObject) -> None:
+    registry = Registry.of([Capability("kit"), Capability("other")])
+    given = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
+    kept = json.loads(definition_of(build_agent(given, registry, "agent.json"))).get(field.name)
+    assert kept == given[field.name], (
+        f"a file's {field.name!r} is dropped where the file is run: agent_of in src/capset/adapters/agents/files.py"
+        " gives it to Agent, and own_of in src/capset/kernel/agent_definition.py writes it"
+    )
 
 
 @pytest.mark.spec("P4", "P7")
