@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -21,7 +22,17 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import agent_editor, agents, approvals, capabilities, servers
+from capset.server.console.pages import (
+    agent_editor,
+    agents,
+    approvals,
+    capabilities,
+    conversations,
+    servers,
+    session_files,
+    sessions,
+    tool_calls,
+)
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -35,12 +46,14 @@ _ABOUT: Final = "console"
 MENU: Final = (
     Place("Approvals", "approvals", "capset:approve", "✓"),
     Place("Agents", "agents", "capset:read", "◆"),
+    Place("Sessions", "sessions", "capset:call", "❯"),
     Place("Capabilities", "capabilities", "capset:read", "❖"),
     Place("MCP servers", "servers", "capset:admin", "⇄"),
 )
 PAGES: Final = (
     *(approvals, capabilities, servers),
     *(agent_editor, agents),  # the editor first: "new" is no id
+    *(sessions, conversations, tool_calls, session_files),
 )
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -130,7 +143,7 @@ class Console:
                     "Permission denied: this form is not valid any more. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
-        api = Api(self._rest, self._rest_routes, request.scope)
+        api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         return Page(request, self._service, api, info.caller, form, token, MENU)
 
@@ -163,7 +176,7 @@ def _phrase(status: int) -> str:
 
 def template_of(path: str) -> str:
     """Return a path in Starlette's syntax as a template of the middleware: without converters."""
-    return path.replace(":path}", "}")
+    return re.sub(r":\w+}", "}", path)
 
 
 def _with_headers(send: Send) -> Send:

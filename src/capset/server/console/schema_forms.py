@@ -101,8 +101,8 @@ def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
         case "array":
             items = _resolved(whole, schema.get("items", {})).get("type")
             return f"array of {items}" if isinstance(items, str) else "array"
-        case list() as several:
-            return " | ".join(map(str, cast("list[Any]", several)))
+        case list():
+            return " | ".join(map(str, cast("list[Any]", schema["type"])))
         case str() as one:
             return one
         case _:

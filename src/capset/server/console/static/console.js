@@ -71,12 +71,13 @@
     }
   }, true);
 
-  // Keys: each element with data-key="a" is pressed by that key, unless one is writing.
+  // Keys: each element with data-key="a" is pressed by that key, unless one is writing; with data-key-focuses it is only
+  // focused, so that no single key decides anything.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (!found) return;
     event.preventDefault();
-    found.matches("input, textarea, select") ? found.focus() : found.click();
+    found.matches("input, textarea, select, [data-key-focuses]") ? found.focus() : found.click();
   });
 })();
