@@ -48,7 +48,7 @@ GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py test
   tests/kernel/call/test_hot_path.py::test_a_tool_has_no_steps_but_those_that_it_needs \
   tests/server/test_acts.py::test_every_operation_that_changes_something_has_an_act_or_a_reason \
   tests/server/test_acts.py::test_the_guide_lists_every_act_as_the_table_does \
-  tests/cli/audit/test_acts.py::test_every_command_has_an_act_or_a_reason \
+  tests/cli/audit/test_acts.py::test_every_command_has_an_act_or_a_reason tests/server/console/test_pages.py \
   tests/stores/sql/schema/test_revisions.py::test_the_migrations_make_the_tables_that_the_code_knows \
   tests/stores/sql/schema/test_revisions.py::test_a_new_database_is_what_the_migrations_make \
   tests/stores/sql/schema/test_every_column.py
