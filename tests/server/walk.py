@@ -123,6 +123,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "cancel_turn": "session",
         "resume_turn": "session",
         "get_snapshot": "session",
+        "list_session_tools": "session",
         "call_tool": "session",
         "read_file": "session",
         "write_file": "session",

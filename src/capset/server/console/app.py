@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -122,7 +123,7 @@ class Console:
                     "Permission denied: this form is not valid any more. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
-        api = Api(self._rest, self._rest_routes, request.scope)
+        api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         return Page(request, self._service, api, info.caller, form, token, MENU)
 
@@ -155,7 +156,7 @@ def _phrase(status: int) -> str:
 
 def template_of(path: str) -> str:
     """Return a path in Starlette's syntax as a template of the middleware: without converters."""
-    return path.replace(":path}", "}")
+    return re.sub(r":\w+}", "}", path)
 
 
 def _with_headers(send: Send) -> Send:
