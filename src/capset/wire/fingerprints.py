@@ -90,13 +90,14 @@ class InstalledShape(Shape):
 
 
 class SightedAgentShape(Shape):
-    """An agent whose turns had a hash: from when to when, and in how many links."""
+    """An agent whose turns had a hash: from when to when, in how many links, and the newest of these."""
 
     agent_id: str
     agent_name: str
     first_at: str
     last_at: str
     links: int
+    last_link: str
 
 
 class SightingsShape(Shape):
@@ -134,6 +135,7 @@ def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
                 first_at=several[-1].created_at,
                 last_at=several[0].created_at,
                 links=len(several),
+                last_link=several[0].link,
             )
             for agent, several in by_agent.items()
         ][:SIGHTED_AGENTS],

@@ -15,6 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from capset.server.approvals.plain_text import legible
+from capset.server.console.text_diffs import diff_lines
 
 SHOWN: Final = 20_000
 """Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
@@ -34,7 +35,9 @@ def environment() -> Environment:
         finalize=_shown,
     )
     filters = cast("dict[str, Any]", made.filters)
-    filters |= {one.__name__: one for one in (exact, pretty, moment, short, size, counted, seconds, shorten)}
+    filters |= {
+        one.__name__: one for one in (exact, pretty, moment, short, size, counted, seconds, shorten, diff_lines)
+    }
     return made
 
 
