@@ -22,7 +22,7 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import approvals
+from capset.server.console.pages import approvals, fingerprints, record_charts, records
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -33,8 +33,12 @@ SIGN_IN: Final = SignInKind("capset_console", 12 * 3600, "/v1", same_site="Lax")
 TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
-MENU: Final = (Place("Approvals", "approvals", "capset:approve", "✓"),)
-PAGES: Final = (approvals,)
+MENU: Final = (
+    Place("Approvals", "approvals", "capset:approve", "✓"),
+    Place("Audit", "audit", "capset:audit", "≡"),
+    Place("Fingerprints", "fingerprints", "capset:read", "#"),
+)
+PAGES: Final = (approvals, record_charts, records, fingerprints)  # charts first: "charts" is no id of a record
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
