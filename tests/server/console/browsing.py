@@ -105,7 +105,7 @@ async def faults_of(page: Page) -> list[str]:
 async def hold_page(page: Page) -> None:
     """Assert what holds of every page: no serious fault, in both colours, and nothing that is wider than a phone."""
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not change slowly
         assert await faults_of(page) == [], f"{page.url}, {scheme}"
     size = page.viewport_size
     await page.set_viewport_size(NARROW)

@@ -37,16 +37,16 @@ async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
 async def test_a_hash_is_shown_with_what_it_covers_and_when_it_was_live(boss: httpx2.AsyncClient, links: Links) -> None:
     before, _ = links
     tool = next(one for one in before["tool_refs"] if one["name"] == "echo")
-    for hash, texts in (
+    for known, texts in (
         (before["prompt_hash"], ("Count to nine.", "systemPrompt")),
         (before["runtime_hash"], (tool["hash"], "echo")),
         (before["static_hash"], ("Count to nine.", "capabilities")),
         (tool["hash"], ("Give back what was given.", "schema")),
         (tool["code"], ("files",)),
     ):
-        page = await boss.get(f"/fingerprints/{hash}")
+        page = await boss.get(f"/fingerprints/{known}")
         assert page.status_code == 200
-        for text in (hash, *texts, "When it was live", f'href="/sessions/{before["session_id"]}"'):
+        for text in (known, *texts, "When it was live", f'href="/sessions/{before["session_id"]}"'):
             assert text in unescape(page.text), text
     assert (await boss.get(f"/fingerprints/{'0' * 64}")).status_code == 404
     assert (await boss.get("/fingerprints/x")).status_code == 422
@@ -125,8 +125,8 @@ async def test_hostile_prompts_are_shown_as_text(shop: Site, boss: httpx2.AsyncC
 async def test_others_see_only_what_is_installed(shop: Site, links: Links) -> None:
     before, after = links
     async with reading(shop, "spy") as spy:
-        for hash in (before["prompt_hash"], before["static_hash"], before["runtime_hash"]):
-            assert (await spy.get(f"/fingerprints/{hash}")).status_code == 404
+        for known in (before["prompt_hash"], before["static_hash"], before["runtime_hash"]):
+            assert (await spy.get(f"/fingerprints/{known}")).status_code == 404
         for name in ("id", "prompt_hash", "runtime_hash"):
             assert (await spy.get(f"/fingerprints/{before[name]}/diff/{after[name]}")).status_code == 404
         tool = next(one["hash"] for one in before["tool_refs"])

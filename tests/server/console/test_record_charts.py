@@ -54,9 +54,7 @@ async def test_the_time_line_leads_to_the_records_of_each_bar(shop: Site, boss: 
 
 
 @pytest.mark.spec("N16")
-async def test_charts_have_the_numbers_of_the_summary_and_a_table_of_them(
-    shop: Site, boss: httpx2.AsyncClient
-) -> None:
+async def test_charts_have_the_numbers_of_the_summary_and_a_table_of_them(shop: Site, boss: httpx2.AsyncClient) -> None:
     session = await called(shop, "one", "two", "three")
     page = await boss.get("/audit/charts", params={"session": session})
     assert "is_partial" not in page.text

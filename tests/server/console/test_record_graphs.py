@@ -9,8 +9,13 @@ from capset.server.console.record_graphs import HEIGHT, WIDTH, bars_of, count_se
 
 def bucket(start: str, p50: int | None = None, **outcomes: int) -> dict[str, Any]:
     return {
-        **{"start": start, "calls": sum(outcomes.values()), "outcomes": outcomes, "decisions": {}},
-        **{"p50_us": p50, "p95_us": p50, "p99_us": p50},
+        "start": start,
+        "calls": sum(outcomes.values()),
+        "outcomes": outcomes,
+        "decisions": {},
+        "p50_us": p50,
+        "p95_us": p50,
+        "p99_us": p50,
     }
 
 
@@ -27,7 +32,9 @@ SUMMARY = {
 
 def test_every_outcome_has_its_group_and_none_is_lost() -> None:
     assert grouped({"succeeded": 3, "denied": 1, "limited": 2, "timed_out": 1, "of a later version": 1}) == {
-        **{"succeeded": 3, "refused": 3, "failed": 2}
+        "succeeded": 3,
+        "refused": 3,
+        "failed": 2,
     }
 
 

@@ -105,7 +105,7 @@ async def test_a_record_is_shown_in_full_with_its_proof(shop: Site, boss: httpx2
         asked = (await call(client, await make_session(client, "till"), "pay", to="bob")).json()
     assert f'href="/approvals/{asked["approval"]}"' in (await boss.get(f"/audit/{asked['record']}")).text
     read = (await boss.get("/audit", params={"act": "log.read"})).text
-    act = read.split('<tbody>', 1)[1].split('href="', 1)[1].split('"', 1)[0]
+    act = read.split("<tbody>", 1)[1].split('href="', 1)[1].split('"', 1)[0]
     assert "by" in (await boss.get(act)).text, "an act is a record, too"
     assert (await boss.get("/audit/nothing")).status_code == 404
 
@@ -137,6 +137,16 @@ async def test_what_is_hostile_is_shown_as_text(shop: Site, boss: httpx2.AsyncCl
     assert "<script>alert" not in echoed.text
 
 
+@pytest.mark.spec("N16", "N19")
+async def test_large_arguments_are_cut_off_with_a_note(shop: Site, boss: httpx2.AsyncClient) -> None:
+    large = json.dumps({"text": "x" * 10_000_000})
+    await shop.kernel.audit.commit(entry("large", org="acme", act=None, time=NOW, arguments=large))
+    page = await boss.get("/audit/large")
+    assert len(page.text) < 50_000
+    assert "characters more" in page.text
+    assert len((await boss.get("/audit", params={"id": "large"})).text) < 50_000
+
+
 @pytest.mark.spec("N16")
 async def test_records_are_exported_as_they_are_filtered(shop: Site, boss: httpx2.AsyncClient) -> None:
     session = await called(shop, "one", "two")
@@ -152,9 +162,7 @@ async def test_records_are_exported_as_they_are_filtered(shop: Site, boss: httpx
 
 
 @pytest.mark.spec("N16")
-async def test_a_long_export_goes_on_and_ends_with_its_sign_in(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_export_goes_on_and_ends_with_its_sign_in(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_exports, "_PAGE", 2)
     async with auditing(store=f"sqlite:///{tmp_path}/x.db") as shop, reading(shop) as boss:
         for number in range(7):
@@ -202,7 +210,7 @@ async def test_the_chain_is_verified_part_by_part(tmp_path: Any, monkeypatch: py
         path = path_of(url)
         assert path is not None
         with raw(path) as file:
-            file.execute("UPDATE records SET arguments = '{\"text\":\"else\"}' WHERE seq = ?", (changed.seq,))
+            file.execute('UPDATE records SET arguments = \'{"text":"else"}\' WHERE seq = ?', (changed.seq,))
         page, _ = await walked(boss)
         assert f"The chain is broken at record {changed.seq}." in page.text
         assert f"{changed.seq - 1} records before it hold." in page.text

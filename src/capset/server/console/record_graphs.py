@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 160
-_OF: Final = {
+_OF: Final[Mapping[str, str]] = {
     "succeeded": "succeeded",
     **dict.fromkeys(("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected"), "refused"),
 }
 """The group of an outcome; the others have failed."""
-GROUPS: Final = ("succeeded", "refused", "failed")
+GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed")
 _COLOURS: Final = {
-    **{"succeeded": "--good", "failed": "--bad", "denied": "--waiting", "rejected": "--waiting"},
-    **{"timed_out": "--bad", "limited": "--accent", "allow": "--good", "deny": "--bad"},
-    **{"p50_us": "--good", "p95_us": "--waiting", "p99_us": "--bad"},
+    "succeeded": "--good",
+    "failed": "--bad",
+    "denied": "--waiting",
+    "rejected": "--waiting",
+    "timed_out": "--bad",
+    "limited": "--accent",
+    "allow": "--good",
+    "deny": "--bad",
+    "p50_us": "--good",
+    "p95_us": "--waiting",
+    "p99_us": "--bad",
 }
 _DASHES: Final = {"rejected": [6, 4], "timed_out": [6, 4], "p95_us": [8, 3], "p99_us": [3, 3], "deny": [6, 4]}
 Bucket = Mapping[str, Any]  # JSON of a summary
@@ -44,7 +52,7 @@ class Bar(NamedTuple):
 
 def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
     """Return numbers of calls by group."""
-    found = dict.fromkeys(GROUPS, 0)
+    found: dict[str, int] = dict.fromkeys(GROUPS, 0)
     for outcome, count in outcomes.items():
         found[_OF.get(outcome, "failed")] += count
     return found
@@ -75,7 +83,7 @@ def _end(start: str, seconds: int) -> str:
     try:
         end = begin + timedelta(seconds=seconds)
     except OverflowError:  # at the end of the calendar
-        end = datetime.max
+        end = datetime.max.replace(tzinfo=UTC)
     return end.isoformat(timespec="seconds")[:19] + "Z"
 
 
@@ -88,7 +96,9 @@ def count_series(summary: Mapping[str, Any], name: str) -> dict[str, Any]:  # JS
 def latency_series(summary: Mapping[str, Any]) -> dict[str, Any]:  # JSON
     """Return the series of the percentiles of latency, in milliseconds; nothing where there was no call."""
     names = ("p50_us", "p95_us", "p99_us")
-    return _series(summary, names, lambda bucket, name: None if bucket[name] is None else bucket[name] / 1_000, unit="ms")
+    return _series(
+        summary, names, lambda bucket, name: None if bucket[name] is None else bucket[name] / 1_000, unit="ms"
+    )
 
 
 def _series(

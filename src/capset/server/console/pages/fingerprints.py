@@ -46,10 +46,10 @@ async def find(page: Page) -> Response:
 
 async def show_fingerprint(page: Page) -> Response:
     """Show what a hash covers, when it was live, and what its agents have now."""
-    hash = page.params["hash"]
-    sightings = await page.api.find("fingerprints", hash, "sightings")
+    shown = page.params["hash"]
+    sightings = await page.api.find("fingerprints", shown, "sightings")
     try:
-        found = await page.api.get("fingerprints", hash)
+        found = await page.api.get("fingerprints", shown)
     except Refused as refusal:
         if refusal.status != 404 or not (sightings and sightings["links"]):
             raise
@@ -58,7 +58,7 @@ async def show_fingerprint(page: Page) -> Response:
     since = [await _since(page, found, one) for one in agents[:COMPARED_AGENTS]]
     return page.render(
         "fingerprints/detail.html",
-        hash=hash,
+        hash=shown,
         found=found,
         sightings=sightings,
         since=since,
@@ -85,7 +85,7 @@ def _now(found: Json | None, link: Json | None) -> str | None:
 async def diff(page: Page) -> Response:
     """Show what differs between two hashes of one kind, or between two links."""
     before, after = page.params["before"], page.params["after"]
-    common = {"before": before, "after": after, "is_hash": is_hash, "most": CHANGES}
+    common: dict[str, Any] = {"before": before, "after": after, "is_hash": is_hash, "most": CHANGES}
     if not (is_hash(before) and is_hash(after)):
         found = await page.api.get("links", "diff", before=before, after=after)
         return page.render("fingerprints/links_diff.html", found=found, **common)

@@ -77,7 +77,7 @@ def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], 
         ("decisions", "What policies decided", count_series(summary, "decisions")),
         ("latency", "How long calls took, in milliseconds", latency_series(summary)),
     )
-    return [(id, title, data, json.dumps(data)) for id, title, data in found]
+    return [(name, title, data, json.dumps(data)) for name, title, data in found]
 
 
 ROUTES = (

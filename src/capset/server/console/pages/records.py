@@ -18,7 +18,7 @@ from capset.server.console.record_filters import FILTERS, RecordForm, record_for
 from capset.server.http.record_exports import MEDIA_TYPES
 from capset.wire.audit import record_shape
 
-LINKS: Final = 2_000
+LINKS: Final = 1_000
 """Links of the chain that are verified by one request of the page."""
 _SPANS: Final = ((timedelta(hours=1), "Last hour"), (timedelta(days=1), "Last day"), (timedelta(days=7), "Last 7 days"))
 _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -102,7 +102,7 @@ async def verify(page: Page) -> Response:
     part = await page.api.get("audit", "verify", cursor=page.form.text("cursor"), limit=LINKS)
     covered = part["covered"] or number(page.form, "covered")
     first = number(page.form, "first") or part["since"]
-    values = {"part": part, "checked": checked + part["checked"], "covered": covered, "first": first}
+    values: dict[str, Any] = {"part": part, "checked": checked + part["checked"], "covered": covered, "first": first}
     return page.render("audit/verification.html" if page.is_fragment else "audit/verify.html", **values)
 
 
