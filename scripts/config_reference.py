@@ -15,6 +15,7 @@ _WHOLE: Final = {
     "": "The file",
     "ActionShape": "An action",
     "GovernanceShape": "Governance",
+    "ApproverRuleShape": "A rule for approvers",
     "AllowanceShape": "An allowance",
     "BudgetShape": "A budget",
     "AuditShape": "Audit",
@@ -29,7 +30,11 @@ _SERVERS: Final = {
     "ApiShape": "An API",
     "ToolRulesShape": "Rules of a tool",
 }
-PAGES: Final = {"configuration.md": _WHOLE, "gateway.md": _SERVERS}
+PAGES: Final = {
+    "configuration.md": _WHOLE,
+    "gateway.md": _SERVERS,
+    "approvals-where-people-are.md": {"ChannelShape": "A channel"},
+}
 """The sections of each page, by the names of their shapes."""
 
 Node = dict[str, Any]

@@ -13,12 +13,15 @@ from capset.client.agents import AgentResource
 from capset.client.approvals import ApprovalResource
 from capset.client.capabilities import CapabilityResource
 from capset.client.connection import REPEATABLE, Connection, json_bytes, path_of
+from capset.client.deliveries import DeliveryResource
 from capset.client.events import CallEvents
 from capset.client.files import FileResource
 from capset.client.keys import KeyResource, OrgResource, PrincipalResource
 from capset.client.links import FingerprintResource, LinkResource
+from capset.client.people import PersonResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
+from capset.client.tool_sources import ToolSourceResource
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
 from capset.wire.operations import HealthShape, UsageShape, WhoamiShape
@@ -56,12 +59,15 @@ class Client:
         self.sessions = SessionResource(self._connection)
         self.files = FileResource(self._connection)
         self.approvals = ApprovalResource(self._connection)
+        self.deliveries = DeliveryResource(self._connection)
+        self.people = PersonResource(self._connection)
         self.links = LinkResource(self._connection)
         self.fingerprints = FingerprintResource(self._connection)
         self.records = RecordResource(self._connection)
         self.keys = KeyResource(self._connection)
         self.principals = PrincipalResource(self._connection)
         self.orgs = OrgResource(self._connection)
+        self.tool_sources = ToolSourceResource(self._connection)
 
     def __repr__(self) -> str:
         return f"Client({str(self._connection.url)!r})"

@@ -14,6 +14,8 @@ ActName = Literal[
     "agent.archive",
     "approval.approve",
     "approval.reject",
+    "approval.escalate",
+    "conversation.read",
     "session.move",
     "session.rewind",
     "session.delete",
@@ -26,6 +28,9 @@ ActName = Literal[
     "checkpoint_key.succeed",
     "mcp.approve",
     "api.approve",
+    "delivery.retry",
+    "person.add",
+    "person.remove",
 ]
 """The name of an act: what it concerns, and what was done to that."""
 
@@ -36,8 +41,11 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "agent.create": "An agent was stored.",
         "agent.change": "An agent was changed or rolled back: from which version to which, and which fields.",
         "agent.archive": "An agent was archived: it takes no new sessions.",
-        "approval.approve": "A request for an approval was approved: for which call, once or for the session.",
+        "approval.approve": "A request for an approval was approved: for which call, once or for the session; one "
+        "act for each approval, where several are needed.",
         "approval.reject": "A request for an approval was rejected.",
+        "approval.escalate": "A request for an approval waited so long that others may approve it, too.",
+        "conversation.read": "The conversation before a request for an approval was read by one who may decide it.",
         "session.move": "A session was moved to another version of its agent.",
         "session.rewind": "The conversation of a session was taken back to before one of its turns.",
         "session.delete": "A session was deleted, with its files and its state.",
@@ -50,6 +58,9 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
         "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that are gone.",
         "api.approve": "Operations of an API were approved as documented: their hashes, and those that are gone.",
+        "delivery.retry": "A delivery to a channel that had failed was queued again.",
+        "person.add": "A user of a chat was entered as a principal: of which workspace, and with which permissions.",
+        "person.remove": "A user of a chat was removed, and decides nothing any more.",
     }
 )
 """Every act, with what its record says."""

@@ -22,7 +22,20 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import approvals, fingerprints, record_charts, records
+from capset.server.console.pages import (
+    agent_editor,
+    agents,
+    approvals,
+    capabilities,
+    conversations,
+    fingerprints,
+    record_charts,
+    records,
+    servers,
+    session_files,
+    sessions,
+    tool_calls,
+)
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -35,10 +48,19 @@ _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (
     Place("Approvals", "approvals", "capset:approve", "✓"),
+    Place("Agents", "agents", "capset:read", "◆"),
+    Place("Sessions", "sessions", "capset:call", "❯"),
+    Place("Capabilities", "capabilities", "capset:read", "❖"),
+    Place("MCP servers", "servers", "capset:admin", "⇄"),
     Place("Audit", "audit", "capset:audit", "≡"),
     Place("Fingerprints", "fingerprints", "capset:read", "#"),
 )
-PAGES: Final = (approvals, record_charts, records, fingerprints)  # charts first: "charts" is no id of a record
+PAGES: Final = (
+    *(approvals, capabilities, servers),
+    *(agent_editor, agents),  # the editor first: "new" is no id
+    *(sessions, conversations, tool_calls, session_files),
+    *(record_charts, records, fingerprints),  # charts first: "charts" is no id of a record
+)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

@@ -12,21 +12,19 @@ _MOST_LETTERS: Final = 2_000
 """Letters of one line that are shown."""
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of a comparison: ``sign`` is ``+``, ``-``, a space, or ``…`` for lines that are left out."""
 
     sign: str
     text: str
 
 
-def diff_lines(before: str, after: str) -> list[Line]:
+def diff_lines(before: str, after: str) -> list[DiffLine]:
     """Return the lines of two texts that differ, with a few around them."""
     ours, theirs = before.splitlines(), after.splitlines()
     if max(len(ours), len(theirs)) > _MOST_LINES:
-        return [
-            Line("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} before, {len(theirs):,} now")
-        ]
-    found: list[Line] = []
+        return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
+    found: list[DiffLine] = []
     end = 0
     for group in SequenceMatcher(None, ours, theirs).get_grouped_opcodes(_CONTEXT):
         if (left_out := group[0][1] - end) > 0:
@@ -43,10 +41,10 @@ def diff_lines(before: str, after: str) -> list[Line]:
     return found
 
 
-def _line(sign: str, text: str) -> Line:
+def _line(sign: str, text: str) -> DiffLine:
     more = len(text) - _MOST_LETTERS
-    return Line(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} characters more")
+    return DiffLine(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} characters more")
 
 
-def _left_out(count: int) -> Line:
-    return Line("…", f"{count:,} lines are the same" if count > 1 else "1 line is the same")
+def _left_out(count: int) -> DiffLine:
+    return DiffLine("…", f"{count:,} lines are the same" if count > 1 else "1 line is the same")

@@ -83,7 +83,7 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     return snapshot_shape(await session.current(), await session.system_text())
 
 
-class ToolFilter(Asked):
+class SessionToolFilter(Asked):
     """Only the tool of this ``name``; or those after ``cursor``, the name with which the page before ended."""
 
     name: Annotated[str | None, Query(max_length=200)] = None
@@ -93,7 +93,7 @@ class ToolFilter(Asked):
 
 @router.get("/{id}/tools", responses=problems(404, 409, 422), operation_id="list_session_tools")
 async def list_session_tools(
-    service: Served, caller: Calls, id: Id, wanted: Annotated[ToolFilter, Query()]
+    service: Served, caller: Calls, id: Id, wanted: Annotated[SessionToolFilter, Query()]
 ) -> SessionToolPageShape:
     """List the tools in play in a session, by the names that a model calls them by, with their schemas."""
     session = await service.session(caller, id)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.stores.base.audit import Entry
+from capset.stores.base.deliveries import DeliveryRow
 
 STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
 """The statuses in which a request stands, until it expires: an equal call meets it."""
@@ -16,11 +17,16 @@ _ROUNDING: Final = 1e-9
 """Tolerance for sums of costs: 0.1 three times is more than 0.3."""
 
 
+APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "agent", "principal")
+"""The fields of an ``ApprovalQuery`` that a request has to equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalQuery:
     """A query for requests of one org that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging). With ``oldest_first`` the
+    order is the other way round, and ``before`` is the id that the page begins after.
     """
 
     org: str | None
@@ -28,6 +34,10 @@ class ApprovalQuery:
     session: str | None = None
     tool_hash: str | None = None
     digest: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    principal: str | None = None
+    oldest_first: bool = False
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None
@@ -47,6 +57,15 @@ class ApprovalPage:
     next: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PendingSummary:
+    """The number of pending requests of an org, the time of the oldest, and the numbers of those since some times."""
+
+    pending: int
+    oldest_at: str | None
+    since: tuple[int, ...]
+
+
 class ArgumentsFull(Exception):
     """Raised for a request whose arguments have no room beside those of the pending ones; nothing was written."""
 
@@ -55,14 +74,21 @@ class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
     async def open(
-        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+        self,
+        row: ApprovalRow,
+        *,
+        most: int,
+        max_bytes: int | None = None,
+        by_code: bool = False,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call at its ``created_at``.
 
         With ``by_code`` equal calls also share the row's hash of code, or have none if it has none. Of equal requests
-        that are made at once, in any processes, one is stored. ``None`` if ``most`` requests of its principal, with the
-        same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the arguments of all pending requests of its org
-        would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if its id is taken.
+        that are made at once, in any processes, one is stored, and its ``deliveries`` are queued with it. ``None`` if
+        ``most`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the
+        arguments of all pending requests of its org would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if
+        its id is taken.
         """
         ...
 
@@ -81,12 +107,30 @@ class ApprovalStore(Protocol):
         """Return requests, newest first."""
         ...
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
+    async def move(
+        self,
+        row: ApprovalRow,
+        expected: ApprovalStatus,
+        *,
+        seen: ApprovalRow | None = None,
+        act: Entry | None = None,
+        deliveries: Sequence[DeliveryRow] = (),
+    ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
-        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``. If it was
-        pending, the suspended turn of its session is due from then on (``EventStore.due``).
+        With ``seen``, only if it still has its approvals and its next escalation, too. Returns whether it had, durably:
+        of several callers that move one request at once, one gets ``True``. If it was pending and is not any more, the
+        suspended turn of its session is due from then on (``EventStore.due``). ``deliveries`` are queued with the
+        change, or not at all.
         """
+        ...
+
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        ...
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
         ...
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, DeliveryRow, PendingSummary
 from capset.stores.base.admissions import (
+    APPROVAL_FILTERS,
     ApprovalTaken,
     ArgumentsFull,
     Claim,
@@ -31,15 +32,27 @@ _TRACED: Final = 1_000
 
 
 class MemoryApprovals:
-    """The requests, by id. ``decided`` is called with the session and the time where one is not pending any more."""
+    """The requests, by id.
 
-    def __init__(self, door: Lifecycle, decided: Callable[[str, str], None]) -> None:
+    ``decided`` is called with the session and the time where one is not pending any more, ``queue`` with deliveries.
+    """
+
+    def __init__(
+        self, door: Lifecycle, decided: Callable[[str, str], None], queue: Callable[[Iterable[DeliveryRow]], None]
+    ) -> None:
         self._door = door
         self._decided = decided
+        self._queue = queue
         self._rows: dict[str, ApprovalRow] = {}
 
     async def open(
-        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+        self,
+        row: ApprovalRow,
+        *,
+        most: int,
+        max_bytes: int | None = None,
+        by_code: bool = False,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
@@ -64,6 +77,7 @@ class MemoryApprovals:
         ):
             raise ArgumentsFull
         self._rows[row.id] = row
+        self._queue(deliveries)
         return row
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
@@ -85,29 +99,53 @@ class MemoryApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         self._door.check()
-        names = ("status", "session", "tool_hash", "digest")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        wanted = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
         found = [
             row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=not query.oldest_first)
             if row.org == query.org
-            and (query.before is None or row.id < query.before)
+            and (query.before is None or (row.id > query.before if query.oldest_first else row.id < query.before))
             and all(getattr(row, name) == value for name, value in wanted.items())
         ]
         items, has_more = page_of(found, query.limit, query.max_bytes)
         return ApprovalPage(items, items[-1].id if has_more else None)
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status."""
+    async def move(
+        self,
+        row: ApprovalRow,
+        expected: ApprovalStatus,
+        *,
+        seen: ApprovalRow | None = None,
+        act: Entry | None = None,
+        deliveries: Sequence[DeliveryRow] = (),
+    ) -> bool:
+        """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or there.org != row.org or there.status != expected:
             return False
+        if seen is not None and (there.approvals, there.escalates_at) != (seen.approvals, seen.escalates_at):
+            return False
         self._door.record(act)
         self._rows[row.id] = row
-        if expected == "pending":
+        self._queue(deliveries)
+        if expected == "pending" != row.status:
             self._decided(row.session, row.decided_at or row.created_at)
         return True
+
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        self._door.check()
+        due = [(row.escalates_at, row) for row in self._rows.values() if row.status == "pending" and row.escalates_at]
+        found = [(at, row.id, row) for at, row in due if at <= now]
+        return [row for _, _, row in sorted(found, key=lambda one: one[:2])[:limit]]
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        self._door.check()
+        made = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
+        since = tuple(sum(1 for one in made if one >= time) for time in times)
+        return PendingSummary(len(made), min(made, default=None), since)
 
     def drop(self, session: str) -> None:
         """Forget the requests of a deleted session."""

@@ -50,6 +50,7 @@ records: Final = Table(
 
 IS_OUTCOME: Final = text("phase = 'outcome'")
 IS_ACT: Final = text("phase = 'act'")
+IS_PENDING: Final = text("status = 'pending'")
 """The conditions of the partial indexes below. They are spelled out, not bound, or SQLite would not use them."""
 
 FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
@@ -211,14 +212,61 @@ approvals: Final = Table(
     Column("decided_at", Text),
     Column("note", Text),
     Column("code_hash", Text),
+    Column("needs", Text),
+    Column("approvals", Text),
+    Column("escalates_at", Text),
+    Column("escalated_at", Text),
     Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
     Index("ix_approvals_expiry", "status", "expires_at"),
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
+    Index("ix_approvals_tool", "org", "tool", "id"),
+    Index("ix_approvals_agent", "org", "agent", "id"),
+    Index("ix_approvals_principal", "org", "principal", "id"),
+    Index("ix_approvals_pending", "org", "status", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
+    Index(
+        "ix_approvals_escalation",
+        "status",
+        "escalates_at",
+        "id",
+        sqlite_where=text("escalates_at IS NOT NULL"),
+        postgresql_where=text("escalates_at IS NOT NULL"),
+    ),
 )
 """The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
+
+deliveries: Final = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("channel", "key", "event", "approval", "org")),
+    *(Column(name, Text, nullable=False) for name in ("created_at", "due_at", "state")),
+    Column("attempts", Integer, nullable=False),
+    Column("holder", Text, nullable=False),
+    *(Column(name, Text) for name in ("error", "receipt", "ended_at")),
+    UniqueConstraint("channel", "key", name="uq_deliveries_key"),
+    Index("ix_deliveries_due", "channel", "state", "due_at", "id"),
+    Index("ix_deliveries_org", "org", "id"),
+    Index("ix_deliveries_state", "org", "state", "id"),
+    Index("ix_deliveries_channel", "org", "channel", "id"),
+    Index("ix_deliveries_approval", "org", "approval", "id"),
+    Index("ix_deliveries_created_at", "created_at"),
+)
+"""The deliveries of events to channels: ``stores.base.DeliveryRow``; ``receipt`` is JSON."""
+
+people: Final = Table(
+    "people",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("team", "user", "org", "principal", "principal_kind")),
+    *(Column(name, Text, nullable=False) for name in ("permissions", "created_at", "created_by")),
+    Column("attributes", Text),
+    UniqueConstraint("team", "user", name="uq_people_user"),
+    Index("ix_people_org", "org", "id"),
+)
+"""The users of chats as principals; ``permissions`` is a JSON list of texts, ``attributes`` a JSON object."""
 
 api_keys: Final = Table(
     "api_keys",
