@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from capset.definitions.tools.definition import AnyTool
@@ -137,8 +138,8 @@ def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
                 links=len(several),
                 last_link=several[0].link,
             )
-            for agent, several in by_agent.items()
-        ][:SIGHTED_AGENTS],
+            for agent, several in islice(by_agent.items(), SIGHTED_AGENTS)
+        ],
         sessions=[*sessions][:SIGHTED_SESSIONS],
         covered_from=found.since,
         is_partial=found.since is not None,
