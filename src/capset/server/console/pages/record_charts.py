@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from capset.server.console.api import Refused
 from capset.server.console.page import Page, PageRoute
-from capset.server.console.record_filters import SUMMARIZED, RecordForm, record_form
-from capset.server.console.record_graphs import HEIGHT, WIDTH, bars_of, count_series, grouped, latency_series
+from capset.server.console.pages.record_filters import SUMMARIZED, RecordForm, record_form
+from capset.server.console.pages.record_graphs import HEIGHT, WIDTH, bars_of, count_series, grouped, latency_series
 
 BUCKETS: Final = ("1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d")
 _NAMES: Final = (*SUMMARIZED, "bucket")

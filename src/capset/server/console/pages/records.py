@@ -14,7 +14,7 @@ from capset.definitions.records import COLUMNS, Outcome
 from capset.server.console.api import Refused
 from capset.server.console.forms import number
 from capset.server.console.page import Page, PageRoute
-from capset.server.console.record_filters import FILTERS, RecordForm, record_form
+from capset.server.console.pages.record_filters import FILTERS, RecordForm, record_form
 from capset.server.http.record_exports import MEDIA_TYPES
 from capset.wire.audit import record_shape
 

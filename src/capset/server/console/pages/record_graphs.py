@@ -31,7 +31,7 @@ _DASHES: Final = {"rejected": [6, 4], "timed_out": [6, 4], "p95_us": [8, 3], "p9
 Bucket = Mapping[str, Any]  # JSON of a summary
 
 
-class Part(NamedTuple):
+class OutcomePart(NamedTuple):
     """A part of a bar: a group of outcomes, and the rectangle."""
 
     group: str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     height: float
 
 
-class Bar(NamedTuple):
+class OutcomeBar(NamedTuple):
     """The calls of one bucket: from when to when, how many of each group, and where they are drawn."""
 
     since: str
@@ -47,7 +47,7 @@ class Bar(NamedTuple):
     counts: Mapping[str, int]
     x: float
     width: float
-    parts: Sequence[Part]
+    parts: Sequence[OutcomePart]
 
 
 def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
@@ -58,23 +58,23 @@ def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def bars_of(summary: Mapping[str, Any]) -> list[Bar]:  # JSON
+def bars_of(summary: Mapping[str, Any]) -> list[OutcomeBar]:  # JSON
     """Return a bar for each bucket of a summary, oldest first, within ``WIDTH`` and ``HEIGHT``."""
     buckets: Sequence[Bucket] = summary["buckets"]
     most = max((one["calls"] for one in buckets), default=0) or 1
     step = WIDTH / max(1, len(buckets))
-    found: list[Bar] = []
+    found: list[OutcomeBar] = []
     for at, bucket in enumerate(buckets):
         counts = grouped(bucket["outcomes"])
-        parts: list[Part] = []
+        parts: list[OutcomePart] = []
         top = float(HEIGHT)
         for group in GROUPS:
             height = HEIGHT * counts[group] / most
             if height:
                 top -= height
-                parts.append(Part(group, round(top, 2), round(height, 2)))
+                parts.append(OutcomePart(group, round(top, 2), round(height, 2)))
         until = _end(bucket["start"], summary["bucket_seconds"])
-        found.append(Bar(bucket["start"], until, counts, round(at * step, 2), round(step * 0.9, 2), parts))
+        found.append(OutcomeBar(bucket["start"], until, counts, round(at * step, 2), round(step * 0.9, 2), parts))
     return found
 
 
