@@ -62,6 +62,9 @@ async def test_records_are_proved_counted_and_exported(boss: Client, session: st
     link = await boss.links.record(session)
     seen = await boss.fingerprints.sightings(link.runtime_hash)
     assert (seen.links, seen.sessions, seen.is_partial) == (1, [session], False)
+    assert [one.last_link for one in seen.agents] == [link.id]
+    same = await boss.fingerprints.diff(link.runtime_hash, link.runtime_hash)
+    assert (same.kind, same.changes) == ("runtime", [])
     installed = (await boss.fingerprints.installed()).capabilities[0].hash
     assert (await boss.fingerprints.sightings(installed)).agents == []
     with pytest.raises(NotFound):

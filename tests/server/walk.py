@@ -152,6 +152,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_fingerprints": "",
         "get_fingerprint": "hash",
         "list_sightings": "hash",
+        "diff_fingerprints": "hash",
         "list_records": "",
         "get_record": "record",
         "verify_records": "",
@@ -193,6 +194,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             of = known[name]
             target = targets[of]
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
+            path = path.replace("{other}", target)
             path = path.replace("{version}", "1").replace("{turn}", "turn-1").replace("{name}", "shelf")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"

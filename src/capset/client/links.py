@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
-from capset.wire.diffs import DiffShape
+from capset.wire.diffs import DiffShape, FingerprintDiffShape
 from capset.wire.fingerprints import FingerprintShape, InstalledShape, SightingsShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
 
@@ -95,6 +95,10 @@ class FingerprintResource:
     async def sightings(self, hash: str) -> SightingsShape:
         """Return when and where a hash was live, by the links that name it; needs the scope ``capset:audit``."""
         return await self._connection.get(SightingsShape, path_of("fingerprints", hash, "sightings"))
+
+    async def diff(self, before: str, after: str) -> FingerprintDiffShape:
+        """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if they are of two kinds."""
+        return await self._connection.get(FingerprintDiffShape, path_of("fingerprints", before, "diff", after))
 
     async def installed(self) -> InstalledShape:
         """Return the installed capabilities, with their hashes, their tools', and the code behind them."""

@@ -16,14 +16,16 @@ from capset.composition.statics import Fingerprinted, static_parts
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.toolkits import Member, Toolkit
-from capset.errors import DefinitionError, NotFound, StoreError
+from capset.errors import DefinitionError, InvalidArguments, NotFound, StoreError
 from capset.evaluation.code import code_of, known_code, read_code_of
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest, read
 from capset.fingerprint.hashes import member_payload, used_payload
+from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, PayloadRow
+from capset.wire.diffs import FingerprintDiffShape, change_shapes
 from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape, code_shape, code_shapes
 from capset.wire.lineage import RefShape
 from capset.wire.pages import PAGE_BYTES
@@ -61,6 +63,16 @@ class FingerprintLookup:
             raise NotFound(f"nothing is known here that has the hash {hash!r}")
         plain: Any = from_json(canonical(payload))  # like a recorded payload: large integers in their own form
         return FingerprintShape(hash=hash, profile=PROFILE, kind=payload["kind"], payload=plain)
+
+    async def diff(self, org: str | None, before: str, after: str) -> FingerprintDiffShape:
+        """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if they are of two kinds."""
+        one, other = await self.resolve(org, before), await self.resolve(org, after)
+        if one.kind != other.kind:
+            raise InvalidArguments(
+                f"Invalid request: hashes of one kind are compared; these are of two: {one.kind} and {other.kind}"
+            )
+        changes = await asyncio.to_thread(diff_payloads, one.payload, other.payload)
+        return FingerprintDiffShape(before=before, after=after, kind=one.kind, changes=change_shapes(changes))
 
     async def installed(self) -> InstalledShape:
         """Return the installed capabilities, with their hashes, those of their tools, and their code."""

@@ -23,6 +23,7 @@ from capset.wire.shapes import Shape
 
 TOOLS: Final = 10
 """Number of tools that a summary names."""
+_EARLIEST: Final = int(datetime.min.replace(tzinfo=UTC).timestamp())
 PERCENTS: Final = (50, 95, 99)
 """The percentiles of latency that a summary has."""
 
@@ -261,8 +262,8 @@ def _seconds(time: str) -> int:
 
 
 def iso_of_seconds(seconds: int) -> str:
-    """Return seconds of Unix time as records write times."""
-    return iso_of(datetime.fromtimestamp(seconds, UTC))
+    """Return seconds of Unix time as records write times; the beginning of the calendar for what is before it."""
+    return iso_of(datetime.fromtimestamp(max(seconds, _EARLIEST), UTC))
 
 
 def record_data(record: Record) -> dict[str, Any]:

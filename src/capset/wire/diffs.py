@@ -219,6 +219,15 @@ def _part(part: PartChange) -> PartShape:
     return PartShape(kind=part.kind, before=part.before, after=part.after, **known)
 
 
+class FingerprintDiffShape(Shape):
+    """What differs between the payloads of two hashes of one kind; there is no change if the hashes are equal."""
+
+    before: str
+    after: str
+    kind: str
+    changes: list[ChangeShape]
+
+
 class GoneShape(Shape):
     """A tool that was in play and is not now, or that ``hydrate`` refuses, and why."""
 

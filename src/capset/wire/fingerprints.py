@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from capset.definitions.tools.definition import AnyTool
@@ -90,13 +91,14 @@ class InstalledShape(Shape):
 
 
 class SightedAgentShape(Shape):
-    """An agent whose turns had a hash: from when to when, and in how many links."""
+    """An agent whose turns had a hash: from when to when, in how many links, and the newest of these."""
 
     agent_id: str
     agent_name: str
     first_at: str
     last_at: str
     links: int
+    last_link: str
 
 
 class SightingsShape(Shape):
@@ -134,9 +136,10 @@ def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
                 first_at=several[-1].created_at,
                 last_at=several[0].created_at,
                 links=len(several),
+                last_link=several[0].link,
             )
-            for agent, several in by_agent.items()
-        ][:SIGHTED_AGENTS],
+            for agent, several in islice(by_agent.items(), SIGHTED_AGENTS)
+        ],
         sessions=[*sessions][:SIGHTED_SESSIONS],
         covered_from=found.since,
         is_partial=found.since is not None,

@@ -13,6 +13,7 @@ import pytest
 from capset.definitions.records import COLUMNS
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.chain import link_payload
+from capset.server.auth.callers import Caller
 from capset.server.http import record_exports
 from capset.testing.store_suite.support import NOW, entry
 from tests.server.support import call, make_session, problem, site
@@ -98,12 +99,12 @@ async def test_an_export_ends_when_its_key_is_revoked(tmp_path: Any, monkeypatch
         asked: list[bool] = []
         knows = here.service.callers.knows
 
-        async def revoked_at_the_second(authorization: str | None, *, afresh: bool = False) -> bool:
+        async def revoked_at_the_second(caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
             asked.append(True)
             if len(asked) == 2:
                 (row,) = (await here.kernel.store.keys.list())[:1]
                 await here.kernel.store.keys.revoke(row.id, NOW)
-            return await knows(authorization, afresh=True)
+            return await knows(caller, authorization, afresh=True)
 
         monkeypatch.setattr(here.service.callers, "knows", revoked_at_the_second)
         with pytest.raises(httpx2.RemoteProtocolError):

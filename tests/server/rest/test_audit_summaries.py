@@ -91,6 +91,9 @@ async def test_the_end_of_the_calendar_is_a_time() -> None:
     async with site() as here, here.client() as client:
         found = await client.get("/v1/audit/summary", params={"until": "9999-12-31T23:59:59.9Z"})
         assert (found.status_code, found.json()["calls"]) == (200, 0)
+        days = {"since": "0001-01-01T00:00:00Z", "until": "0001-01-02T00:00:00Z", "bucket": "7d"}
+        first = await client.get("/v1/audit/summary", params=days)
+        assert (first.status_code, first.json()["buckets"][0]["start"]) == (200, "0001-01-01T00:00:00.000000Z")
 
 
 def test_what_is_partial_says_from_when_on_it_is_whole() -> None:

@@ -174,3 +174,28 @@ async def test_a_payload_that_does_not_give_its_hash_is_not_told(
     await shared.kernel.store.lineage.record_payloads([PayloadRow("acme", forged, PROFILE, "prompt", kept)])
     said = problem(await asker.get(f"/v1/fingerprints/{forged}"), 503, "store_unavailable")
     assert kept not in said["detail"]
+
+
+@pytest.mark.spec("P56")
+async def test_two_hashes_of_one_kind_are_compared(shared: Site, asker: httpx2.AsyncClient) -> None:
+    agent = await make_agent(asker, system_prompt="One.", capabilities=[{"id": "chest"}])
+    headers = {"If-Match": f'"{agent["version"]}"'}
+    changed = await asker.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": "Two."}, headers=headers)
+    assert changed.is_success, changed.text
+    before, after = agent["static_hash"], changed.json()["static_hash"]
+    found = (await asker.get(f"/v1/fingerprints/{before}/diff/{after}")).json()
+    assert found == {
+        "before": before,
+        "after": after,
+        "kind": "agent",
+        "changes": [{"path": "systemPrompt", "kind": "changed", "before": "One.", "after": "Two."}],
+    }
+    assert (await asker.get(f"/v1/fingerprints/{after}/diff/{after}")).json()["changes"] == []
+    unlike = await asker.get(f"/v1/fingerprints/{after}/diff/{tool_hash(look)}")
+    said = problem(unlike, 422, "invalid_arguments")
+    assert "agent and tool" in said["detail"]
+    problem(await asker.get(f"/v1/fingerprints/{after}/diff/{'0' * 64}"), 404, "not_found")
+    problem(await asker.get(f"/v1/fingerprints/{after}/diff/x"), 422, "invalid_arguments")
+    await shared.key("trudy", org="evil")
+    async with shared.client("trudy") as trudy:
+        problem(await trudy.get(f"/v1/fingerprints/{before}/diff/{after}"), 404, "not_found")

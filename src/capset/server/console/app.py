@@ -28,6 +28,9 @@ from capset.server.console.pages import (
     approvals,
     capabilities,
     conversations,
+    fingerprints,
+    record_charts,
+    records,
     servers,
     session_files,
     sessions,
@@ -49,11 +52,14 @@ MENU: Final = (
     Place("Sessions", "sessions", "capset:call", "❯"),
     Place("Capabilities", "capabilities", "capset:read", "❖"),
     Place("MCP servers", "servers", "capset:admin", "⇄"),
+    Place("Audit", "audit", "capset:audit", "≡"),
+    Place("Fingerprints", "fingerprints", "capset:read", "#"),
 )
 PAGES: Final = (
     *(approvals, capabilities, servers),
     *(agent_editor, agents),  # the editor first: "new" is no id
     *(sessions, conversations, tool_calls, session_files),
+    *(record_charts, records, fingerprints),  # charts first: "charts" is no id of a record
 )
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

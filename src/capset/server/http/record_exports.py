@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.records import COLUMNS, Record
 from capset.errors import CapsetError, Unauthenticated
-from capset.server.auth.callers import REFUSED
+from capset.server.auth.callers import REFUSED, Caller
 from capset.server.http.bodies import ClientLeft, DisconnectWatch, send_in_parts
 from capset.server.service import Service
 from capset.stores.base import AuditQuery
@@ -40,11 +40,14 @@ class BrokenOff(ClientLeft):
 class ExportResponse(Response):
     """A response that reads the records while it is sent, so that it holds one page of them."""
 
-    def __init__(self, service: Service, query: AuditQuery, written: ExportFormat, authorization: str | None) -> None:
+    def __init__(
+        self, service: Service, caller: Caller, query: AuditQuery, written: ExportFormat, authorization: str
+    ) -> None:
         self.background = None
         self._service = service
         self._query = replace(query, limit=_PAGE, max_bytes=PAGE_BYTES)
         self._format: ExportFormat = written
+        self._caller = caller
         self._authorization = authorization
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +69,7 @@ class ExportResponse(Response):
                     await send_in_parts(send, body, seconds)
                     if page.next is None:
                         break
-                    if not await self._service.callers.knows(self._authorization):
+                    if not await self._service.callers.knows(self._caller, self._authorization):
                         raise Unauthenticated(REFUSED)
                     page, text = await self._service.kernel.audit.query(replace(self._query, before=page.next)), ""
         except CapsetError as error:

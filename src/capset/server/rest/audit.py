@@ -218,7 +218,8 @@ async def export_records(
     await audit.flush()
     await audit.commit(_read_act(service, caller, "export", wanted))
     written = wanted.format or ("csv" if _prefers_csv(request.headers.get("accept", "")) else "ndjson")
-    return ExportResponse(service, _query(caller, wanted, limit=1), written, request.headers.get("authorization"))
+    authorization = request.headers.get("authorization", "")
+    return ExportResponse(service, caller, _query(caller, wanted, limit=1), written, authorization)
 
 
 def _prefers_csv(accept: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from capset.server.rest.routing import Audits, Reads, Served, StrictRoute, problems
+from capset.wire.diffs import FingerprintDiffShape
 from capset.wire.fingerprints import FingerprintShape, InstalledShape, SightingsShape, sightings_shape
 
 router = APIRouter(prefix="/fingerprints", tags=["fingerprints"], route_class=StrictRoute)
@@ -37,9 +38,20 @@ async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> Fingerp
 async def list_sightings(service: Served, caller: Audits, hash: Hash) -> SightingsShape:
     """Return when and where a hash was live: of an agent, a prompt, a tool or its code, by the links that name it.
 
-    There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two.
+    There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two links.
     """
     found = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
     if not found.items:
         await service.fingerprints.resolve(caller.principal.org, hash)
     return sightings_shape(hash, found)
+
+
+@router.get(
+    "/{hash}/diff/{other}",
+    responses=problems(404, 422),
+    operation_id="diff_fingerprints",
+    response_model_exclude_unset=True,  # a value that is not there is omitted; a null is data
+)
+async def diff_fingerprints(service: Served, caller: Reads, hash: Hash, other: Hash) -> FingerprintDiffShape:
+    """Compare what two hashes of one kind cover, field by field: from the first to the other."""
+    return await service.fingerprints.diff(caller.principal.org, hash, other)
