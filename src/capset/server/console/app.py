@@ -21,7 +21,7 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import approvals
+from capset.server.console.pages import account, administration, approvals, keys, principals
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -32,8 +32,11 @@ SIGN_IN: Final = SignInKind("capset_console", 12 * 3600, "/v1", same_site="Lax")
 TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
-MENU: Final = (Place("Approvals", "approvals", "capset:approve", "✓"),)
-PAGES: Final = (approvals,)
+MENU: Final = (
+    Place("Approvals", "approvals", "capset:approve", "✓"),
+    Place("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
+)
+PAGES: Final = (approvals, administration, keys, principals, account)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -124,7 +127,8 @@ class Console:
                 )
         api = Api(self._rest, self._rest_routes, request.scope)
         token = await self._sign_ins.form_token(cookie, _ABOUT)
-        return Page(request, self._service, api, info.caller, form, token, MENU)
+        sign_out = partial(self._login.sign_out, request)
+        return Page(request, self._service, api, info.caller, form, token, MENU, sign_out)
 
     async def _failure(self, request: Request, error: CapsetError) -> Response:
         info = request_context(request.scope)

@@ -34,7 +34,8 @@ def environment() -> Environment:
         finalize=_shown,
     )
     filters = cast("dict[str, Any]", made.filters)
-    filters |= {one.__name__: one for one in (exact, pretty, moment, short, size, counted, seconds, shorten)}
+    shown = (exact, pretty, moment, short, size, counted, seconds, shorten, amount)
+    filters |= {one.__name__: one for one in shown}
     return made
 
 
@@ -76,6 +77,11 @@ def size(given: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 tool``, ``2 tools``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def amount(given: float) -> str:
+    """Return a number for people, with four decimals at most: ``1,000``, ``1.25``."""
+    return f"{given:,.4f}".rstrip("0").rstrip(".")
 
 
 def seconds(given: float) -> str:

@@ -50,12 +50,24 @@
       root.dataset.theme = dark ? "light" : "dark";
       localStorage.setItem("capset-theme", root.dataset.theme);
     } else if (element.matches("[data-copy]")) {
-      navigator.clipboard.writeText(element.dataset.copy);
+      copy(element);
     } else if (!window.confirm(element.dataset.confirm)) {
       event.preventDefault();
       event.stopPropagation();
     }
   }, true);
+
+  async function copy(element) {
+    try {
+      await navigator.clipboard.writeText(element.dataset.copy);
+      element.textContent = "Copied";
+    } catch {
+      showText("The browser does not allow it to be copied: select it, and copy it by hand.");
+    }
+  }
+
+  // What is shown once is not there any more when somebody goes back to its page, even if the browser has kept that.
+  addEventListener("pagehide", () => document.querySelectorAll("[data-once]").forEach((element) => element.remove()));
 
   // Keys: each element with data-key="a" is pressed by that key, unless one is writing.
   document.addEventListener("keydown", (event) => {
