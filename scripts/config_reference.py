@@ -15,6 +15,7 @@ _WHOLE: Final = {
     "": "The file",
     "ActionShape": "An action",
     "GovernanceShape": "Governance",
+    "ApproverRuleShape": "A rule for approvers",
     "AllowanceShape": "An allowance",
     "BudgetShape": "A budget",
     "AuditShape": "Audit",

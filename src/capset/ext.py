@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Answer, ApprovalRow, Approver
+from capset.definitions.approvers import ApproverRule
 from capset.definitions.clients import CallClient, ClientAnswer, ClientQuestion
 from capset.definitions.contents import Audio, Content, Embedded, Image, Link, Text
 from capset.definitions.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
@@ -53,6 +54,7 @@ __all__ = [
     "Answer",
     "ApprovalRow",
     "Approver",
+    "ApproverRule",
     "Audio",
     "Budget",
     "CallClient",

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from capset.client import Client, data_of
+from capset.definitions.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, Conflict, InvalidArguments, NotFound, PermissionDenied
+from capset.ext import Governance
 from tests.server.approving import till
 from tests.server.rest.test_calls import make_session
 from tests.server.support import Site, site
 
 
 @asynccontextmanager
-async def shop() -> AsyncGenerator[tuple[Site, Client, Client, str]]:
+async def shop(**options: Any) -> AsyncGenerator[tuple[Site, Client, Client, str]]:
     """Give a server with the till, clients of who calls there and of who may approve, and a session of the former."""
-    async with site(till) as here:
+    async with site(till, **options) as here:
         await here.key("boss", scopes=["capset:approve"])
         await here.key("caller", scopes=["capset:call", "capset:write"])
         async with here.client("caller") as plain:
@@ -95,3 +98,23 @@ async def test_a_request_outlives_a_stream_that_is_left() -> None:
         result = await caller.call(session, "pay", {"to": "bob"})
         assert (result.success, result.data) == (True, "bob has 5")
         assert (await boss.approvals.get(asked)).status == "used"
+
+
+@pytest.mark.spec("G48", "G50")
+async def test_several_approvals_rounds_and_the_count() -> None:
+    two = Governance(approvers=[ApproverRule(approvals=2)])
+    async with shop(governance=two) as (here, caller, boss, session):
+        await here.key("bea", scopes=["capset:approve"])
+        request = (await caller.call(session, "pay", {"to": "bob"})).approval
+        assert request is not None
+        assert (await boss.approvals.summary()).pending == 1
+        half = await boss.approvals.approve(request, arguments={"to": "bob", "amount": 4})
+        assert (half.status, half.round, half.decidable) == ("pending", 1, False)
+        assert half.needs is not None
+        assert half.needs.text == "two different approvers"
+        async with Client(here.url, key=here.keys["bea"]) as bea:
+            assert (await bea.approvals.get(request)).decidable
+            whole = await bea.approvals.approve(request, round=1)
+        assert (whole.status, [one.by for one in whole.approvals]) == ("approved", ["user:boss", "user:bea"])
+        assert (await boss.approvals.summary()).pending == 0
+        assert data_of(await caller.call(session, "pay", {"to": "bob"})) == "bob has 4"

@@ -36,7 +36,9 @@ def test_what_can_be_composed_has_none() -> None:
 @pytest.mark.spec("C12", "P7")
 def test_each_reference_that_does_not_fit_is_told_once() -> None:
     refs = [one("a", "x"), one("b", "y"), one("c", "x"), one("d", "y"), one("e", "z"), one("f", "x")]
-    told = [error.message for error in conflicts_of(agent, refs)]
+    found = conflicts_of(agent, refs)
+    assert [one.capability for one in found] == ["c", "d", "f"]
+    told = [one.error.message for one in found]
     assert len(told) == 3
     for message, names in zip(told, (("'a'", "'c'"), ("'b'", "'d'"), ("'a'", "'f'")), strict=True):
         assert all(name in message for name in names), message
@@ -48,7 +50,8 @@ def test_what_is_wrong_with_the_agent_itself_is_all_that_is_told() -> None:
         return Agent("-", uses=refs)
 
     (only,) = conflicts_of(broken, [one("a", "x"), one("b", "x")])
-    assert "name" in only.message
+    assert "name" in only.error.message
+    assert only.capability is None
 
 
 @given(st.lists(st.sampled_from("xyz"), max_size=6))

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
 from capset.adapters.agents.server_allowances import ServerAllowances
+from capset.adapters.declared_sources import DeclaredSources
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
@@ -218,6 +219,7 @@ async def site(
     public_url: str | None = None,
     server_allowances: ServerAllowances | None = None,
     open_id: Callable[[Kernel], OpenIdSignIn] | None = None,
+    sources: Callable[[Kernel], DeclaredSources] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -237,6 +239,7 @@ async def site(
                 public_url=public_url,
                 server_allowances=server_allowances,
                 open_id=None if open_id is None else open_id(kernel),
+                sources=None if sources is None else sources(kernel),
             )
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bound or bind("127.0.0.1", 0)

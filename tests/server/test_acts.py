@@ -64,6 +64,8 @@ ACT_OF = {
     "withdraw_agent_mcp_tools": "mcp.approve",
     "create_key": "key.create",
     "revoke_key": "key.revoke",
+    "approve_source_tools": "mcp.approve",
+    "withdraw_source_tools": "mcp.approve",
 }
 
 

@@ -13,7 +13,8 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.definitions.approvals import Answer
 from capset.errors import ArgumentsTooLarge
-from capset.kernel.governance.approvals import ARGUMENT_BYTES, PENDING_BYTES
+from capset.kernel.governance.approval_arguments import ARGUMENT_BYTES
+from capset.kernel.governance.approvals import PENDING_BYTES
 from capset.server.http import idempotency
 from capset.server.http.idempotency import ANSWER_BYTES, ANSWERS_BYTES
 from capset.server.rest import links

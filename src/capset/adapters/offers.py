@@ -26,6 +26,8 @@ _IGNORABLE: Final = (
 )
 """Ranges of characters that have no form of their own though their category says so (Default_Ignorable_Code_Point)."""
 _PLAIN: Final = frozenset("\n\t\r")
+_TEXTS: Final = ("name", "title", "description")
+"""What is read first of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +157,21 @@ def shown(text: str) -> str:
     """Return a text, cut, with everything visible that is not."""
     cut = text if len(text) <= 200 else f"{text[:200]}…"
     return "".join(one if one.isascii() and one.isprintable() else f"\\u{{{ord(one):x}}}" for one in cut)
+
+
+def described(shape: Mapping[str, Any]) -> list[str]:
+    """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
+    found: list[str] = []
+    for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+        found += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
+    return found
+
+
+def look_alikes(text: str) -> dict[str, str]:
+    """Return the letters of a text that are of alphabets with doubles of Latin letters, each spelled out."""
+    return {one: f"\\u{{{ord(one):x}}}" for one in set(text) if _script(one) not in ("", "LATIN")}
+
+
+def _visible(text: str) -> str:
+    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)

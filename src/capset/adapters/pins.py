@@ -18,7 +18,7 @@ from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Limits
-from capset.errors import CapsetError, DefinitionError, TransientError, unknown
+from capset.errors import CapsetError, Conflict, DefinitionError, TransientError, unknown
 from capset.fingerprint.canonical import canonical, digest, read
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
@@ -196,6 +196,18 @@ def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
             f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
         )
     return shape
+
+
+def check_seen(source: ToolSource, offers: Mapping[str, Offer], seen: Mapping[str, str]) -> None:
+    """Raise ``DefinitionError`` for a tool that a source has not, and ``Conflict`` for one that is not as it was seen.
+
+    ``offers`` are its tools by name, ``seen`` the names and hashes of those to be approved.
+    """
+    for name, wanted in seen.items():
+        if name not in offers:
+            raise DefinitionError(f"{source.label}: {unknown('tool', name, offers)}")
+        if offers[name].hash != wanted:
+            raise Conflict(f"{source.label}: {name!r} is not as {wanted} any more: look at it again")
 
 
 async def approve(

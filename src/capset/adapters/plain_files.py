@@ -54,6 +54,29 @@ def parse(path: Path, text: str) -> Any:  # any value from a file
         raise Unparsable(str(path), "is nested too deeply") from None
 
 
+def yaml_text(data: Any) -> str:  # plain data
+    """Return plain data as YAML that reads back as the same: texts of several lines as blocks, where they can be."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """A dumper of blocks."""
+
+    def represent(_: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return yaml.ScalarNode("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    Dumper.add_representer(str, represent)
+    text = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    # With allow_unicode, characters such as NEL are written as if they ended lines.
+    return text if _is_same(data, text) else yaml.safe_dump(data, sort_keys=False)
+
+
+def _is_same(data: Any, text: str) -> bool:  # plain data
+    try:
+        return _parse_yaml(text, "") == data
+    except Unparsable:
+        return False
+
+
 def _parse_yaml(text: str, where: str) -> Any:
     # Only YAML files pay for the import of the parser.
     import yaml

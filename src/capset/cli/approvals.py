@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, get_args
 
 import typer
 from pydantic_core import from_json
 
 from capset.cli.common.actors import acting_here
 from capset.cli.common.exits import Exit, guarded
-from capset.cli.common.options import AsJson, Db, read_arguments
+from capset.cli.common.options import AsJson, Attribute, Db, Grant, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table
 from capset.cli.common.remote import Url, ask, server_of
 from capset.cli.common.settings import existing_db, load_settings
-from capset.definitions.approvals import Answer, ApprovalStatus
+from capset.definitions.approvals import Answer, ApprovalScope, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
 from capset.evaluation.code import read_code_of
@@ -46,6 +48,13 @@ _MORE: Final = (
     "decided_by",
     "decided_at",
     "note",
+    "needs",
+    "approvals",
+    "round",
+    "escalates_at",
+    "escalated_at",
+    "decidable",
+    "refusal",
 )
 
 
@@ -105,17 +114,24 @@ def approve_command(
         str | None,
         typer.Option("--args", metavar="JSON", help="Other arguments, whole, in the place of those asked for."),
     ] = None,
+    of_round: Annotated[
+        int | None,
+        typer.Option("--round", min=0, help="The arguments as an approver has changed them, by the round shown."),
+    ] = None,
     note: Note = None,
     principal: Decider = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve a call. A principal cannot approve its own request (exit code 3)."""
+    """Approve a call. A principal cannot approve its own request, nor what rules leave to others (exit code 3)."""
     given: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
-    answer = Answer(approved=True, scope="session" if for_session else "once", arguments=given, note=note)
-    return _decide(id, answer, principal, org, db, url, as_json=as_json)
+    scope: ApprovalScope = "session" if for_session else "once"
+    answer = Answer(approved=True, scope=scope, arguments=given, note=note, round=of_round)
+    return _decide(id, answer, _Decider(principal, grant, attribute, org, db), url, as_json=as_json)
 
 
 @guarded
@@ -129,36 +145,54 @@ def reject_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Reject a call; its caller reads the note."""
-    return _decide(id, Answer(approved=False, note=note), principal, org, db, url, as_json=as_json)
+    decider = _Decider(principal, None, None, org, db)
+    return _decide(id, Answer(approved=False, note=note), decider, url, as_json=as_json)
 
 
-def _decide(
-    id: str, answer: Answer, principal: str | None, org: str | None, db: str | None, url: str | None, *, as_json: bool
-) -> Exit:
+class _Decider(NamedTuple):
+    """The options that say who decides, in a database of this machine."""
+
+    principal: str | None
+    grant: list[str] | None
+    attribute: list[str] | None
+    org: str | None
+    db: str | None
+
+    def found(self) -> Principal:
+        """Return the principal, by the settings."""
+        settings = load_settings(db=self.db, principal=self.principal, grant=self.grant, attribute=self.attribute)
+        return replace(settings.principal, org=self.org)
+
+
+def _decide(id: str, answer: Answer, decider: _Decider, url: str | None, *, as_json: bool) -> Exit:
     async def there(client: Client) -> ApprovalShape:
         if not answer.approved:
             return await client.approvals.reject(id, note=answer.note)
-        return await client.approvals.approve(id, scope=answer.scope, arguments=answer.arguments, note=answer.note)
+        return await client.approvals.approve(
+            id, scope=answer.scope, arguments=answer.arguments, round=answer.round, note=answer.note
+        )
 
     async def here(desk: ApprovalService) -> ApprovalShape:
-        who = Principal(load_settings(db=db, principal=principal).principal.id, org=org)
+        who = decider.found()
         with acting_here(who):
-            return approval_shape(await desk.decide(id, answer, by=who))
+            decided = await desk.decide(id, answer, by=who)
+        return approval_shape(decided, partial(desk.refusal, by=who))
 
-    return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _show(_asked(url, there, here, **decider._asdict()), as_json=as_json)
 
 
 def _asked(
     url: str | None,
     there: Callable[[Client], Awaitable[T]],
     here: Callable[[ApprovalService], Awaitable[T]],
-    **local: str | None,
+    db: str | None,
+    **local: object,
 ) -> T:
     """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
-    server = server_of(url, **local)
+    server = server_of(url, db=db, **local)
     if server is not None:
         return ask(server, there)
-    return asyncio.run(_at_desk(existing_db(load_settings(db=local["db"]).db), here))
+    return asyncio.run(_at_desk(existing_db(load_settings(db=db).db), here))
 
 
 async def _at_desk(url: str, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
@@ -173,15 +207,23 @@ def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
     told = found.plain()
     if found.code is not None:
         told["code"] = " ".join(filter(None, (found.code.name, found.code.version)))
+    if found.needs is not None:
+        told["needs"] = found.needs.text
+    told["approvals"] = [
+        " ".join(filter(None, (one.by, one.on_behalf_of and f"for {one.on_behalf_of}", "at", one.at, one.note)))
+        for one in found.approvals
+    ]
     for name in (*_LINES, *_MORE):
-        if name in told:
+        if name in told and told[name] not in ([], 0):
             value = told[name]
             out().print(f"{name:<13} {cell(value if isinstance(value, str) else _json(value))}", soft_wrap=True)
     return Exit.DONE
 
 
 def _row(found: ApprovalShape) -> list[str]:
-    texts = (found.id, found.status, found.principal, found.tool, _json(found.arguments), found.note or found.reason)
+    needed = 1 if found.needs is None else found.needs.approvals
+    status = f"{found.status} {len(found.approvals)}/{needed}" if needed > 1 else found.status
+    texts = (found.id, status, found.principal, found.tool, _json(found.arguments), found.note or found.reason)
     return list(map(cell, texts))
 
 

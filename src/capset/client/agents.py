@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from typing import Any
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes, path_of
@@ -34,19 +34,41 @@ class AgentResource:
         *,
         status: AgentStatus | None = None,
         name: str | None = None,
+        capability: str | None = None,
+        mcp_servers: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> AgentPageShape:
         """List the agents that match all filters: those defined in code, then the stored ones, newest first.
 
+        ``capability`` is one that they name, by its id or an alias; with ``mcp_servers`` they have some of their own.
         ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """
-        query = {"status": status, "name": name, "limit": limit, "cursor": cursor}
+        query = {"status": status, "name": name, "capability": capability, "limit": limit, "cursor": cursor}
+        query["mcp_servers"] = "true" if mcp_servers else None
         return await self._connection.get(AgentPageShape, path_of("agents"), query)
 
-    def all(self, *, status: AgentStatus | None = None, name: str | None = None) -> AsyncGenerator[AgentDetail]:
+    def all(
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        capability: str | None = None,
+        mcp_servers: bool = False,
+    ) -> AsyncGenerator[AgentDetail]:
         """Iterate over all matching agents, page by page."""
-        return every(lambda cursor: self.list(status=status, name=name, limit=LARGEST_PAGE, cursor=cursor))
+
+        def page(cursor: str | None) -> Awaitable[AgentPageShape]:
+            return self.list(
+                status=status,
+                name=name,
+                capability=capability,
+                mcp_servers=mcp_servers,
+                limit=LARGEST_PAGE,
+                cursor=cursor,
+            )
+
+        return every(page)
 
     async def change(
         self,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
-from capset.wire.approvals import ApprovalPageShape, ApprovalShape
+from capset.wire.approvals import ApprovalConversationShape, ApprovalPageShape, ApprovalShape, PendingSummaryShape
 
 
 class ApprovalResource:
@@ -28,20 +28,59 @@ class ApprovalResource:
         *,
         status: ApprovalStatus | None = None,
         session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+        order: Literal["newest", "oldest"] = "newest",
         limit: int = 50,
         cursor: str | None = None,
     ) -> ApprovalPageShape:
-        """List the requests that match all filters, newest first.
+        """List the requests that match all filters, the newest or the oldest first.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without ``session``,
-        unless the key has the scope ``capset:approve``.
+        ``principal`` is written with its kind, as ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the page
+        before. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
         """
-        query = {"status": status, "session": session, "limit": limit, "cursor": cursor}
+        query = {
+            "status": status,
+            "session": session,
+            "tool": tool,
+            "agent": agent,
+            "principal": principal,
+            "order": order,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
 
-    def all(self, *, status: ApprovalStatus | None = None, session: str | None = None) -> AsyncGenerator[ApprovalShape]:
+    async def summary(self) -> PendingSummaryShape:
+        """Count the pending requests of the organisation, by their age."""
+        return await self._connection.get(PendingSummaryShape, path_of("approvals", "summary"))
+
+    def all(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+    ) -> AsyncGenerator[ApprovalShape]:
         """Iterate over all matching requests, newest first, page by page."""
-        return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST_PAGE, cursor=cursor))
+        return every(
+            lambda cursor: self.list(
+                status=status,
+                session=session,
+                tool=tool,
+                agent=agent,
+                principal=principal,
+                limit=LARGEST_PAGE,
+                cursor=cursor,
+            )
+        )
+
+    async def conversation(self, id: str) -> ApprovalConversationShape:
+        """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""
+        return await self._connection.get(ApprovalConversationShape, path_of("approvals", id, "conversation"))
 
     async def approve(
         self,
@@ -49,13 +88,17 @@ class ApprovalResource:
         *,
         scope: ApprovalScope = "once",
         arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        round: int | None = None,
         note: str | None = None,
     ) -> ApprovalShape:
         """Approve a call; ``arguments``, complete, replace those of the request.
 
-        Raises ``NotFound``; ``Conflict`` for a request that is no longer open; ``PermissionDenied`` for one's own.
+        Where an earlier approver has replaced them, ``round``, as the request has it, approves these. The request stays
+        ``pending`` until it has all approvals that it ``needs``. Raises ``NotFound``; ``Conflict`` for a request that
+        is no longer open, was changed, or that the caller has approved; ``PermissionDenied`` for one's own, and for
+        those that rules leave to others.
         """
-        given = {"scope": scope, "arguments": arguments, "note": note}
+        given = {"scope": scope, "arguments": arguments, "round": round, "note": note}
         return await self._decide(id, "approve", given)
 
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:

@@ -47,6 +47,10 @@ class CapabilityResource:
             lambda cursor: self.list(status=status, category=category, permission=permission, text=text, cursor=cursor)
         )
 
-    async def get(self, id: str) -> CapabilityDetail:
-        """Return one capability, by its id or an alias, with all its parts. Raises ``NotFound``."""
-        return await self._connection.get(CapabilityDetail, path_of("capabilities", id))
+    async def get(self, id: str, *, readiness: bool = True) -> CapabilityDetail:
+        """Return one capability, by its id or an alias, with all its parts. Raises ``NotFound``.
+
+        With ``readiness=False`` the server does not find out what it works with there, which may take a second.
+        """
+        query = None if readiness else {"readiness": "false"}
+        return await self._connection.get(CapabilityDetail, path_of("capabilities", id), query)

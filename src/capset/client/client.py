@@ -19,6 +19,7 @@ from capset.client.keys import KeyResource, OrgResource, PrincipalResource
 from capset.client.links import FingerprintResource, LinkResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
+from capset.client.tool_sources import ToolSourceResource
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
 from capset.wire.operations import HealthShape, UsageShape, WhoamiShape
@@ -62,6 +63,7 @@ class Client:
         self.keys = KeyResource(self._connection)
         self.principals = PrincipalResource(self._connection)
         self.orgs = OrgResource(self._connection)
+        self.tool_sources = ToolSourceResource(self._connection)
 
     def __repr__(self) -> str:
         return f"Client({str(self._connection.url)!r})"

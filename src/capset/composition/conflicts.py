@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from capset.composition.compose import compose
@@ -14,7 +15,18 @@ _PASSES: Final = 3
 """How often refused references are retried: one may need a later one, which may need another."""
 
 
-def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> tuple[DefinitionError, ...]:
+@dataclass(frozen=True, eq=False, slots=True)
+class CompositionConflict:
+    """Why something cannot be composed; ``capability`` is the one that does not go together with those before it.
+
+    ``capability`` is ``None`` for a conflict of the block itself, and for one that no single capability makes.
+    """
+
+    error: DefinitionError
+    capability: str | None = None
+
+
+def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> tuple[CompositionConflict, ...]:
     """Return the conflict of every reference with those before it; none if all can be composed.
 
     ``make`` returns the block that uses some references; its exceptions count too. A conflicting reference is left out
@@ -25,22 +37,22 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
     if whole is None:
         return ()
     if (own := _conflict(make, ())) is not None:
-        return (own,)
+        return (CompositionConflict(own),)
     accepted: list[AnyRef] = []
-    left, found = list(refs), list[DefinitionError]()
+    left, found = list(refs), list[CompositionConflict]()
     for _ in range(_PASSES):
         refused, found = _sorted_out(make, accepted, left)
         if len(refused) == len(left):
             break
         left = refused
-    return tuple(found) or (whole,)
+    return tuple(found) or (CompositionConflict(whole),)
 
 
 def _sorted_out(
     make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], left: list[AnyRef]
-) -> tuple[list[AnyRef], list[DefinitionError]]:
+) -> tuple[list[AnyRef], list[CompositionConflict]]:
     """Accept references that fit the accepted ones, in batches where possible; return the rest, and the conflicts."""
-    refused, found = list[AnyRef](), list[DefinitionError]()
+    refused, found = list[AnyRef](), list[CompositionConflict]()
     place, step = 0, len(left)
     while place < len(left):
         some = left[place : place + step]
@@ -53,7 +65,7 @@ def _sorted_out(
             step *= 2
         else:
             refused += some
-            found.append(conflict)
+            found.append(CompositionConflict(conflict, some[0].name))
         place += len(some)
     return refused, found
 

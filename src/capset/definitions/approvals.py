@@ -60,6 +60,14 @@ class ApprovalRow:
     """The approver's note: for a rejection, the reason."""
     code_hash: str | None = None
     """The hash of the tool's code at that time, where it could be determined."""
+    needs: str | None = None
+    """What the rules for approvers demanded at that time, as JSON; ``None`` if none was for it."""
+    approvals: str | None = None
+    """The approvals so far of the arguments as they are now, as a JSON list."""
+    escalates_at: str | None = None
+    """The time of the next escalation, as long as it was not noticed."""
+    escalated_at: str | None = None
+    """The time at which the last escalation was noticed."""
 
     @property
     def equal(self) -> EqualCall:
@@ -78,7 +86,8 @@ class EqualCall:
     """The fields that two calls share if one request covers both: caller, place, tool and arguments.
 
     The names are those of an ``ApprovalRow``. Names count here because two capabilities may have tools that differ in
-    nothing else. ``code_hash`` is ``None`` where the code does not count, and empty where the code has no hash.
+    nothing else. ``needs`` are what its approvers have to be by the rules of now. ``code_hash`` is ``None`` where the
+    code does not count, and empty where the code has no hash.
     """
 
     org: str | None
@@ -89,6 +98,7 @@ class EqualCall:
     tool: str
     tool_hash: str
     digest: str
+    needs: str | None = None
     code_hash: str | None = None
 
 
@@ -107,13 +117,16 @@ class Approver(Protocol):
 class Answer:
     """An answer to a request: yes, for this call or for the session, perhaps with other arguments; or no.
 
-    ``arguments`` replace the requested ones; ``note`` gives the reason.
+    ``arguments`` replace the requested ones; ``note`` gives the reason. Where several have to approve, ``round`` says
+    that it is for the arguments as they are in that round, to which an earlier approver changed them. Without both, it
+    is for the requested arguments.
     """
 
     approved: bool
     scope: ApprovalScope = "once"
     arguments: Mapping[str, Any] | None = None  # of the tool's own schema
     note: str | None = None
+    round: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for a contradictory answer."""
@@ -122,6 +135,10 @@ class Answer:
         if self.arguments is not None and self.scope == "session":
             raise DefinitionError(
                 "an approval with other arguments is for one call", hint="approve it once, or leave the arguments"
+            )
+        if self.round is not None and (not self.approved or self.arguments is not None):
+            raise DefinitionError(
+                "round is of an approval of the arguments as they are: no rejection has one, nor other arguments"
             )
 
 

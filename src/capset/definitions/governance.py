@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Approver
+from capset.definitions.approvers import ApproverRule, checked_approver_rules
 from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
 from capset.definitions.identity import FrozenValue
@@ -123,6 +124,7 @@ class Governance(FrozenValue):
         own_approvals: whether requesters may approve their own requests.
         code_voids_approvals: whether an approval becomes void when the tool's code changes; true by default.
         approver: an approver that is asked at once; others can still answer.
+        approvers: rules for who may approve what; without any, everybody but the requester may.
         refusals: how many calls of a principal may be refused before further ones are no longer looked at, in each
             process; ``None`` for no limit.
         pending_approvals: how many requests for approvals of one principal may be open at once.
@@ -150,6 +152,7 @@ class Governance(FrozenValue):
             optional=True,
         )
     )
+    approvers: tuple[ApproverRule, ...] = checked_field(lambda name, given: given)
     refusals: Limit | None = checked_field(_checked_refusals)
     pending_approvals: int = checked_field(requiring("{} is a whole number, 1 or more", within(int, 1)))
     allowance: Allowance | None = checked_field(
@@ -172,6 +175,7 @@ class Governance(FrozenValue):
         own_approvals: bool = False,
         code_voids_approvals: bool = True,
         approver: Approver | None = None,
+        approvers: Iterable[ApproverRule] = (),
         refusals: Limit | None = REFUSALS,
         pending_approvals: int = PENDING_APPROVALS,
         allowance: Allowance | None = None,
@@ -180,6 +184,10 @@ class Governance(FrozenValue):
         session_files: int = SESSION_FILES,
     ) -> None:
         store_checked(self, locals())
+        rules = checked_approver_rules(
+            approvers, seconds=self.approval_seconds, default_permissions=self.default_permissions
+        )
+        object.__setattr__(self, "approvers", rules)
 
     @property
     def file_quota(self) -> FileQuota:

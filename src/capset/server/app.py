@@ -63,6 +63,7 @@ from capset.server.rest import (
     keys,
     links,
     sessions,
+    tool_sources,
     turns,
     usage,
 )
@@ -72,6 +73,7 @@ _NOUNS = (
     capabilities,
     agents,
     agent_servers,
+    tool_sources,
     sessions,
     calls,
     turns,
@@ -119,10 +121,10 @@ async def open_app(
             ):
                 answer_call = partial(calls.answer_call, service)
                 signing_keys = StoredKeys(service.kernel)
-                approval_page = ApprovalEndpoint(service, signing_keys)
-                own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
                 rest = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call})
                 console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
+                approval_page = ApprovalEndpoint(service, signing_keys, console.identify)
+                own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
                 pages = {(None, path): console for path in console.paths}
                 routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console)

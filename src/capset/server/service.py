@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from capset.adapters.agents.mcp_servers import AgentServers
 from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
+from capset.adapters.declared_sources import DeclaredSources
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
@@ -42,7 +43,8 @@ class Service:
     ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
     ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
     reach this server; that of the tokens' resource by default. ``server_allowances`` is what MCP servers that stored
-    agents declare may have of the host's. ``open_id`` signs people in to the console at a provider.
+    agents declare may have of the host's; ``sources`` are the MCP servers and APIs that its operator declares.
+    ``open_id`` signs people in to the console at a provider.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class Service:
         agent: str | None = None,
         public_url: str | None = None,
         server_allowances: ServerAllowances | None = None,
+        sources: DeclaredSources | None = None,
         open_id: OpenIdSignIn | None = None,
     ) -> None:
         self.kernel = kernel
+        self.sources = sources
         self.open_id = open_id
         self.agent_by_default = agent
         self.registry = registry

@@ -1,4 +1,4 @@
-"""The MCP servers of a stored agent on the wire: how their tools stand to what was approved, and approvals."""
+"""MCP servers and APIs on the wire: how their tools stand to what was approved, and approvals."""
 
 from __future__ import annotations
 
@@ -56,6 +56,44 @@ class AgentServerStates(Shape):
     """The MCP servers of an agent, by name."""
 
     items: list[AgentServerState]
+
+
+class ToolSourceShape(Shape):
+    """An MCP server or an API that the server's configuration declares, as far as is known without asking it.
+
+    ``id`` is its name, ``api:NAME`` for an API. ``address`` is where it is, for operators: an administrator of an
+    organisation reads null. It is ``unreachable`` if the last attempt to connect failed, and ``problem`` says why; it
+    is ``not connected`` until something is asked of it. ``approved`` counts the tools that were approved, ``waiting``
+    those that are new or changed; null if they are not known.
+    """
+
+    id: str
+    kind: Literal["mcp", "api"]
+    name: str
+    capability: str
+    address: str | None = None
+    state: Literal["connected", "unreachable", "not connected"]
+    problem: str | None = None
+    approved: int
+    waiting: int | None = None
+
+
+class ToolSources(Shape):
+    """The MCP servers and APIs of the configuration, by id; ``may_approve`` says whether the caller may."""
+
+    items: list[ToolSourceShape]
+    may_approve: bool
+
+
+class ToolSourceState(ToolSourceShape):
+    """An MCP server or an API that was asked: its tools, and the names in its declaration that it has not.
+
+    ``next`` is the cursor of the next page of its tools, if there is one.
+    """
+
+    tools: list[ServerToolShape]
+    unmatched: list[str]
+    next: str | None = None
 
 
 class ToolApprovals(Shape):

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 
 from capset.composition.compose import Composition
+from capset.composition.conflicts import CompositionConflict
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
 from capset.definitions.tools.options import Effect
-from capset.errors import DefinitionError
 from capset.errors import Field as Misfit
 from capset.evaluation.compare.differences import Diff
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -323,11 +323,15 @@ def agent_diff_shape(
 
 
 class ConflictShape(Shape):
-    """Why two things that an agent would have do not go together, naming both, and how to mend it."""
+    """Why two things that an agent would have do not go together, naming both, and how to mend it.
+
+    ``capability`` is the one that does not go together with those before it, where it is one.
+    """
 
     code: str
     message: str
     hint: str | None = None
+    capability: str | None = None
 
 
 class PreviewShape(Shape):
@@ -335,7 +339,8 @@ class PreviewShape(Shape):
 
     ``problems`` are fields that do not fit, and ``conflicts`` all between those that do; with neither, it is ``valid``,
     and ``snapshot`` is what the caller would have in a session of it. ``needs_admin`` names the high-risk capabilities
-    that it enables: only an administrator may write it then, and for anybody else there is no snapshot.
+    that it enables: only an administrator may write it then, and for anybody else there is no snapshot. ``diff``
+    compares a change with the agent as it is; ``after`` in it is the version that it would become.
     """
 
     valid: bool
@@ -343,13 +348,20 @@ class PreviewShape(Shape):
     conflicts: list[ConflictShape]
     needs_admin: list[str]
     snapshot: SnapshotShape | None = None
+    diff: AgentDiffShape | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain JSON data; absent members are omitted, and a null in ``diff`` is data."""
+        plain = self.model_dump(mode="json", exclude_none=True, exclude={"diff"})
+        return plain if self.diff is None else {**plain, "diff": self.diff.plain()}
 
 
 def preview_shape(
     problems: Iterable[Misfit],
-    conflicts: Iterable[DefinitionError],
+    conflicts: Iterable[CompositionConflict],
     needs_admin: Iterable[str],
     snapshot: Snapshot | None,
+    diff: AgentDiffShape | None,
     *,
     is_valid: bool,
 ) -> PreviewShape:
@@ -357,7 +369,13 @@ def preview_shape(
     return PreviewShape(
         valid=is_valid,
         problems=[FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in problems],
-        conflicts=[ConflictShape(code=one.code, message=one.message, hint=one.hint) for one in conflicts],
+        conflicts=[
+            ConflictShape(
+                code=one.error.code, message=one.error.message, hint=one.error.hint, capability=one.capability
+            )
+            for one in conflicts
+        ],
         needs_admin=list(needs_admin),
         snapshot=None if snapshot is None else snapshot_shape(snapshot),
+        diff=diff,
     )

@@ -1,35 +1,43 @@
-"""Requests for approvals on the wire (spec 4, G16, G17; spec 5, P12)."""
+"""Requests for approvals on the wire, and the conversation before each (spec 4, G16, G17; spec 5, P12, P60)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import ConfigDict, Field
+from pydantic_core import from_json
 
 from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
+from capset.definitions.secrets import mask_urls
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
+from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.audit import redacted
-from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.kernel.governance.redaction import Redactor
+from capset.stores.base import ApprovalPage, ApprovalQuery, MessageRow, PendingSummary
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, Whole
 
 
 class ApproveInput(Shape):
     """For what a call is approved: ``once``, or for the ``session`` as long as tool and arguments stay the same.
 
-    ``arguments`` take the place of those that were asked for, whole, and for one call only. ``note`` says why.
+    ``arguments`` take the place of those that were asked for, whole, and for one call only. ``note`` says why. Where an
+    earlier approver has changed the arguments, ``round``, as the request has it, approves these; without it, the count
+    of approvals begins again with the arguments that were asked for.
     """
 
     model_config = ConfigDict(strict=True)
 
     scope: ApprovalScope = "once"
     arguments: dict[str, Any] | None = None  # of the tool's own schema
+    round: Annotated[int, Field(ge=0), Whole] | None = None
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
@@ -41,13 +49,53 @@ class RejectInput(Shape):
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
+class ApproverNeedShape(Shape):
+    """The demands of one rule on each approver: a permission to hold, and the allowed values of attributes.
+
+    ``same_attributes`` names the attributes in which approvers have to be like the requester: its value is the allowed
+    one, and where it has none, no approver fits. From ``escalates_at`` on, principals with the permission
+    ``escalate_to`` may approve, too.
+    """
+
+    permission: str | None = None
+    attributes: dict[str, list[Any]] = Field(default_factory=dict[str, list[Any]])  # as attributes are
+    same_attributes: list[str] = Field(default_factory=list[str])
+    escalate_to: str | None = None
+    escalates_at: str | None = None
+
+
+class ApprovalNeedsShape(Shape):
+    """The needs of a request by rules for approvers: so many different approvers, each of whom meets every rule.
+
+    ``text`` says it in one sentence.
+    """
+
+    approvals: int
+    forbid_own: bool
+    rules: list[ApproverNeedShape]
+    text: str
+
+
+class GivenApprovalShape(Shape):
+    """One approval: who gave it, when, with which note, and for what."""
+
+    by: str
+    on_behalf_of: str | None = None
+    at: str
+    note: str | None = None
+    scope: ApprovalScope
+
+
 class ApprovalShape(Shape):
     """A request, and what became of it; ``used`` is an approval for one call that was made.
 
     ``arguments`` are whole but for secrets, and ``digest`` tells the exact ones; ``modified`` are those that the
     approver put in their place. ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO
     8601 UTC. ``reason`` is why it has to be approved, ``note`` what the approver said. ``code_hash`` is the hash of
-    the tool's code as it was, ``code`` whose that is, where this process runs it too.
+    the tool's code as it was, ``code`` whose that is, where this process runs it too. ``needs`` is what rules demand of
+    approvers, and ``approvals`` are those that count so far; ``round`` counts how often approvers have changed the
+    arguments. ``escalates_at`` is the time of the next escalation, ``escalated_at`` of the last one that was noticed.
+    ``decidable`` is whether the caller may approve it, and ``refusal`` why not.
     """
 
     id: str
@@ -73,6 +121,30 @@ class ApprovalShape(Shape):
     decided_by: str | None = None
     decided_at: str | None = None
     note: str | None = None
+    needs: ApprovalNeedsShape | None = None
+    approvals: list[GivenApprovalShape] = Field(default_factory=list[GivenApprovalShape])
+    round: int = 0
+    escalates_at: str | None = None
+    escalated_at: str | None = None
+    decidable: bool | None = None
+    refusal: str | None = None
+
+
+class PendingAgesShape(Shape):
+    """The numbers of requests by their age: each request counts once."""
+
+    under_5_minutes: int
+    under_1_hour: int
+    under_1_day: int
+    older: int
+
+
+class PendingSummaryShape(Shape):
+    """How many requests of an organisation are pending, since when, and how old they are."""
+
+    pending: int
+    oldest_at: str | None = None
+    by_age: PendingAgesShape
 
 
 class ApprovalPageShape(Shape):
@@ -82,21 +154,172 @@ class ApprovalPageShape(Shape):
     next: str | None = None
 
 
-def approval_shape(row: ApprovalRow) -> ApprovalShape:
-    """Return the wire shape of a request. Raises ``StoreError`` if its stored data is not JSON."""
+Refusal = Callable[[ApprovalRow], str | None]
+"""Returns why the caller may not approve a request, or ``None`` if it may."""
+_MADE: Final = frozenset({"code", "needs", "approvals", "round", "decidable", "refusal"})
+"""The members of a request's shape that are not fields of its row."""
+
+
+def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> ApprovalShape:
+    """Return the wire shape of a request, with what its caller may do.
+
+    Raises ``StoreError`` if its stored data is not JSON.
+    """
     try:
         parsed = {name: json.loads(getattr(row, name)) for name in ("arguments", "policies")}
         modified = None if row.modified is None else redacted(json.loads(row.modified), longest=None)
     except (ValueError, RecursionError):
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
-    told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name != "code"}
-    code = known_code(row.code_hash)
-    return ApprovalShape.model_validate({**told, **parsed, "modified": modified, "code": code and code_shape(code)})
+    told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
+    code, given = known_code(row.code_hash), given_approvals(row)
+    refused = refusal and refusal(row)
+    made = {
+        "modified": modified,
+        "code": code and code_shape(code),
+        "needs": _needs_shape(row),
+        "approvals": [{name: getattr(one, name) for name in GivenApprovalShape.model_fields} for one in given],
+        "round": round_of(row),
+        "decidable": None if refusal is None else refused is None,
+        "refusal": refused,
+    }
+    return ApprovalShape.model_validate({**told, **parsed, **made})
+
+
+def pending_summary_shape(found: PendingSummary) -> PendingSummaryShape:
+    """Return the wire shape of a count by the ages of ``kernel.governance.approvals.AGES``."""
+    minutes, hour, day = found.since
+    ages = PendingAgesShape(
+        under_5_minutes=minutes, under_1_hour=hour - minutes, under_1_day=day - hour, older=found.pending - day
+    )
+    return PendingSummaryShape(pending=found.pending, oldest_at=found.oldest_at, by_age=ages)
+
+
+def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
+    if row.needs is None:
+        return None
+    needs = ApprovalNeeds.read(row)
+    rules = [
+        ApproverNeedShape(
+            permission=one.permission,
+            attributes={name: [*values] for name, values in one.attributes.items()},
+            same_attributes=[*one.same_attributes],
+            escalate_to=one.escalate_to,
+            escalates_at=one.escalates_at(row.created_at),
+        )
+        for one in needs.rules
+    ]
+    return ApprovalNeedsShape(approvals=needs.approvals, forbid_own=needs.forbid_own, rules=rules, text=needs.summary())
 
 
 async def approval_page_shape(
-    read: Callable[[ApprovalQuery], Awaitable[ApprovalPage]], query: ApprovalQuery
+    read: Callable[[ApprovalQuery], Awaitable[ApprovalPage]], query: ApprovalQuery, refusal: Refusal | None = None
 ) -> ApprovalPageShape:
-    """Return the wire shape of a page of requests."""
-    items, following = await read_page(read, query, approval_shape, attrgetter("id"))
+    """Return the wire shape of a page of requests, with what its caller may do."""
+    items, following = await read_page(read, query, lambda row: approval_shape(row, refusal), attrgetter("id"))
     return ApprovalPageShape(items=items, next=following)
+
+
+EntryKind = Literal["instructions", "user", "agent", "reasoning", "call", "result", "summary", "other"]
+MAX_TEXT: Final = 2_000
+"""The maximum characters of an entry's text."""
+_PARSED_BYTES: Final = 1024 * 1024
+"""The size of a message that is read part by part, and of a text in it that is read as JSON."""
+_KINDS: Final[Mapping[str, EntryKind]] = {
+    "system-prompt": "instructions",
+    "user-prompt": "user",
+    "text": "agent",
+    "thinking": "reasoning",
+    "tool-call": "call",
+    "builtin-tool-call": "call",
+    "tool-return": "result",
+    "builtin-tool-return": "result",
+    "retry-prompt": "result",
+}
+
+
+class ConversationEntryShape(Shape):
+    """A part of a message: what a person, the agent or a tool has said, with secrets masked, and cut off if it is long.
+
+    Of a ``call`` there is the name of its ``tool`` alone: its arguments are in its record. ``within`` names the call
+    and the agent for messages of an agent within a call. ``other`` is a message whose form is not known here.
+    """
+
+    seq: int
+    turn: str
+    at: str
+    kind: EntryKind
+    text: str | None = None
+    tool: str | None = None
+    within: str | None = None
+
+
+class ApprovalConversationShape(Shape):
+    """The end of the conversation that led to a request, in order; ``earlier`` counts the messages before it."""
+
+    items: list[ConversationEntryShape]
+    earlier: int
+
+
+def conversation_entries(row: MessageRow, redact: Redactor | None) -> list[ConversationEntryShape]:
+    """Return the entries of a message. Raises ``StoreError`` if it was altered."""
+    if len(row.data) > _PARSED_BYTES:
+        found: list[tuple[EntryKind, str | None, str | None]] = [("other", None, f"{len(row.data):,} characters")]
+        within = None
+    else:
+        try:
+            message: Any = from_json(row.data)
+        except ValueError:
+            raise StoreError(f"the message {row.seq} of the session {row.session} was changed: no JSON") from None
+        within = message["within"] if row.kind == "inner" else None
+        found = [*_parts(message["message"] if row.kind == "inner" else message, redact)]
+    return [
+        ConversationEntryShape(
+            seq=row.seq,
+            turn=row.turn,
+            at=row.created_at,
+            kind="summary" if row.kind == "summary" and kind == "user" else kind,
+            text=text,
+            tool=tool,
+            within=within,
+        )
+        for kind, tool, text in found
+    ]
+
+
+def _parts(message: Any, redact: Redactor | None) -> Iterator[tuple[EntryKind, str | None, str | None]]:  # JSON data
+    """Yield the kind, the tool and the text of each part of a message, as the runner of agents stores it."""
+    parts = cast("dict[str, object]", message).get("parts") if isinstance(message, dict) else None
+    if not isinstance(parts, list):
+        yield "other", None, _text(cast("object", message), redact)
+        return
+    for part in cast("list[object]", parts):
+        one = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+        kind = _KINDS.get(str(one.get("part_kind")))
+        if kind is None:
+            continue  # such as settings of the model, which say nothing to anybody
+        name = one.get("tool_name")
+        tool = None if name is None else _text(name, redact)
+        yield kind, tool, None if kind == "call" else _text(_said(one.get("content")), redact)
+
+
+def _said(content: object) -> object:
+    """Return what a person wrote as text, with a word in the place of media."""
+    items = cast("list[object]", content) if isinstance(content, list) else []
+    if not any(isinstance(one, str) for one in items):
+        return cast("object", content)
+    return "\n".join(one if isinstance(one, str) else f"[{_medium(one)}]" for one in items)
+
+
+def _medium(item: object) -> str:
+    return str(cast("dict[str, object]", item).get("kind", "media")) if isinstance(item, dict) else "media"
+
+
+def _text(value: object, redact: Redactor | None) -> str:
+    """Return data as text with secrets masked: also those in JSON that is within a text."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _PARSED_BYTES:
+        with suppress(ValueError):  # a text that only begins like JSON
+            value = from_json(value)
+    masked = value if redact is None else redact(value)
+    masked = mask_urls(masked) if isinstance(masked, str) else json.dumps(redacted(masked), ensure_ascii=False)
+    left = len(masked) - MAX_TEXT
+    return f"{masked[:MAX_TEXT]}… [{left:,} more characters]" if left > 0 else masked

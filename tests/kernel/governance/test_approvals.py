@@ -71,6 +71,7 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
             "code_hash": code_of(here.pay).hash,
             "code": {"kind": "module", "name": "approving.py", "version": None},
             "expires_at": row.expires_at,
+            "needs": None,
         }
 
 

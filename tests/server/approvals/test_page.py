@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from capset import Capability, Principal, tool
+from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import MASK
 from capset.server.approvals.page import SIGN_IN
@@ -67,7 +68,8 @@ def token_of(page: httpx2.Response) -> str:
 
 
 async def decided(browser: httpx2.AsyncClient, asked_for: str, page: httpx2.Response, **form: str) -> httpx2.Response:
-    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), **form})
+    (shown,) = re.findall(r'name="round" value="(\d+)"', page.text)
+    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), "round": shown, **form})
 
 
 def hold_headers(page: httpx2.Response) -> None:
@@ -209,6 +211,9 @@ async def test_forms_of_others_do_nothing(shop: Site, browser: httpx2.AsyncClien
         assert (await shop.kernel.approvals.get(one, org="acme")).status == "pending"
     same = {"Origin": shop.url, "Sec-Fetch-Site": "same-origin"}
     done = await browser.post(f"/approve/{asked_for}", data={"action": "approve", "token": token}, headers=same)
+    assert done.status_code == 422, "a form says which arguments it has shown"
+    form = {"action": "approve", "token": token, "round": "0"}
+    done = await browser.post(f"/approve/{asked_for}", data=form, headers=same)
     assert done.status_code == 200
 
 
@@ -336,6 +341,48 @@ async def test_where_no_key_is_asked_for_everybody_is_the_one_who_asked() -> Non
             asked_for = await asked(browser, session)
             page = await signed_in(browser, "", asked_for)
             assert (await decided(browser, asked_for, page, action="approve")).status_code == status
+
+
+@pytest.mark.spec("M20", "G46", "G48")
+async def test_the_page_obeys_rules_for_approvers_and_says_what_is_needed() -> None:
+    rule = ApproverRule(permission="payments:approve", approvals=2)
+    async with (
+        site(till, governance=Governance(approvers=[rule])) as here,
+        here.client(None, follow_redirects=True) as eve,
+        here.client(None, follow_redirects=True) as browser,
+    ):
+        for name, held in (("eve", "bills:read"), ("fay", "payments:approve"), ("fred", "payments:approve")):
+            await here.key(name, scopes=["capset:approve"], permissions=[held])
+        await here.key("caller", scopes=["capset:call", "capset:write"])
+        _, asked_for = await requested(here)
+        page = await signed_in(eve, here.keys["eve"], asked_for)
+        assert "two different approvers with the permission payments:approve" in page.text
+        assert "You cannot approve it: this request needs an approver with the permission" in page.text
+        assert "you have bills:read" in page.text
+        assert ("Approve this call" in page.text, "Reject" in page.text) == (False, True)
+        forged = await decided(eve, asked_for, page, action="approve")
+        assert (forged.status_code, "you have bills:read" in forged.text) == (403, True)
+        page = await signed_in(browser, here.keys["fay"], asked_for)
+        half = await decided(browser, asked_for, page, action="approve", note="<i>fine</i>")
+        assert "user:fay at " in half.text
+        assert "(&lt;i&gt;fine&lt;/i&gt;)" in half.text
+        assert "you have approved it already" in half.text
+        assert "Approve this call" not in half.text
+        shown = await signed_in(browser, here.keys["fred"], asked_for)
+        await decided_over_rest(here, "fay", asked_for, {"to": "eve", "amount": 9})
+        stale = await decided(browser, asked_for, shown, action="approve")
+        assert (stale.status_code, "have been changed since" in stale.text) == (409, True)
+        shown = await browser.get(f"/approve/{asked_for}")
+        assert "Arguments, as the approver changed them" in shown.text
+        assert "user:fred" not in (await decided(browser, asked_for, shown, action="approve")).text.split("Status")[0]
+        row = await here.kernel.approvals.get(asked_for, org="acme")
+        assert (row.status, row.modified, row.decided_by) == ("approved", '{"amount":9,"to":"eve"}', "user:fred")
+
+
+async def decided_over_rest(here: Site, name: str, asked_for: str, arguments: dict[str, Any]) -> None:
+    async with here.client(name) as client:
+        done = await client.post(f"/v1/approvals/{asked_for}/approve", json={"arguments": arguments})
+        assert done.json()["status"] == "pending"
 
 
 @pytest.mark.spec("M20")

@@ -24,6 +24,8 @@ _MILLISECONDS: Final = 10_000
 WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
 _SERIOUS: Final = ("serious", "critical")
+_OF_THE_NETWORK: Final = ("the server responded with a status of", "net::ERR_", "Failed to fetch")
+"""What the browser says of refusals, and of a server that is away, which are no faults of a page."""
 
 
 @asynccontextmanager
@@ -43,13 +45,14 @@ async def chromium() -> AsyncGenerator[Browser]:
 @asynccontextmanager
 async def visiting(browser: Browser, url: str, **options: Any) -> AsyncGenerator[Page]:
     """Open a window of its own, with cookies of its own; in the end no script may have failed or been refused."""
-    context = await browser.new_context(base_url=url, viewport=WIDE, **options)
+    # Without motion, so that no colour is measured on its way to another.
+    context = await browser.new_context(base_url=url, viewport=WIDE, reduced_motion="reduce", **options)
     context.set_default_timeout(_MILLISECONDS)
     page = await context.new_page()
     said: list[str] = []
 
     def listen(message: ConsoleMessage) -> None:
-        if message.type == "error" and "the server responded with a status of" not in message.text:
+        if message.type == "error" and not any(part in message.text for part in _OF_THE_NETWORK):
             said.append(message.text)
 
     page.on("console", listen)
@@ -58,7 +61,7 @@ async def visiting(browser: Browser, url: str, **options: Any) -> AsyncGenerator
         yield page
     finally:
         await context.close()
-    assert said == [], "what a script or the policy of the page complained of"
+    assert said == [], f"a script or the policy of the page complained: {said}"
 
 
 async def sign_in(page: Page, key: str, to: str = "/") -> None:

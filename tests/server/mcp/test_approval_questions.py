@@ -10,6 +10,7 @@ import pytest
 from mcp_types import INVALID_PARAMS
 
 from capset import Agent, Capability, Principal, tool
+from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
 from capset.ext import Answer
 from capset.server.mcp import approvals
@@ -219,3 +220,36 @@ async def test_ordinary_calls_are_answered_as_by_the_sdk(office: Site, capabilit
         for block in one.get("content", []):
             block["text"] = block["text"].partition("correlation")[0]
     assert fast == whole
+
+
+@pytest.mark.spec("M20", "G46", "G48")
+async def test_rules_for_approvers_hold_where_people_may_approve_their_own() -> None:
+    """Who may not approve it by a rule is led to the page; and with others needed, one's own is not enough."""
+    forbidden, permitted, two = ApproverRule(forbid_own=True), ApproverRule(permission="a:b"), ApproverRule(approvals=2)
+    both = {**FORMS, "elicitation": {"form": {}, "url": {}}}
+    for rule, mode in ((forbidden, "url"), (permitted, "url"), (two, "form")):
+        governance = Governance(own_approvals=True, approvers=[rule])
+        async with site(agents=[teller], public_url=PUBLIC, governance=governance) as here:
+            ada = caller(here, both)
+            first = await ada.call("pay", to="bob")
+            assert question(first)["mode"] == mode
+            if mode == "form":
+                half = await ada.call("pay", more=answered(first, decision="approve"), to="bob")
+                assert half["isError"] is True
+                assert "It needs two different approvers." in half["content"][0]["text"]
+                await here.kernel.approvals.decide(approval_of(first), Answer(approved=True), by=BOSS)
+                assert (await ada.call("pay", to="bob"))["content"][0]["text"] == "bob is paid"
+
+
+@pytest.mark.spec("G48")
+async def test_a_form_is_for_the_arguments_that_it_has_shown() -> None:
+    governance = Governance(own_approvals=True, approvers=[ApproverRule(approvals=2)])
+    async with site(agents=[teller], public_url=PUBLIC, governance=governance) as here:
+        ada = caller(here, {"elicitation": {"form": {}, "url": {}}})
+        first = await ada.call("pay", to="bob")
+        changed = Answer(approved=True, arguments={"to": "eve"})
+        await here.kernel.approvals.decide(approval_of(first), changed, by=BOSS)
+        led = await ada.call("pay", more=answered(first, decision="approve"), to="bob")
+        assert (question(led)["mode"], paid) == ("url", [])
+        row = await here.kernel.approvals.get(approval_of(first), org="acme")
+        assert (row.status, row.modified) == ("pending", '{"to":"eve"}')

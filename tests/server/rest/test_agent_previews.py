@@ -120,3 +120,39 @@ async def test_a_preview_names_what_only_an_administrator_enables(shared: Site, 
     assert found["needs_admin"] == ["vault"], "it would be used otherwise"
     assert (await asker.patch(url, json={"capabilities": ["kit"]})).status_code == 200, "anybody takes it away"
     problem(await asker.post(f"{url}/rollback", json={"version": 1}), 403, "permission_denied")
+
+
+@pytest.mark.spec("P7")
+async def test_a_previewed_change_is_compared_with_the_agent_as_it_is(asker: httpx2.AsyncClient) -> None:
+    agent = await make_agent(asker, "kit", system_prompt="Be kind.")
+    url = f"/v1/agents/{agent['id']}/preview"
+    same = (await asker.post(url, json={})).json()["diff"]
+    assert (same["before"], same["after"], same["fields"], same["composition"]["differs"]) == (1, 1, [], False)
+    patch = {"system_prompt": "Be strict.", "capabilities": ["loud"], "instructions": ["Shout. "], "model": None}
+    found = (await asker.post(url, json=patch)).json()["diff"]
+    assert [(one["path"], one["kind"]) for one in found["fields"]] == [
+        ("capabilities[kit]", "removed"),
+        ("capabilities[loud]", "added"),
+        ("instructions[0]", "added"),
+        ("system_prompt", "changed"),
+    ]
+    assert "before" not in found["fields"][1], "what is unknown is left out"
+    tools = found["composition"]["tools"]
+    assert ([one["name"] for one in tools["came"]], [one["name"] for one in tools["changed"]]) == ([], ["echo"])
+    assert "crash" in [one["name"] for one in tools["went"]]
+    written = (await asker.patch(f"/v1/agents/{agent['id']}", json=patch)).json()
+    told = (await asker.get(f"/v1/agents/{agent['id']}/diff", params={"before": 1})).json()
+    assert (found["after"], found["fields"]) == (written["version"], told["fields"]), "it is what is written then"
+    assert found["composition"] == told["composition"]
+
+
+@pytest.mark.spec("P7")
+async def test_a_change_with_conflicts_is_compared_by_its_fields_alone(asker: httpx2.AsyncClient) -> None:
+    agent = await make_agent(asker, "kit")
+    patch = {"capabilities": ["kit", "loud"]}
+    found = (await asker.post(f"/v1/agents/{agent['id']}/preview", json=patch)).json()
+    assert [one["capability"] for one in found["conflicts"]] == ["loud"]
+    assert [one["path"] for one in found["diff"]["fields"]] == ["capabilities[loud]"]
+    assert found["diff"]["composition"] is None
+    new = (await asker.post("/v1/agents/preview", json={"name": "x", "capabilities": ["kit"]})).json()
+    assert new["diff"] is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.server.support import Site, make_agent, make_session, problem
+from capset import Agent, Capability
+from capset.client import Client
+from tests.server.support import Site, make_agent, make_session, problem, site
 
 FULL: dict[str, Any] = {
     "name": "Helper 1.0",
@@ -219,3 +222,35 @@ async def test_no_page_is_promised_that_is_not_there(here: Site, ada: httpx2.Asy
     first = (await ada.get("/v1/agents", params={"limit": 1})).json()
     second = (await ada.get("/v1/agents", params={"limit": 1, "cursor": first["next"]})).json()
     assert ([one["id"] for one in second["items"]], second["next"]) == ([made], None)
+
+
+@pytest.mark.spec("P7")
+async def test_agents_are_found_by_what_they_name(tmp_path: Path) -> None:
+    renamed = Capability("renamed", aliases=["former"], description="It had another name.")
+    keeper = Agent("keeper", uses=[renamed])
+    async with site(renamed, agents=[keeper], store=f"sqlite:///{tmp_path / 'a.db'}") as here:
+        await here.key("boss", scopes=["capset:admin"])
+        await here.key("spy", org="other", scopes=["capset:admin"])
+        async with here.client("boss") as boss, here.client("spy") as spy:
+            made = [(await make_agent(boss, *names))["id"] for names in (["kit"], ["former", "noop"], ["renamed"])]
+            server = {"shop": {"url": "https://shop.example.com/mcp"}}
+            own = (await make_agent(boss, "mcp:shop", mcp_servers=server))["id"]
+            theirs = (await make_agent(spy, "renamed", mcp_servers=server | {"more": server["shop"]}))["id"]
+
+            async def found(client: httpx2.AsyncClient, **query: Any) -> tuple[list[str], int]:
+                page = (await client.get("/v1/agents", params=query)).json()
+                return [one["id"] for one in page["items"]], page["total"]
+
+            for name in ("renamed", "former"):
+                assert await found(boss, capability=name) == (["keeper", made[2], made[1]], 3)
+            assert await found(boss, capability="kit") == ([made[0]], 1)
+            assert await found(boss, capability="mcp:shop") == ([own], 1)
+            assert await found(boss, mcp_servers="true") == ([own], 1)
+            assert await found(boss, mcp_servers="true", status="archived") == ([], 0)
+            assert await found(boss, capability="nothing") == ([], 0)
+            assert await found(spy, capability="renamed") == (["keeper", theirs], 2)
+            await boss.patch(f"/v1/agents/{own}", json={"mcp_servers": None, "capabilities": ["kit"]})
+            assert await found(boss, mcp_servers="true") == ([], 0)
+            problem(await boss.get("/v1/agents", params={"capability": "' OR 1"}), 422, "invalid_arguments")
+        async with Client(here.url, key=here.keys["spy"]) as client:
+            assert [one.id async for one in client.agents.all(capability="former", mcp_servers=True)] == [theirs]

@@ -198,7 +198,7 @@ async def test_requests_are_filtered_and_paged(caller: httpx2.AsyncClient, boss:
     ):
         page = (await boss.get("/v1/approvals", params=wanted)).json()
         assert [one["id"] for one in page["items"]] == found, wanted
-    for wrong in ({"status": "open"}, {"limit": 0}, {"cursor": "x y"}, {"tool": "pay"}):
+    for wrong in ({"status": "open"}, {"limit": 0}, {"cursor": "x y"}, {"colour": "red"}, {"order": "best"}):
         problem(await boss.get("/v1/approvals", params=wrong), 422, "invalid_arguments")
 
 

@@ -151,6 +151,9 @@ async def test_a_capability_is_told_in_full(shared: Site, asker: httpx2.AsyncCli
         told = tools[one.name]
         assert (told["limits"], told["cost"]) == ([str(limit) for limit in one.limits], one.cost)
         assert told["approval"] == ("dynamic" if callable(one.approval) else one.approval)
+    sandbox = "/v1/capabilities/sandbox"
+    assert (await asker.get(sandbox)).json()["readiness"]
+    assert (await asker.get(sandbox, params={"readiness": "false"})).json()["readiness"] == {}
     said = problem(await asker.get("/v1/capabilities/kiit"), 404, "not_found")
     assert "did you mean 'kit'" in said["detail"]
 

@@ -98,6 +98,7 @@ async def write_everything(store: Store) -> None:
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
     await store.approvals.open(APPROVAL, most=9)
+    await store.approvals.move(replace(APPROVAL, escalated_at=NOW), "pending", seen=APPROVAL)
     await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
     for request in ("r-1", "r-2"):
         await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW, org=ORG), expired=NOW)
@@ -147,7 +148,13 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     org, agent_id, session, principal = names.org, names.agent_id, names.session, names.principal
     notes, texts = replace(NOTES, owner=session, org=org), replace(TEXTS, owner=session, org=org)
     await store.agents.get(org, agent_id)
-    asked: Filters = ({}, {"status": "active"}, {"name": names.agent})
+    asked: Filters = (
+        {},
+        {"status": "active"},
+        {"name": names.agent},
+        {"capabilities": ("a", "b")},
+        {"has_servers": True},
+    )
     await store.agents.version(org, agent_id, 2)
     await store.agents.versions(VersionQuery(org, agent_id, before=3))
     await store.agents.by_hash(org, "0" * 64)
@@ -178,10 +185,17 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         {"status": "pending"},
         {"session": session},
         {"status": "approved", "session": session, "tool_hash": "2" * 64, "digest": "4" * 64},
+        {"tool": "save_note"},
+        {"agent": "scribe"},
+        {"principal": "user:user-1"},
+        {"status": "used", "tool": "save_note", "agent": "scribe"},
+        {"status": "pending", "oldest_first": True},
     )
     for filters in asked:
         await store.approvals.list(ApprovalQuery(org, limit=50, before=before, **filters))
     await store.approvals.overdue(NOW)
+    await store.approvals.escalating(NOW)
+    await store.approvals.summary(org, (NOW, LATER))
     await store.files.stat(session, "/a/b.txt")
     for recursive in (False, True):
         await store.files.list(session, "/a", recursive=recursive)

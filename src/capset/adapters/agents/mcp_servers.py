@@ -17,12 +17,21 @@ from pydantic_core import from_json
 from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset.adapters.declarations import secrets_in
 from capset.adapters.mcp.server import McpServer, McpSource
-from capset.adapters.pins import SeenSource, Standing, approve, capability_with, look_at, pin_of, withdraw
+from capset.adapters.pins import (
+    SeenSource,
+    Standing,
+    approve,
+    capability_with,
+    check_seen,
+    look_at,
+    pin_of,
+    withdraw,
+)
 from capset.definitions.capabilities import Capability
 from capset.definitions.limits import checked_limits
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import is_secret_name
-from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, unknown
+from capset.errors import DefinitionError, Field, InvalidArguments, NotFound, unknown
 from capset.extras import install_command
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
@@ -172,14 +181,10 @@ class AgentServers:
         owner, server, shape = self._named(row, name)
         connection = self._connection(owner, server, shape)
         offers = {one.name: one for one in await connection.offers(at_once=True)}
-        added: list[ToolPin] = []
-        for tool, seen in tools.items():
-            if tool not in offers:
-                raise DefinitionError(f"{server.label}: {unknown('tool', tool, offers)}")
-            if offers[tool].hash != seen:
-                raise Conflict(f"{server.label}: {tool!r} is not as {seen} any more: look at it again")
-            if not offers[tool].is_unusable:  # those are refused below
-                added.append(pin_of(server, offers[tool], by.id, self._kernel.now()))
+        check_seen(server, offers, tools)
+        chosen = [offers[tool] for tool in tools]
+        # Those that nothing could call are refused below.
+        added = [pin_of(server, one, by.id, self._kernel.now()) for one in chosen if not one.is_unusable]
         known = await self.pins(owner, row.mcp_servers or ())
         pins = (*(one for one in known if one.server != server.pin_key or one.tool not in tools), *added)
         size = sum(len(one.shape.encode()) for one in pins)

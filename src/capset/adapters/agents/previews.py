@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from capset.adapters.agents.entries import refer
 from capset.adapters.agents.files import agent_of, context_of
 from capset.adapters.agents.permissions import needs_admin
+from capset.adapters.agents.rows import Loaded
 from capset.composition.compose import Composition, compose
-from capset.composition.conflicts import conflicts_of
+from capset.composition.conflicts import CompositionConflict, conflicts_of
 from capset.definitions.agents import Agent
 from capset.definitions.references import AnyRef
-from capset.errors import DefinitionError, Field
+from capset.errors import Field
 from capset.kernel.registry import Registry
+from capset.stores.base import AgentRow
 from capset.wire.agents import AgentInput
 
 
@@ -22,13 +24,15 @@ class Preview:
     """An agent that could be written, or everything that prevents it: then ``agent`` is ``None``.
 
     ``problems`` are invalid fields; ``conflicts`` are between valid ones. ``needs_admin`` names the capabilities that
-    only an administrator enables.
+    only an administrator enables. Of a change, ``saved`` is the agent as it is, and ``written`` what would be stored.
     """
 
     agent: Agent | None
     problems: tuple[Field, ...] = ()
-    conflicts: tuple[DefinitionError, ...] = ()
+    conflicts: tuple[CompositionConflict, ...] = ()
     needs_admin: tuple[str, ...] = ()
+    saved: Loaded | None = None
+    written: AgentRow | None = None
 
 
 def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:

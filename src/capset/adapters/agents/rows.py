@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from capset.adapters.agents.mcp_servers import Servers, servers_of
+from capset.definitions.agents import Agent
 from capset.errors import InvalidArguments
+from capset.kernel.registry import Registry
 from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
@@ -24,6 +27,24 @@ _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "mcp_servers": kept_servers,
 }
 """The stored form of the fields that have one of their own; that of all others follows from their kind."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """An agent ready for use; ``row`` is its stored form, unless it is defined in code.
+
+    ``notices`` name capabilities that are gone, deprecated or contribute nothing.
+    """
+
+    id: str
+    agent: Agent
+    row: AgentRow | None
+    notices: tuple[str, ...]
+
+    @property
+    def servers(self) -> Servers:
+        """The MCP servers of its own."""
+        return {} if self.row is None else servers_of(self.row.mcp_servers)
 
 
 def filled(row: AgentRow, given: AgentInput) -> AgentRow:
@@ -50,6 +71,12 @@ def _stored_value(field: AgentField, given: AgentInput) -> Any:  # of the field'
 def row_of(entry: CapabilityEntry) -> CapabilityRow:
     """Return the stored form of an entry."""
     return CapabilityRow(entry.id, entry.presets or {}, entry.config, entry.prefix, entry.rename or {})
+
+
+def as_stored(row: AgentRow, agent: Agent, registry: Registry) -> AgentRow:
+    """Return the row of an agent in its stored form: tidied instructions, and capabilities by their own names."""
+    capabilities = tuple(replace(one, id=registry.get(one.id).name) for one in row.capabilities)
+    return replace(row, instructions=agent.instructions, capabilities=capabilities)
 
 
 def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,7 +25,17 @@ from capset.adapters.agents.mcp_servers import (
 )
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
-from capset.adapters.agents.rows import definition_of_row, filled, is_same, patched, restored, row_of, size_of, text_of
+from capset.adapters.agents.rows import (
+    Loaded,
+    as_stored,
+    definition_of_row,
+    filled,
+    is_same,
+    patched,
+    restored,
+    size_of,
+    text_of,
+)
 from capset.adapters.pins import Standing
 from capset.composition.compose import Composition
 from capset.definitions.acts import ActName
@@ -47,24 +57,6 @@ _MAX_BYTES: Final = 1024 * 1024
 """The largest size of a definition as JSON; one that an earlier version stored may be changed, but not grow."""
 _TRIES: Final = 20
 """How often a change is retried when others change the same agent; each time, one of them has succeeded."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Loaded:
-    """An agent ready for use; ``row`` is its stored form, unless it is defined in code.
-
-    ``notices`` name capabilities that are gone, deprecated or contribute nothing.
-    """
-
-    id: str
-    agent: Agent
-    row: AgentRow | None
-    notices: tuple[str, ...]
-
-    @property
-    def servers(self) -> Servers:
-        """The MCP servers of its own."""
-        return {} if self.row is None else servers_of(self.row.mcp_servers)
 
 
 class StoredAgents:
@@ -220,7 +212,7 @@ class StoredAgents:
 
     async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
         """Return the preview of a new agent. Nothing is stored."""
-        return await self._previewed(given, ServerOwner(org, ""), None)
+        return (await self._previewed(given, ServerOwner(org, ""), None))[0]
 
     async def preview_change(
         self,
@@ -238,18 +230,26 @@ class StoredAgents:
         loaded = await self.get(org, id)
         if loaded.row is None:
             return Preview(loaded.agent)
-        return await self._previewed(patched(loaded.row, patch), ServerOwner(org, id), loaded.row)
+        given = patched(loaded.row, patch)
+        found, own = await self._previewed(given, ServerOwner(org, id), loaded.row)
+        written = filled(loaded.row, given)
+        if found.agent is not None:
+            written = as_stored(written, found.agent, own)
+        return replace(found, saved=loaded, written=written)
 
-    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> Preview:
+    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> tuple[Preview, Registry]:
+        """Return a preview, and the registry with the agent's own servers."""
         after, before = given.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
         problems = self.servers.problems(owner, after)
         own = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
         composed = None if row is None else await self._composed(row)
+        registry = own.within(self._registry)
         async with self._previews:
-            found = await asyncio.to_thread(preview_of, given, own.within(self._registry), composed)
+            found = await asyncio.to_thread(preview_of, given, registry, composed)
         if problems:
-            return replace(found, agent=None, problems=(*found.problems, *problems))
-        return replace(found, needs_admin=tuple(dict.fromkeys((*new_servers(after, before), *found.needs_admin))))
+            return replace(found, agent=None, problems=(*found.problems, *problems)), registry
+        needed = tuple(dict.fromkeys((*new_servers(after, before), *found.needs_admin)))
+        return replace(found, needs_admin=needed), registry
 
     async def _write(
         self,
@@ -312,12 +312,7 @@ class StoredAgents:
         if not author.is_admin:
             enabled = new_servers(servers, servers_of(row.mcp_servers))
             check_enabled(tuple(dict.fromkeys((*enabled, *needs_admin(composition, await self._composed(row))))))
-        return replace(
-            changed,
-            instructions=agent.instructions,
-            capabilities=tuple(replace(row_of(one), id=registry.get(one.id).name) for one in given.entries()),
-            static_hash=composition.static_hash,
-        )
+        return replace(as_stored(changed, agent, registry), static_hash=composition.static_hash)
 
     async def _composed(self, row: AgentRow) -> Composition | None:
         """Return a stored agent's current composition; ``None`` for a new one, or if it can no longer be composed."""

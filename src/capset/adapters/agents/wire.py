@@ -11,9 +11,10 @@ from typing import Any
 from capset.adapters.agents.mcp_servers import new_servers
 from capset.adapters.agents.permissions import Author, needs_admin
 from capset.adapters.agents.previews import Preview
-from capset.adapters.agents.rows import plain_of
-from capset.adapters.agents.store import Loaded, StoredAgents
+from capset.adapters.agents.rows import Loaded, is_same, plain_of
+from capset.adapters.agents.store import StoredAgents
 from capset.composition.compose import Composition, compose
+from capset.composition.conflicts import CompositionConflict
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -22,6 +23,7 @@ from capset.evaluation.compare.comparison import diff_sides
 from capset.evaluation.compare.differences import Diff
 from capset.evaluation.compare.sides import Side, side_of
 from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AgentPage, AgentQuery, AgentStatus, VersionQuery
@@ -56,21 +58,30 @@ async def page_of(
     *,
     status: AgentStatus | None = None,
     name: str | None = None,
+    capabilities: tuple[str, ...] = (),
+    has_servers: bool = False,
     limit: int = 50,
     cursor: str | None = None,
 ) -> AgentPageShape:
     """List agents: those defined in code by name, then the stored ones, newest first.
 
-    A cursor among those in code is ``~`` and the last name of the previous page.
+    With ``capabilities``, only those that name one of them; with ``has_servers``, only those with MCP servers of their
+    own, which no agent in code has. A cursor among those in code is ``~`` and the last name of the previous page.
     """
-    defined = [one for one in agents.defined if status in (None, "active") and name in (None, one.name)]
+    defined = [
+        one
+        for one in agents.defined
+        if status in (None, "active") and name in (None, one.name) and not has_servers
+        if not capabilities or any(use.name in capabilities for use in one.uses if not callable(use))
+    ]
     cursor, first = cursor or "~", list[Agent]()
     if cursor.startswith("~"):
         first, cursor = [one for one in defined if one.name > cursor[1:]], None
     shown = first[:limit]
     left = limit - len(shown)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    query, total = AgentQuery(org, status, name, left or 1, cursor), 0
+    query = AgentQuery(org, status, name, left or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 
     async def read(query: AgentQuery) -> AgentPage:
@@ -145,9 +156,32 @@ async def shown_preview(
             # Not the kernel's own compose, which would cache it for sessions that will never exist.
             snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
         except DefinitionError as error:  # problems that only evaluation reveals
-            conflicts = (error,)
+            conflicts = (CompositionConflict(error),)
     is_valid = found.agent is not None and not conflicts
-    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, is_valid=is_valid)
+    diff = await _diff_of_change(kernel, found, snapshot, principal=principal, env=env)
+    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, diff, is_valid=is_valid)
+
+
+async def _diff_of_change(
+    kernel: Kernel, found: Preview, snapshot: Snapshot | None, *, principal: Principal, env: Mapping[str, Any]
+) -> AgentDiffShape | None:
+    """Return how a previewed change differs from the agent as it is; ``snapshot`` is what would come of it."""
+    saved, written = found.saved, found.written
+    if saved is None or saved.row is None or written is None:
+        return None
+    composed, notices = None, saved.notices
+    if snapshot is not None:
+        try:
+            before = await kernel.evaluate(kernel.compose(saved.agent), principal=principal, env=env, agent_id=saved.id)
+            await read_code(before)
+            await read_code(snapshot)
+            composed = diff_sides(side_of(envelope_of(before)), side_of(envelope_of(snapshot)))
+        except DefinitionError as error:
+            notices = tuple(dict.fromkeys((*notices, error.message)))
+    version = saved.row.version
+    after = version if is_same(saved.row, written) else version + 1
+    told = [f"version {version}: {notice}" for notice in notices]
+    return agent_diff_shape(version, after, changes_of(plain_of(saved.row), plain_of(written)), composed, told)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

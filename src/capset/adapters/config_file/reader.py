@@ -15,12 +15,13 @@ from capset.adapters.config_file.actions import Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
 from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
-from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
+from capset.adapters.config_file.shapes import BUILT_IN, ApproverRuleShape, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.adapters.sources import Source, Upstream, declarations
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
+from capset.definitions.approvers import ApproverRule
 from capset.definitions.capabilities import narrowed
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
@@ -297,10 +298,19 @@ def _governing(name: str, value: Any) -> Any:  # of the type that the member has
     made: Any = value
     if isinstance(value, AllowanceShape):
         made = value.allowance()
+    elif name == "approvers":
+        return [_rule(number, one) for number, one in enumerate(value, 1)]  # the rest of it together with other members
     elif name == "refusals" and value is not None:
         made = limit_of(value)
     Governance(**{name: made})
     return made
+
+
+def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
+    try:
+        return shape.rule()
+    except DefinitionError as error:
+        raise DefinitionError(f"number {number}: {error.message}", hint=error.hint) from None
 
 
 def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:

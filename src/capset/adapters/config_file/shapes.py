@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from capset.definitions.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
+from capset.definitions.capabilities import Risk
 from capset.definitions.files import FILE_BYTES
 from capset.definitions.names import AGENT, TOOL
 from capset.definitions.tools.options import Effect
@@ -35,6 +37,7 @@ RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], 
 RetryText = Annotated[Any, WithJsonSchema(_RETRY)]
 Name = Annotated[str, Field(pattern=f"^{TOOL.pattern}$")]
 
+AttributeValue = str | int | float | bool
 Window = Annotated[str, Field(pattern=r"^[1-9]\d*[smhd]$")]
 
 BUILT_IN: Final = {
@@ -119,6 +122,44 @@ class SecurityShape(StrictShape):
     )
 
 
+class ApproverRuleShape(StrictShape):
+    """Who may approve which requests. All rules that are for a request hold at once: the strictest decides."""
+
+    tools: list[str] | None = Field(
+        None,
+        description="Patterns for the names of tools, `pay`, or of `CAPABILITY.TOOL`, `payments.*`; all, if left out.",
+    )
+    effects: list[Effect] | None = Field(None, description="The effects of the tools; all, if left out.")
+    agents: list[str] | None = Field(None, description="Patterns for the names of agents; all, if left out.")
+    risks: list[Risk] | None = Field(
+        None, description="The risks of the capabilities that bring the tools; all, if left out."
+    )
+    permission: Permission | None = Field(None, description="The permission that an approver has to hold.")
+    attributes: dict[str, AttributeValue | list[AttributeValue]] | None = Field(
+        None, description="The value, or the possible values, of each attribute that an approver has to have."
+    )
+    same_attributes: list[str] | None = Field(
+        None, description="The attributes in which an approver has to be like the requester, such as `department`."
+    )
+    approvals: int | None = Field(
+        None, ge=1, le=MAX_APPROVALS, description="How many different principals have to approve: 1, if left out."
+    )
+    forbid_own: bool | None = Field(
+        None, description="Whether requesters may never approve their own requests, even where `own_approvals` is set."
+    )
+    expires_after: float | None = Field(
+        None, gt=0, description="The seconds for which such a request stays open, in the place of `approval_seconds`."
+    )
+    escalate_after: float | None = Field(None, gt=0, description="The seconds after which others may approve, too.")
+    escalate_to: Permission | None = Field(
+        None, description="The permission of these others, in the place of `permission` and the attributes."
+    )
+
+    def rule(self) -> ApproverRule:
+        """Return the rule. Raises ``DefinitionError``."""
+        return ApproverRule(**self.model_dump(exclude_none=True))
+
+
 class GovernanceShape(StrictShape):
     """What holds for every call."""
 
@@ -137,6 +178,11 @@ class GovernanceShape(StrictShape):
         None, gt=0, description="How long a request for an approval stays open; then it counts as rejected."
     )
     own_approvals: bool | None = Field(None, description="Whether somebody may approve what they asked for themselves.")
+    approvers: list[ApproverRuleShape] | None = Field(
+        None,
+        max_length=MAX_RULES,
+        description="Rules for who may approve what; without any, everybody but the requester may.",
+    )
     code_voids_approvals: bool | None = Field(
         None, description="Whether an approval is void once the tool's code is other code: `true`, if left out."
     )

@@ -86,6 +86,8 @@ class McpConnection:
         self._number = 0
         self._failures, self._again = 0, 0.0
         self._why = ""
+        self.failure: CapsetError | None = None
+        """Why the last attempt to connect failed, if it did."""
         self._offers: Sequence[Offer] | None = None
         self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
@@ -111,6 +113,16 @@ class McpConnection:
         if self._ready is not None and not self._ready.done():  # somebody wanted it when it closed
             self._ready.set_exception(self._cause(asyncio.CancelledError()))
             self._ready.exception()  # the caller may have left
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._ready is not None and self._ready.done() and self._ready.exception() is None
+
+    @property
+    def known_offers(self) -> Sequence[Offer] | None:
+        """The tools that the server had when it was asked last, if it was on this connection."""
+        return self._offers
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
         """Return the tools that the server has: as it has them now, or as it had them a few minutes ago."""
@@ -250,7 +262,7 @@ class McpConnection:
                         stack.enter_context(self._room.taken(self))
                     async with asyncio.timeout(self.server.start_timeout):
                         opened = await self._opened(stack, number)
-                    self._failures, self._offers = 0, None
+                    self._failures, self._offers, self.failure = 0, None, None
                     ready.set_result(opened)
                     async with asyncio.TaskGroup() as tasks:
                         listening = tasks.create_task(self._listen(opened.client))
@@ -263,7 +275,8 @@ class McpConnection:
                 if not ready.done():
                     self._failures += 1
                     self._again = monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1))
-                    ready.set_exception(self._cause(error))
+                    self.failure = self._cause(error)
+                    ready.set_exception(self.failure)
                     ready.exception()  # the caller may have left
                 if isinstance(error, asyncio.CancelledError):
                     raise

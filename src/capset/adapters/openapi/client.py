@@ -47,9 +47,20 @@ class OpenApiClient:
         self._document: ApiDocument | None = None
         self._last: tuple[tuple[bytes, str | None], ApiDocument] | None = None
         self._offers: Sequence[Offer] = ()
-        self._failure: CapsetError | None = None
+        self.failure: CapsetError | None = None
+        """Why the document could not be read when it was tried last, if it could not."""
         self._read_at = 0.0
         self._reading = asyncio.Lock()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its document was read."""
+        return self._document is not None
+
+    @property
+    def known_offers(self) -> Sequence[Offer] | None:
+        """The operations of its document when that was read last, if it was."""
+        return None if self._document is None else self._offers
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
         """Return the operations that the document has: as it is now, or as it was a few minutes ago.
@@ -125,14 +136,14 @@ class OpenApiClient:
         age = monotonic() - self._read_at
         if self._document is not None and not at_once and (age < FRESH_SECONDS or self._is_given):
             return self._document
-        if self._failure is not None and not at_once and age < _PAUSE_SECONDS:
-            raise self._failure.with_traceback(None)
+        if self.failure is not None and not at_once and age < _PAUSE_SECONDS:
+            raise self.failure.with_traceback(None)
         try:
             document = await self._load()
         except CapsetError as error:
-            self._document, self._failure, self._read_at = None, error, monotonic()
+            self._document, self.failure, self._read_at = None, error, monotonic()
             raise
-        self._document, self._failure, self._read_at = document, None, monotonic()
+        self._document, self.failure, self._read_at = document, None, monotonic()
         return document
 
     @property

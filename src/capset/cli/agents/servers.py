@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from capset.adapters.agents.server_states import server_page, server_states
+from capset.adapters.offers import described
+from capset.adapters.tool_states import server_page, server_states
 from capset.cli.agents.target import Id, LocalAgents, Org, Writer, asked
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import cell, err, one_line, out, print_json, short, table, verbatim
 from capset.cli.common.remote import Url
-from capset.cli.mcp.pins import described
 from capset.errors import DefinitionError
 from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals, ServerToolShape
 

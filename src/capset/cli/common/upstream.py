@@ -54,6 +54,7 @@ class Upstream:
         self._db = db
         self._servers: McpServers | None = None
         self._known: dict[str, Sequence[ToolPin]] = {}
+        self._apis: dict[str, OpenApiClient] = {}
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
@@ -89,6 +90,14 @@ class Upstream:
         with ThreadPoolExecutor(1) as thread:
             return self._made(source, thread.submit(asyncio.run, self._stored_pins(source)).result())
 
+    def connection(self, source: Source) -> McpConnection | OpenApiClient:
+        """Return the connection of a source through which its capability, made before, is used."""
+        if isinstance(source, OpenApi):
+            return self._apis[source.pin_key]
+        if self._servers is None:
+            raise LookupError(source.pin_key)
+        return self._servers.connection(source)
+
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
         """Return the capability of a source as calling this does, of what is pinned in the store of a kernel."""
         return self._made(source, await self._pins(source, kernel))
@@ -99,7 +108,8 @@ class Upstream:
             from capset.adapters.openapi.client import OpenApiClient
             from capset.adapters.openapi.tools import capability_of
 
-            return capability_of(OpenApiClient(source, EnvironmentSecrets()), pins)
+            client = self._apis[source.pin_key] = OpenApiClient(source, EnvironmentSecrets())
+            return capability_of(client, pins)
         needs_extra("mcp", "mcp", "httptools")
         from capset.adapters.mcp import McpServers
 

@@ -346,9 +346,12 @@ async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> boo
         if answer is None:
             return False
         try:
-            await talk.decide(str(request.data["id"]), answer)
+            is_decided = await talk.decide(str(request.data["id"]), answer)
         except CapsetError as error:
             view.tell(f"[red]error:[/] {cell(error.message)}")
+            return False
+        if not is_decided:
+            view.tell("[yellow]it needs the approval of a different principal, too[/]")
             return False
     return True
 

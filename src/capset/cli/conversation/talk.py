@@ -56,8 +56,11 @@ class Talk(Protocol):
         """Cancel a turn."""
         ...
 
-    async def decide(self, approval: str, answer: Answer) -> None:
-        """Decide a request. Raises ``PermissionDenied`` for one's own."""
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request, and return whether that decides it. Raises ``PermissionDenied`` for one's own.
+
+        It does not decide a request that needs a further approval, by others.
+        """
         ...
 
 
@@ -134,11 +137,12 @@ class LocalTalk:
         who = self._settings.principal
         await self.turns.cancel(self._row, turn, by=f"{who.kind}:{who.id}")
 
-    async def decide(self, approval: str, answer: Answer) -> None:
-        """Decide a request as the approver."""
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request as the approver, and return whether that decides it."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
-        await self._kernel.approvals.decide(approval, answer, by=self._approver)
+        row = await self._kernel.approvals.decide(approval, answer, by=self._approver)
         self.turns.wake()
+        return row.status != "pending"
 
 
 class RemoteTalk:
@@ -183,12 +187,13 @@ class RemoteTalk:
         """Cancel a turn."""
         await self._client.sessions.cancel(self.session, turn)
 
-    async def decide(self, approval: str, answer: Answer) -> None:
-        """Decide a request by the second key."""
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request by the second key, and return whether that decides it."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
         decisions = self._approver.approvals
         if answer.approved:
             arguments = None if answer.arguments is None else dict(answer.arguments)
-            await decisions.approve(approval, arguments=arguments, note=answer.note)
+            request = await decisions.approve(approval, arguments=arguments, note=answer.note)
         else:
-            await decisions.reject(approval, note=answer.note)
+            request = await decisions.reject(approval, note=answer.note)
+        return request.status != "pending"

@@ -101,6 +101,8 @@ class TurnView:
         arguments = pretty(data["arguments"]).replace("\n", f"\n{' ' * 14}")  # JSON: no text in it breaks a line
         self._err.print(f"  [dim]arguments[/]   {verbatim(arguments)}", soft_wrap=True)
         self._err.print(f"  [dim]for[/]         {cell(str(data['principal']))}, until {data['expires_at']}")
+        if data.get("needs"):
+            self._err.print(f"  [dim]needs[/]       {cell(str(data['needs']))}", soft_wrap=True)
         self._err.print(f"  [dim]fingerprint[/] {data['tool_hash'][:16]}… code {code[:16] + '…' if code else '–'}")
         self._err.print(f"  [dim]request[/]     {cell(str(data['id']))}", soft_wrap=True)
 

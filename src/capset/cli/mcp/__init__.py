@@ -70,8 +70,9 @@ def _server() -> Serve:
     from capset.server.mcp.exchanges import ApprovalAccess
 
     def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
-        decide = partial(kernel.approvals.decide, by=session.snapshot.principal)
-        access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None)
+        who = session.snapshot.principal
+        decide, refusal = partial(kernel.approvals.decide, by=who), partial(kernel.approvals.refusal, by=who)
+        access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None, refusal=refusal)
         return serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
 
     return serve

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ import typer
 from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
 from capset.adapters.mcp.server import OF_AGENTS
-from capset.adapters.openapi.api import OpenApi
 from capset.adapters.pins import SeenSource, capability_with, look_at
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 32
 """How many digits of a hash say which one is meant: a server could find two texts that share a few."""
-_TEXTS: Final = ("name", "title", "description")
-"""What is read first of a tool."""
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
 ]
@@ -306,19 +302,14 @@ def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
 
 
 def _effect(seen: SeenSource[Source], tool: Standing) -> str:
-    from capset.adapters.mcp.tools import effect_in
+    from capset.adapters.tool_states import effect_in_source
 
-    source = seen.source
     shape: Mapping[str, Any] = {}
     if tool.pin is not None:
         shape = _approved(tool.pin)
     elif tool.offer is not None:
         shape = tool.offer.shape
-    if isinstance(source, OpenApi):
-        from capset.adapters.openapi.operations import rules_for
-
-        return rules_for(source, shape).get("effect", "–") if "method" in shape else "–"
-    return effect_in(source, shape)
+    return effect_in_source(seen.source, shape) or "–"
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:
@@ -332,7 +323,7 @@ def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
 
     ``where`` are the options with which ``capset mcp approve`` finds it.
     """
-    from capset.adapters.offers import shown
+    from capset.adapters.offers import described, shown
 
     pin, offer = tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
@@ -345,18 +336,3 @@ def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
     if offer is not None and not offer.is_unusable:
         yield f"  capset mcp approve {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}{where}"
     yield ""
-
-
-def described(shape: Mapping[str, Any]) -> list[str]:
-    """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
-    found: list[str] = []
-    for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
-        found += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
-    return found
-
-
-def _visible(text: str) -> str:
-    from capset.adapters.offers import is_hidden
-
-    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from capset.adapters.config_file import Configuration
+    from capset.adapters.declared_sources import DeclaredSources
     from capset.server.auth.callers import Identifies
     from capset.server.auth.open_id import OpenIdClient
     from capset.server.auth.tokens import Issuer
@@ -222,6 +223,15 @@ class _Served:
     def registry(self) -> Registry:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
+    def sources(self, kernel: Kernel) -> DeclaredSources | None:
+        """Return the MCP servers and APIs of the configuration, if there is one."""
+        if self.configuration is None:
+            return None
+        from capset.adapters.declared_sources import DeclaredSources
+
+        upstream = self.upstream
+        return DeclaredSources(kernel, self.configuration.sources, upstream.connection, is_shared=upstream.is_shared)
+
     def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
         """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
         if self.configuration is None:
@@ -283,6 +293,7 @@ async def _serve(
                 public_url=served.public_url,
                 server_allowances=served.server_allowances,
                 open_id=None if open_id is None else OpenIdSignIn(open_id, kernel),
+                sources=served.sources(kernel),
             )
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:

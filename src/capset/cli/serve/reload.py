@@ -88,6 +88,8 @@ class Reload:
             _log.error("the configuration stays as it was: the reload could not be put on record")
             return False
         self._service.adopt(registry)
+        if self._service.sources is not None:
+            self._service.sources.declare(found.sources)
         self._current = found
         _log.info(
             "the configuration %s is in force, with %s (record %s)", path, counted(len(found.actions), "action"), record

@@ -90,4 +90,5 @@ async def child_context(context: SessionContext, composition: Composition) -> Se
         files,
         context.data,
         terms=context.terms,
+        above=context.agent,
     )

@@ -41,6 +41,13 @@ class SessionContext:
     others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
     terms: SessionLimits | None = None
     """The limits and budgets of the session, beside those of its tools."""
+    above: Block | None = None
+    """The session's agent, where the block of this context is one inside it, or has dynamic additions."""
+
+    @property
+    def agent(self) -> Block:
+        """The agent of the session: the outermost block."""
+        return self.above or self.block
 
     @property
     def block(self) -> Block:

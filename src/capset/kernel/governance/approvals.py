@@ -1,4 +1,4 @@
-"""Approval requests: opening, matching by equal calls, deciding and waiting (spec 4, G16–G18)."""
+"""Approval requests: opening, matching by equal calls, deciding and waiting (spec 4, G16–G18, G45–G53)."""
 
 from __future__ import annotations
 
@@ -11,40 +11,33 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import iso
+from capset.definitions.acts import ActName
 from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
 from capset.definitions.principals import Principal
-from capset.errors import (
-    ArgumentsTooLarge,
-    Conflict,
-    DefinitionError,
-    InvalidArguments,
-    LimitExceeded,
-    NotFound,
-    PermissionDenied,
-)
+from capset.errors import Conflict, LimitExceeded, NotFound, PermissionDenied
 from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
-from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
+from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.payloads import tool_payload
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
+from capset.kernel.governance.approval_arguments import check_arguments, check_size, written_arguments
+from capset.kernel.governance.approval_decisions import Decider, answered, closure, refusal_of, repetition
+from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.audit import masked_arguments
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import emit_event
-from capset.schemas.json_schema import compile_json_schema
-from capset.schemas.validation_errors import SchemaMismatch
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow, PendingSummary
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""
-ARGUMENT_BYTES: Final = 1024 * 1024
-"""The largest size of the arguments of a call that waits for an approval, and of those that an approver puts there."""
 PENDING_BYTES: Final = 64 * 1024 * 1024
 """The size of the arguments of all open requests of an organisation together."""
 _SWEPT: Final = 16
 """The number of overdue requests that are ended at once: each has its arguments."""
-_HOST: Final = "host:approver"
+AGES: Final = (300, 3_600, 86_400)
+"""The ages, in seconds, between which pending requests are counted."""
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
@@ -73,43 +66,64 @@ class ApprovalService:
         await self.sweep()
         return await self._get(id, org)
 
+    async def summary(self, org: str | None) -> PendingSummary:
+        """Count the pending requests of an org, by their age."""
+        await self.sweep()
+        now = self._runtime.clock.time_ns()
+        return await self._store.summary(org, tuple(iso(now - seconds * 1_000_000_000) for seconds in AGES))
+
+    def refusal(self, row: ApprovalRow, by: Principal) -> str | None:
+        """Return in one sentence why a principal may not approve a request, or ``None`` if it may."""
+        if row.org != by.org:
+            return "there is no such request in your organisation"
+        if row.status != "pending" or self.is_overdue(row):
+            return closure(row)
+        refused = refusal_of(row, by, self._runtime.governance, self._now())
+        return refused or repetition(given_approvals(row), by)
+
+    def may_decide(self, row: ApprovalRow, by: Principal) -> bool:
+        """Whether a principal may approve a request; rejecting it is up to everybody who sees it."""
+        return self.refusal(row, by) is None
+
     async def decide(self, id: str, answer: Answer, *, by: Principal) -> ApprovalRow:
         """Answer a request of the decider's org, and return its new row.
 
-        Raises ``NotFound`` if there is none, or it is another org's; ``PermissionDenied`` for an anonymous decider, and
-        for the decider's own request, unless the governance allows that; ``InvalidArguments`` for other arguments that
-        do not fit the tool's schema; ``Conflict`` if it was decided already, or is overdue.
+        It stays ``pending`` as long as it needs further approvals. Raises ``NotFound`` if there is none, or it is
+        another org's; ``PermissionDenied`` for an approval that the rules for approvers do not allow the decider, for
+        an anonymous decider, and for the decider's own request, unless the governance allows that;
+        ``InvalidArguments`` for other arguments that do not fit the tool's schema; ``Conflict`` if it was decided
+        already, is overdue, or is in another round than the answer says, and for a second approval by the same
+        principal.
         """
         row = await self.get(id, org=by.org)
-        if answer.approved and by.kind == "anonymous":
-            raise PermissionDenied(
-                "Permission denied: an approval names who gave it, and an anonymous principal cannot."
-            )
-        if answer.approved and not self._runtime.governance.own_approvals and _is_own(row, by):
-            raise PermissionDenied(
-                "Permission denied: a request is approved by another principal than the one who made it."
-            )
+        refused = refusal_of(row, by, self._runtime.governance, self._now()) if answer.approved else None
+        if refused is not None:  # before anything is said of the arguments
+            raise PermissionDenied(f"Permission denied: {refused}.")
         if answer.arguments is not None and row.status == "pending":
-            _check_size(row.tool, _written(answer.arguments))
-            await self._check_arguments(row, answer.arguments)
-        return await self._decide(row, answer, _named(by), actor_of(by))
+            check_size(row.tool, written_arguments(answer.arguments))
+            await check_arguments(self._runtime.store.lineage, row, answer.arguments)
+        return await self._decide(row, answer, by)
 
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
         """End requests that are of no use any more, since what waited for them was cancelled ``by`` somebody."""
         for request in ids:
-            row = await self._store.get(org, request)
-            if row is not None and row.status in ("pending", "approved"):
-                await self._store.move(replace(row, status="expired", decided_by=by, note="withdrawn"), row.status)
+            while (row := await self._store.get(org, request)) is not None and row.status in ("pending", "approved"):
+                ended = replace(row, status="expired", decided_by=by, note="withdrawn")
+                if await self._store.move(ended, row.status, seen=row):
+                    break
 
     async def sweep(self) -> None:
-        """End the overdue requests: each counts as rejected."""
+        """End the overdue requests, each of which counts as rejected, and take note of those that escalate."""
         now = self._now()
         while rows := await self._store.overdue(now, _SWEPT):
             for row in rows:
-                await self._store.move(replace(row, status="expired"), row.status)
+                await self._store.move(replace(row, status="expired"), row.status, seen=row)
+        while rows := await self._store.escalating(now, _SWEPT):
+            for row in rows:
+                await self._escalate(row)
 
-    async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
-        """Return the request that applies to a call: that of an equal call, until it expires."""
+    async def standing(self, call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
+        """Return the request that applies to a call: that of an equal call with equal needs, until it expires."""
         context, tool = call.context, call.compiled
         who = context.principal
         equal = EqualCall(
@@ -121,11 +135,12 @@ class ApprovalService:
             tool=tool.name,
             tool_hash=tool.hash or "",
             digest=digest,
+            needs=needs and needs.written(),
             code_hash=(code_hash_of(call) or "") if self._runtime.governance.code_voids_approvals else None,
         )
         return await self._store.standing(equal, self._now())
 
-    async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
+    async def ask(self, call: Invocation, question: Ruling, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow:
         """Open a request for the approval of a call, or join that of an equal call, and return it.
 
         Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or their
@@ -133,8 +148,9 @@ class ApprovalService:
         """
         runtime, context, tool = self._runtime, call.context, call.compiled
         arguments = masked_arguments(call)
-        _check_size(tool.name, arguments)
+        check_size(tool.name, arguments)
         now = runtime.clock.time_ns()
+        seconds = (needs and needs.expires_after) or runtime.governance.approval_seconds
         row = ApprovalRow(
             id=runtime.ids.new(),
             call=call.id,
@@ -151,8 +167,10 @@ class ApprovalService:
             reason=question.reason,
             policies=json.dumps(question.policies),
             created_at=iso(now),
-            expires_at=iso(now + round(runtime.governance.approval_seconds * 1e9)),
+            expires_at=iso(now + round(seconds * 1e9)),
             code_hash=code_hash_of(call),
+            needs=needs and needs.written(),
+            escalates_at=needs and needs.next_escalation(iso(now)),
         )
         if tool.tool is not None and tool.hash is not None:
             # An approver in another process needs the schema to check other arguments.
@@ -210,6 +228,10 @@ class ApprovalService:
         """Whether a request was for other code than the call's, if that matters."""
         return self._runtime.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
+    async def void(self, row: ApprovalRow) -> None:
+        """End an approval that a server without rules for approvers gave before the request had all that it needs."""
+        await self._store.move(replace(row, status="expired", note="not approved by all that it needs"), row.status)
+
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request's time is up."""
         return row.expires_at <= self._now()
@@ -227,8 +249,11 @@ class ApprovalService:
                 return replace(row, status="expired")
             if found.status != "pending":
                 return found
-            if self.is_overdue(found) and await self._store.move(replace(found, status="expired"), "pending"):
-                return replace(found, status="expired")
+            ended = replace(found, status="expired")
+            if self.is_overdue(found) and await self._store.move(ended, "pending", seen=found):
+                return ended
+            if found.escalates_at is not None and found.escalates_at <= self._now():
+                await self._escalate(found)
             if self.is_to_consult(found):
                 return found
             pause = min(2 * pause, LOOK_SECONDS[1])
@@ -252,27 +277,12 @@ class ApprovalService:
         if answer is None:
             return row
         try:
-            return await self._decide(row, answer, _HOST, HOST)
+            return await self._decide(row, answer, None)
+        except PermissionDenied as error:
+            _log.warning("the approver's yes does not count, request %s: %s", row.id, error.message)
         except Conflict:  # another approver was faster
-            return await self._get(row.id, row.org)
-
-    async def _check_arguments(self, row: ApprovalRow, arguments: Mapping[str, Any]) -> None:
-        """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool at that time.
-
-        Checks beyond JSON Schema, and tools of requests that an earlier version opened, are left to the call.
-        """
-        kept = await self._runtime.store.lineage.payload(row.org, row.tool_hash)
-        if kept is None:
-            return
-        try:
-            schema = compile_json_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
-        except DefinitionError:  # beyond the supported part of JSON Schema
-            return
-        try:
-            schema.check(dict(arguments))
-        except SchemaMismatch as misfit:
-            listed = "; ".join(map(str, misfit.fields))
-            raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfit.fields) from None
+            pass
+        return await self._get(row.id, row.org)
 
     async def _ask_host(self, row: ApprovalRow) -> Answer | None:
         approver = self._runtime.governance.approver
@@ -290,34 +300,41 @@ class ApprovalService:
             raise NotFound(f"there is no request for an approval {id!r}")
         return row
 
-    async def _decide(self, row: ApprovalRow, answer: Answer, by: str, actor: Actor) -> ApprovalRow:
-        if row.status != "pending":
-            told = f"it was {row.status}" + (f" by {row.decided_by}" if row.decided_by else "")
-            raise Conflict(f"the request {row.id!r} is not open any more: {told}")
-        now = self._runtime.clock.time_ns()
-        moved = replace(
-            row,
-            status="approved" if answer.approved else "rejected",
-            scope=answer.scope,
-            modified=None if answer.arguments is None else _written(answer.arguments),
-            note=answer.note,
-            decided_by=by,
-            decided_at=iso(now),
-            expires_at=iso(now + round(self._runtime.governance.approval_seconds * 1e9)),
-        )
-        if not await self._store.move(moved, "pending", act=self._act(moved, answer, actor)):
-            raise Conflict(f"the request {row.id!r} is not open any more: somebody else has just decided it")
-        if (event := self._decided.get(row.id)) is not None:
+    async def _decide(self, row: ApprovalRow, answer: Answer, by: Decider) -> ApprovalRow:
+        """Answer a request as a principal, or as the host's own approver, however often others come first."""
+        actor, runtime = HOST if by is None else actor_of(by), self._runtime
+        while True:
+            if row.status != "pending" or self.is_overdue(row):
+                raise Conflict(f"the request {row.id!r} is not open any more: {closure(row)}")
+            moved = answered(row, answer, by, runtime.governance, runtime.clock.time_ns())
+            if await self._store.move(moved, "pending", seen=row, act=self._act(moved, answer, actor)):
+                break
+            row = await self._get(row.id, row.org)
+        if moved.status != "pending" and (event := self._decided.get(row.id)) is not None:
             event.set()
         return moved
 
-    def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:
+    async def _escalate(self, row: ApprovalRow) -> None:
+        """Take note of an escalation, once: its act is what notifications can follow."""
+        now = self._now()
+        after = ApprovalNeeds.read(row).next_escalation(row.created_at, now)
         about = {"id": row.id, "call": row.call, "principal": row.principal}
+        act = self._act_of("approval.escalate", about, row, HOST)
+        moved = replace(row, escalates_at=after, escalated_at=now)
+        await self._store.move(moved, "pending", seen=row, act=act)
+
+    def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:
+        about: dict[str, Any] = {"id": row.id, "call": row.call, "principal": row.principal}
         if answer.approved:
-            about |= {"scope": answer.scope, "modified": answer.arguments is not None}
+            about |= {"scope": answer.scope, "modified": row.modified is not None}
+        if answer.approved and (needed := ApprovalNeeds.read(row).approvals) > 1:
+            about |= {"approval": len(given_approvals(row)), "of": needed, "round": round_of(row)}
+        return self._act_of("approval.approve" if answer.approved else "approval.reject", about, row, actor)
+
+    def _act_of(self, name: ActName, about: Mapping[str, Any], row: ApprovalRow, actor: Actor) -> ActEntry:
         return act_entry(
             self._runtime.ids,
-            "approval.approve" if answer.approved else "approval.reject",
+            name,
             about,
             by=actor,
             redact=self._runtime.redactor,
@@ -354,33 +371,9 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "code_hash": row.code_hash,
         "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
+        "needs": None if row.needs is None else ApprovalNeeds.read(row).summary(),
     }
-
-
-def _is_own(row: ApprovalRow, by: Principal) -> bool:
-    """Whether the decider, or the principal represented by it, is among those who made the request."""
-    return not _everybody(_named(by), by.on_behalf_of).isdisjoint(_everybody(row.principal, row.on_behalf_of))
-
-
-def _everybody(principal: str, on_behalf_of: str | None) -> set[str]:
-    # An id may contain " for ": split both sides, so that no principal can hide behind another.
-    return {*f"{principal} for {on_behalf_of or ''}".split(" for ")} - {""}
 
 
 def _named(principal: Principal) -> str:
     return f"{principal.kind}:{principal.id}"
-
-
-def _check_size(tool: str, arguments: str) -> None:
-    if len(arguments.encode()) > ARGUMENT_BYTES:
-        raise ArgumentsTooLarge(
-            f"Invalid arguments for {tool!r}: what waits for an approval has at most {ARGUMENT_BYTES} bytes as JSON "
-            "(approval_arguments)"
-        )
-
-
-def _written(arguments: Mapping[str, Any]) -> str:
-    try:
-        return canonical(dict(arguments)).decode()
-    except (NotCanonical, ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"the arguments of an approval are JSON data: {error}") from None

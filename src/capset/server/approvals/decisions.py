@@ -25,6 +25,13 @@ async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRo
     return row
 
 
+def refusal_for(service: Service, caller: Caller, row: ApprovalRow) -> str | None:
+    """Return in one sentence why the caller may not approve a request, or ``None`` if it may."""
+    if not caller.has("capset:approve"):
+        return "deciding needs the scope capset:approve"
+    return service.kernel.approvals.refusal(row, caller.principal)
+
+
 async def decide_approval(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalRow:
     """Decide a request as the caller, and return its new row. Raises as ``ApprovalService.decide`` does.
 

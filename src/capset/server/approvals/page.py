@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -12,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.approvals import Answer
 from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
-from capset.server.approvals.decisions import decide_approval, find_approval
+from capset.server.approvals.decisions import decide_approval, find_approval, refusal_for
 from capset.server.approvals.markup import Markup, headers, html, joined, page
 from capset.server.auth.callers import Caller
 from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_of, is_foreign, set_cookie
@@ -21,11 +23,12 @@ from capset.server.http.request_context import HttpRefusal, RequestContext, note
 from capset.server.http.responses import answer, answer_problem, hide_store_details
 from capset.server.http.routes import APPROVAL_PAGE
 from capset.server.service import Service
-from capset.wire.approvals import ApprovalShape, RejectInput, approval_shape
+from capset.wire.approvals import ApprovalShape, GivenApprovalShape, RejectInput, approval_shape
 
 _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
 SIGN_IN: Final = SignInKind("capset_approver", 600, "/v1/approvals", "capset:approve")
+_ROUND: Final = re.compile(r"[0-9]{1,9}")
 _SIGN_IN: Final = (
     '<form method="post"><p><label>{credential} with the scope <code>capset:approve</code>'
     '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
@@ -34,9 +37,15 @@ _SIGN_IN: Final = (
 )
 _DECIDE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
+    '<input type="hidden" name="round" value="{round}">'
     '<p><label>Reason<textarea name="note" rows="3" maxlength="1000"></textarea></label></p>'
-    '<p><button name="action" value="approve">Approve this call</button>'
-    '<button name="action" value="reject">Reject</button></p></form>'
+    '<p>{approve}<button name="action" value="reject">Reject</button></p></form>'
+)
+_APPROVE: Final = Markup('<button name="action" value="approve">Approve this call</button>')
+_REFUSED: Final = '<p role="note">You cannot approve it: {why}.</p>'
+_CONSOLE: Final = (
+    '<p>You are signed in to the console: <a href="../approvals/{id}">decide there</a>, '
+    "with all that is known of this request.</p>"
 )
 _LEAVE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
@@ -44,10 +53,15 @@ _LEAVE: Final = (
 )
 
 
+AtConsole = Callable[[Scope, RequestContext], Awaitable[Caller | None]]
+
+
 class ApprovalEndpoint:
     """The endpoint of the page. What it decides, and for whom, is what ``/v1/approvals`` would."""
 
-    def __init__(self, service: Service, keys: KeySource) -> None:
+    def __init__(self, service: Service, keys: KeySource, at_console: AtConsole) -> None:
+        """``at_console`` returns who has signed in to the console with a request: the page leads them there."""
+        self._at_console = at_console
         self._service = service
         self._sign_ins = SignIns(SIGN_IN, service, keys)
 
@@ -59,7 +73,7 @@ class ApprovalEndpoint:
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"GET, POST"))
         try:
             if scope["method"] == "GET":
-                return await self._show(str(id), request_info, send)
+                return await self._show(str(id), scope, send)
             content: bytes = (await receive())["body"]  # the middleware has read the whole of it
             return await self._take(str(id), content, scope, send)
         except CapsetError as error:
@@ -69,18 +83,22 @@ class ApprovalEndpoint:
             back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=said)
             return await self._answer(send, told.status, page("This cannot be done", back))
 
-    async def _show(self, id: str, request_info: RequestContext, send: Send) -> None:
+    async def _show(self, id: str, scope: Scope, send: Send) -> None:
         """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
+        request_info = request_context(scope)
+        is_at_console = await self._at_console(scope, request_info) is not None
+        elsewhere = html(_CONSOLE, id=quote(id, safe="")) if is_at_console else Markup()
         cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
-            return await self._ask(send, 200, "")
+            return await self._ask(send, 200, "", elsewhere)
         _note_caller(request_info, caller)
-        request = approval_shape(await find_approval(self._service, caller, id))
+        found = await find_approval(self._service, caller, id)
+        request = approval_shape(found, partial(refusal_for, self._service, caller))
         token = await self._sign_ins.form_token(cookie, id)
-        decide = html(_DECIDE, token=token) if request.status == "pending" else Markup()
+        decide = _deciding(request, token) if request.status == "pending" else Markup()
         leave = html(_LEAVE, token=token, who=_named(caller))
-        return await self._answer(send, 200, page(_title(request), _described(request), decide, leave))
+        return await self._answer(send, 200, page(_title(request), elsewhere, _described(request), decide, leave))
 
     async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
         """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
@@ -115,15 +133,19 @@ class ApprovalEndpoint:
             return await self._answer(send, 303, b"", here, set_cookie(SIGN_IN, "", path, is_secure=is_secure))
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
-        note = _note(form)
-        await decide_approval(self._service, caller, id, Answer(approved=action == "approve", note=note))
+        approved = action == "approve"
+        # The arguments are approved as the page has shown them, even if somebody has changed them since.
+        answer = Answer(approved=approved, note=_note(form), round=_round(form) if approved else None)
+        await decide_approval(self._service, caller, id, answer)
         return await self._answer(send, 303, b"", here)
 
-    async def _ask(self, send: Send, status: int, said: str) -> None:
-        """Ask to sign in; ``said`` is why, if something came before."""
+    async def _ask(self, send: Send, status: int, said: str, *before: Markup) -> None:
+        """Ask to sign in, below what stands ``before``; ``said`` is why, if something came before."""
         credential = "An API key or a token" if self._service.callers.takes_tokens else "An API key"
         alert = html('<p role="alert">{said}</p>', said=said) if said else Markup()
-        await self._answer(send, status, page("Sign in to decide", alert, html(_SIGN_IN, credential=credential)))
+        await self._answer(
+            send, status, page("Sign in to decide", *before, alert, html(_SIGN_IN, credential=credential))
+        )
 
     def _path(self, scope: Scope) -> str:
         """Return the path below which the cookie is sent, as browsers see it: a proxy may cut off its beginning."""
@@ -162,6 +184,21 @@ def _note(form: Mapping[str, str]) -> str | None:
         raise InvalidArguments("Invalid form: a reason has at most 1,000 characters, none of which is NUL") from None
 
 
+def _round(form: Mapping[str, str]) -> int:
+    """Return the round that the page has shown. Raises ``InvalidArguments`` for a form that does not say it."""
+    given = form.get("round", "")
+    if not _ROUND.fullmatch(given):
+        raise InvalidArguments("Invalid form: round is a number; open the page again")
+    return int(given)
+
+
+def _deciding(request: ApprovalShape, token: str) -> Markup:
+    """Return the form that decides, without the button for what the caller may not do."""
+    refused = html(_REFUSED, why=request.refusal) if request.refusal else Markup()
+    approve = _APPROVE if request.decidable else Markup()
+    return joined(refused, html(_DECIDE, token=token, round=str(request.round), approve=approve))
+
+
 def _title(request: ApprovalShape) -> str:
     return f"Approve {request.tool}?" if request.status == "pending" else f"{request.tool}: {request.status}"
 
@@ -180,6 +217,9 @@ def _described(request: ApprovalShape) -> Markup:
         "Code": "" if code is None else f"{code.name} {code.version or ''}",
         "Asked at": request.created_at,
         "Expires at": request.expires_at,
+        "Needs": "" if request.needs is None else request.needs.text,
+        "Approved so far": "; ".join(map(_given, request.approvals)) if request.status == "pending" else "",
+        "Escalates at": request.escalates_at or "",
         "Status": request.status,
         "Decided by": request.decided_by or "",
         "Reason": request.note or "",
@@ -190,6 +230,11 @@ def _described(request: ApprovalShape) -> Markup:
         Markup() if request.modified is None else _json("Arguments, as the approver changed them", request.modified)
     )
     return joined(html("<dl>{rows}</dl>", rows=joined(*rows)), arguments, modified)
+
+
+def _given(one: GivenApprovalShape) -> str:
+    whom = f" for {one.on_behalf_of}" if one.on_behalf_of else ""
+    return f"{one.by}{whom} at {one.at}" + (f" ({one.note})" if one.note else "")
 
 
 def _json(title: str, data: object) -> Markup:

@@ -21,7 +21,17 @@ from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
-from capset.server.console.pages import account, administration, approvals, keys, principals
+from capset.server.console.pages import (
+    account,
+    administration,
+    agent_editor,
+    agents,
+    approvals,
+    capabilities,
+    keys,
+    principals,
+    servers,
+)
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
@@ -34,9 +44,16 @@ _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (
     Place("Approvals", "approvals", "capset:approve", "✓"),
+    Place("Agents", "agents", "capset:read", "◆"),
+    Place("Capabilities", "capabilities", "capset:read", "❖"),
+    Place("MCP servers", "servers", "capset:admin", "⇄"),
     Place("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
 )
-PAGES: Final = (approvals, administration, keys, principals, account)
+PAGES: Final = (
+    *(approvals, capabilities, servers),
+    *(agent_editor, agents),  # the editor first: "new" is no id
+    *(administration, keys, principals, account),
+)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

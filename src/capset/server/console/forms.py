@@ -29,13 +29,23 @@ class Form(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._last)
 
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """All fields with their values, in order."""
+        return self._fields
+
     def every(self, name: str) -> list[str]:
         """Return all values of a field, in their order."""
         return [value for found, value in self._fields if found == name]
 
     def text(self, name: str) -> str | None:
         """Return a field without the space around it, ``None`` if it is absent or empty; lines end as in Python."""
-        return self._last.get(name, "").replace("\r\n", "\n").strip() or None
+        return unix_lines(self._last.get(name, "")).strip() or None
+
+
+def unix_lines(text: str) -> str:
+    """Return text with lines that end as in Python: browsers send them otherwise."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_form(content: bytes, media_type: str) -> Form:

@@ -64,8 +64,13 @@ class Login:
         where = f"{root}/login" + (f"?next={quote(asked, safe='')}" if is_read else "")
         if is_read:
             return Response(status_code=303, headers={"location": where})
-        body = self._form(request, "You are not signed in any more. Nothing was done.", "")
-        return Response(body, 401, headers={"hx-redirect": where}, media_type=HTML)
+        told = "You are not signed in any more. Nothing was done."
+        if request.headers.get("hx-request") == "true":
+            told += " Sign in in another window, and go on here."
+        body = self._form(request, told, "")
+        # What is typed in a page stays there: only what is read by htmx leads away from it.
+        headers = {"hx-redirect": where} if request.method == "GET" else {}
+        return Response(body, 401, headers=headers, media_type=HTML)
 
     async def _login(self, request: Request) -> Response:
         info = request_context(request.scope)

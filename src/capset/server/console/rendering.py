@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
@@ -15,9 +16,12 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from capset.server.approvals.plain_text import legible
+from capset.server.console.schema_forms import arguments
+from capset.server.console.text_diffs import diff_lines
 
 SHOWN: Final = 20_000
 """Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
+_MEMBERS: Final = 20
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("bytes", "kB", "MB", "GB")
 
@@ -34,8 +38,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     filters = cast("dict[str, Any]", made.filters)
-    shown = (exact, pretty, moment, short, size, counted, seconds, shorten, amount)
-    filters |= {one.__name__: one for one in shown}
+    filters |= {one.__name__: one for one in _FILTERS}
     return made
 
 
@@ -56,9 +59,30 @@ def pretty(value: object, most: int = SHOWN) -> str:
     return shorten(json.dumps(value, indent=2, ensure_ascii=False), most)
 
 
+def one_line(value: object) -> str:
+    """Return JSON data on one line, as text to be escaped like any other."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def shorten(text: str, most: int = SHOWN) -> str:
     """Return a text, cut off after so many characters with a note of what is missing."""
     return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} characters more"
+
+
+def brief(value: object, most: int = 160) -> str:
+    """Return JSON data on one line, cut off after so many characters: ``to: bob, amount: 5``."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        parts = [f"{key}: {_on_one_line(one, most)}" for key, one in islice(members.items(), _MEMBERS)]
+        told = ", ".join([*parts, *(["…"] if len(members) > _MEMBERS else [])])
+    else:
+        told = _on_one_line(value, most)
+    return told if len(told) <= most else f"{told[:most]}…"
+
+
+def _on_one_line(value: object, most: int) -> str:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(told[: most + 1].split())
 
 
 def short(text: str | None, most: int = 12) -> str:
@@ -108,6 +132,29 @@ def moment(context: Context, text: str | None) -> Markup:
     told = "now" if abs(apart) < 1 else told
     exactly = text.replace("T", " ")[:19] + " UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, told)
+
+
+def whole_json(value: object) -> str:
+    """Return JSON data on several lines, whole."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+_FILTERS: Final = (
+    exact,
+    pretty,
+    moment,
+    short,
+    size,
+    counted,
+    seconds,
+    amount,
+    shorten,
+    arguments,
+    diff_lines,
+    one_line,
+    whole_json,
+    brief,
+)
 
 
 def address(root: str) -> Callable[..., Markup]:

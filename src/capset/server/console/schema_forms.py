@@ -52,6 +52,12 @@ def fields_of(
     return tuple(_fields(schema, schema, values or {}, (name,), said, form))
 
 
+def leaves_of(fields: Sequence[FormField]) -> Iterator[FormField]:
+    """Yield the fields that hold a value, those in groups too."""
+    for one in fields:
+        yield from leaves_of(one.fields) if one.kind == "group" else (one,)
+
+
 def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dict[str, Any]:  # JSON data
     """Return the object that a form describes; a field that was left empty is left out, unless it is a needed text.
 
@@ -62,6 +68,45 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
     if problems:
         raise InvalidArguments("Invalid form: " + "; ".join(map(str, problems)), fields=problems)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One property of an object, for people to read; ``type`` is in the words of JSON Schema."""
+
+    name: str
+    type: str
+    is_required: bool
+    description: str
+    default: str | None
+
+
+def arguments(schema: JsonSchema) -> list[Argument]:
+    """Return the properties of a schema of an object."""
+    found: list[Argument] = []
+    for name, raw in schema.get("properties", {}).items():
+        own, told = _resolved(schema, raw), _resolved({}, raw)
+        said = str(told.get("description") or own.get("description") or "")
+        default = json.dumps(own["default"], ensure_ascii=False) if "default" in own else None
+        found.append(Argument(name, _type_of(schema, own), name in schema.get("required", ()), said, default))
+    return found
+
+
+def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
+    if "enum" in schema:
+        return " | ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+    if options := schema.get("anyOf") or schema.get("oneOf"):
+        return " | ".join(_type_of(whole, _resolved(whole, one)) for one in options)
+    match schema.get("type"):
+        case "array":
+            items = _resolved(whole, schema.get("items", {})).get("type")
+            return f"array of {items}" if isinstance(items, str) else "array"
+        case list() as several:
+            return " | ".join(map(str, cast("list[Any]", several)))
+        case str() as one:
+            return one
+        case _:
+            return "any"
 
 
 def _fields(
@@ -87,7 +132,7 @@ def _fields(
         shown = form[name] if form is not None and name in form else _shown(kind, value) if is_set else ""
         yield FormField(
             name=name,
-            label=str(told.get("title") or own.get("title") or key),
+            label=str(told.get("title") or key.replace("_", " ").capitalize()),
             kind=kind,
             help=str(told.get("description") or own.get("description") or ""),
             is_required=key in required,
@@ -108,12 +153,18 @@ def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
             return "long" if schema.get("maxLength", 0) > _LONG or schema.get("format") == "textarea" else "text"
         case "integer" | "number" | "boolean" as simple:
             return simple
-        case "array" if _resolved(whole, schema.get("items", {})).get("type") == "string":
+        case "array" if _takes_text(_resolved(whole, schema.get("items", {}))):
             return "texts"
         case "object" if schema.get("properties") and depth <= _MAX_DEPTH:
             return "group"
         case _:
             return "json"
+
+
+def _takes_text(items: JsonSchema) -> bool:
+    """Return whether the items of a list are texts, or may be: a line cannot stand for an object, but JSON can."""
+    kinds = [one.get("type") for one in items.get("anyOf", (items,))]
+    return "string" in kinds and set(kinds) <= {"string", "object"}
 
 
 def _resolved(whole: JsonSchema, schema: Any) -> JsonSchema:

@@ -14,6 +14,7 @@ from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.clients import ClientQuestion, question_of
 from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.kernel.call.client_questions import has_forms
+from capset.kernel.governance.approval_needs import round_of
 from capset.server.approvals.plain_text import legible
 from capset.server.mcp.calls import PREFIX, Ended, meta_of
 from capset.server.mcp.exchanges import Exchange
@@ -49,17 +50,15 @@ async def until_approved(
     if approval is None or client is None or not client.is_modern:
         return ended
     given, access = client.approval_answer(approval), exchange.approvals
-    if access.decide is not None and has_forms(client.capabilities):
-        request = (await exchange.session.suspended(approval)).request
-        if (shown := _shown(request)) is not None:
-            if given is None or (given.action == "accept" and not _FORM.fits(given.content)):
-                params = ElicitRequestFormParams(message=shown, requested_schema=dict(_FORM.form))
-                return client.approval_required(approval, params, _meta(ended, exchange, approval))
-            if given.action == "accept":
-                await _decide(exchange, approval, given)
-                return await again()
+    if (shown := await _question(exchange, client, approval)) is not None:
+        if given is None or (given.action == "accept" and not _FORM.fits(given.content)):
+            params = ElicitRequestFormParams(message=shown, requested_schema=dict(_FORM.form))
+            return client.approval_required(approval, params, _meta(ended, exchange, approval))
+        if given.action == "accept":
+            await _decide(exchange, approval, given)
+            return await again()
     elif access.url is not None and client.has_urls:
-        if given is None:
+        if given is None or given.content is not None:  # of a form, for arguments that were changed since
             said = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
             params = ElicitRequestURLParams(message=said, url=access.url(approval))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
@@ -79,11 +78,24 @@ async def _decide(exchange: Exchange, approval: str, given: ElicitResult) -> Non
     if decide is None:
         return
     try:
-        await decide(approval, Answer(approved=said.decision == "approve", note=said.note))
+        approved = said.decision == "approve"
+        await decide(approval, Answer(approved=approved, note=said.note, round=0 if approved else None))
     except (Conflict, NotFound):
         pass
     except PermissionDenied as error:
         raise MCPError(INVALID_PARAMS, error.message) from None
+
+
+async def _question(exchange: Exchange, client: McpClient, approval: str) -> str | None:
+    """Return the question of the form; ``None`` if there is no form for this request, and others or a page decide it.
+
+    The form shows the arguments that were asked for: where an approver has changed them, the page has to be read.
+    """
+    access = exchange.approvals
+    if access.decide is None or not has_forms(client.capabilities):
+        return None
+    request = (await exchange.session.suspended(approval)).request
+    return None if round_of(request) or access.refusal(request) is not None else _shown(request)
 
 
 def _shown(request: ApprovalRow) -> str | None:

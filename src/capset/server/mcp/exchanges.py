@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from anyio import CancelScope
 from mcp_types import RequestId
 
-from capset.definitions.approvals import Answer
+from capset.definitions.approvals import Answer, ApprovalRow
 from capset.kernel.call.session import Session
 from capset.server.mcp.kept_streams import KeptStream
 
@@ -37,11 +37,12 @@ class ApprovalAccess(NamedTuple):
     """How the requests of a caller are decided, besides by others over REST.
 
     ``url`` returns the page of a request, if there is one. ``decide`` decides for the caller itself, with its rights,
-    if it may approve what it asked for.
+    if it may approve what it asked for, and ``refusal`` says why it may not approve a certain request of these.
     """
 
     url: Callable[[str], str] | None = None
     decide: Callable[[str, Answer], Awaitable[object]] | None = None
+    refusal: Callable[[ApprovalRow], str | None] = lambda request: None
 
 
 BY_OTHERS: Final = ApprovalAccess()

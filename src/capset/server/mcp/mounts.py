@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
-from capset.server.approvals.decisions import decide_approval, may_approve_own, page_of
+from capset.server.approvals.decisions import decide_approval, may_approve_own, page_of, refusal_for
 from capset.server.auth.callers import Caller
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.bodies import LARGE, replaying
@@ -45,7 +45,7 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
 
     def access(caller: Caller) -> ApprovalAccess:
         decide = partial(decide_approval, service, caller) if may_approve_own(service, caller) else None
-        return ApprovalAccess(page, decide)
+        return ApprovalAccess(page, decide, partial(refusal_for, service, caller))
 
     of_agent = _Entrance(
         door, service, "agents", service.agent_session, service.agent, access, service.agent_by_default

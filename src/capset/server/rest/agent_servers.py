@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from capset.adapters.agents.server_states import server_page, server_states
+from capset.adapters.tool_states import server_page, server_states
 from capset.server.auth.callers import Caller
 from capset.server.rest.routing import Asked, Id, Served, StrictRoute, needs, problems
 from capset.wire.agent_servers import (

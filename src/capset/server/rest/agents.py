@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.wire import detail_of, diff_of, page_of, shown_preview, versions_of
-from capset.definitions.names import AGENT
+from capset.definitions.names import AGENT, CAPABILITY
 from capset.server.auth.callers import Caller
 from capset.server.http.etags import UNCHANGED, IfMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.rest.routing import Asked, Id, Paged, Reads, Served, StrictRoute, Writes, problems
@@ -33,6 +33,9 @@ class AgentFilter(Paged):
 
     status: AgentStatus | None = None
     name: Annotated[str | None, Query(max_length=100)] = None
+    capability: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
+    """Those that name this capability, by its id or an alias."""
+    mcp_servers: Annotated[bool, Query(description="Only those with MCP servers of their own.")] = False
     cursor: Annotated[str | None, Query(pattern=f"^(~{AGENT.pattern}|[0-9a-f-]{{1,200}})$")] = None
     """Of those that are defined in code, ``~`` and the name that the page before ended with."""
 
@@ -56,9 +59,20 @@ async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFil
         caller.principal.org,
         status=wanted.status,
         name=wanted.name,
+        capabilities=_known_as(service, wanted.capability),
+        has_servers=wanted.mcp_servers,
         limit=wanted.limit,
         cursor=wanted.cursor,
     )
+
+
+def _known_as(service: Service, capability: str | None) -> tuple[str, ...]:
+    """Return every id under which agents may name a capability: an alias may be what an earlier version called it."""
+    if capability is None:
+        return ()
+    registry = service.registry
+    found = registry.capabilities.get(capability) or registry.aliases.get(capability)
+    return (capability,) if found is None else (found.name, *found.aliases)
 
 
 @router.get(
@@ -194,14 +208,19 @@ async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> Pr
     )
 
 
-@router.post("/{id}/preview", responses=problems(400, 404, 409, 413, 415, 422), operation_id="preview_agent_change")
+@router.post(
+    "/{id}/preview",
+    responses=problems(400, 404, 409, 413, 415, 422),
+    operation_id="preview_agent_change",
+    response_model_exclude_unset=True,  # in the diff, as in that of two versions
+)
 async def preview_agent_change(
     service: Served,
     caller: Reads,
     id: Id,
     patch: Annotated[dict[str, Any], Body(description="A JSON merge patch (RFC 7396); {} shows it as it is.")],
 ) -> PreviewShape:
-    """Return what a change would make of an agent. Nothing is kept, and nothing is on record."""
+    """Return what a change would make of an agent, and how that differs. Nothing is kept, and nothing is on record."""
     preview = await service.agents.preview_change(caller.principal.org, id, patch)
     return await shown_preview(
         service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env, id=id

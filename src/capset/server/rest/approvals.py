@@ -6,22 +6,29 @@ sees those of the caller's own sessions, and answers 404 for the rest.
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query
 
-from capset.definitions.approvals import Answer, ApprovalStatus
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
-from capset.server.approvals.decisions import decide_approval, find_approval
+from capset.server.approvals.conversations import read_conversation
+from capset.server.approvals.decisions import decide_approval, find_approval, refusal_for
+from capset.server.auth.callers import Caller
 from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
+from capset.server.service import Service
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (
+    ApprovalConversationShape,
     ApprovalPageShape,
     ApprovalShape,
     ApproveInput,
+    PendingSummaryShape,
     RejectInput,
     approval_page_shape,
     approval_shape,
+    pending_summary_shape,
 )
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
@@ -34,13 +41,17 @@ class ApprovalFilter(Paged):
 
     status: ApprovalStatus | None = None
     session: Annotated[str | None, Query(max_length=200)] = None
+    tool: Annotated[str | None, Query(max_length=200)] = None
+    agent: Annotated[str | None, Query(max_length=200)] = None
+    principal: Annotated[str | None, Query(max_length=200, description="With its kind: `user:ada`")] = None
+    order: Annotated[Literal["newest", "oldest"], Query(description="Which comes first")] = "newest"
 
 
 @router.get("", responses=problems(404, 422), operation_id="list_approvals")
 async def list_approvals(
     service: Served, caller: Asks, wanted: Annotated[ApprovalFilter, Query()]
 ) -> ApprovalPageShape:
-    """List requests, newest first. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
+    """List requests. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
     if not caller.has("capset:approve"):
         if wanted.session is None:
             raise PermissionDenied(
@@ -48,27 +59,59 @@ async def list_approvals(
                 "name a session of your own: session=ID"
             )
         await service.session_row(caller, wanted.session)
-    query = ApprovalQuery(caller.principal.org, wanted.status, wanted.session, limit=wanted.limit, before=wanted.cursor)
-    return await approval_page_shape(service.kernel.approvals.list, query)
+    query = ApprovalQuery(
+        caller.principal.org,
+        wanted.status,
+        wanted.session,
+        tool=wanted.tool,
+        agent=wanted.agent,
+        principal=wanted.principal,
+        oldest_first=wanted.order == "oldest",
+        limit=wanted.limit,
+        before=wanted.cursor,
+    )
+    return await approval_page_shape(service.kernel.approvals.list, query, partial(refusal_for, service, caller))
+
+
+@router.get("/summary", responses=problems(), operation_id="summarize_approvals")
+async def summarize_approvals(service: Served, caller: Approves) -> PendingSummaryShape:
+    """Count the pending requests of the organisation, by their age."""
+    return pending_summary_shape(await service.kernel.approvals.summary(caller.principal.org))
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")
 async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
     """Return a request, and what became of it."""
-    return approval_shape(await find_approval(service, caller, id))
+    return _shape(service, caller, await find_approval(service, caller, id))
+
+
+@router.get("/{id}/conversation", responses=problems(404, 422), operation_id="get_approval_conversation")
+async def get_approval_conversation(service: Served, caller: Approves, id: Id) -> ApprovalConversationShape:
+    """Return the last messages before a request, masked and cut off. Each time, an act says that they were read."""
+    return await read_conversation(service, caller, await find_approval(service, caller, id))
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
 async def approve(service: Served, caller: Approves, id: Id, given: Approving) -> ApprovalShape:
-    """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403)."""
+    """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403).
+
+    Where rules ask for several approvers, the request stays ``pending`` until enough of them have approved it.
+    """
     row = await find_approval(service, caller, id)
     if given.arguments is not None and given.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
-    answer = Answer(approved=True, scope=given.scope, arguments=given.arguments, note=given.note)
-    return approval_shape(await decide_approval(service, caller, row.id, answer))
+    if given.arguments is not None and given.round is not None:
+        raise InvalidArguments("Invalid request: round approves the arguments as they are; leave it or arguments out")
+    answer = Answer(True, given.scope, given.arguments, given.note, given.round)
+    return _shape(service, caller, await decide_approval(service, caller, row.id, answer))
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
 async def reject(service: Served, caller: Approves, id: Id, given: Rejecting) -> ApprovalShape:
     """Reject a call; its caller reads the note."""
-    return approval_shape(await decide_approval(service, caller, id, Answer(approved=False, note=given.note)))
+    decided = await decide_approval(service, caller, id, Answer(approved=False, note=given.note))
+    return _shape(service, caller, decided)
+
+
+def _shape(service: Service, caller: Caller, row: ApprovalRow) -> ApprovalShape:
+    return approval_shape(row, partial(refusal_for, service, caller))

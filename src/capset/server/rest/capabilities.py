@@ -45,6 +45,12 @@ class CapabilityFilter(Asked):
         )
 
 
+class DetailFilter(Asked):
+    """Whether to find out what it works with on this machine, which may take a second."""
+
+    readiness: bool = True
+
+
 @router.get("", responses=problems(422), operation_id="list_capabilities")
 async def list_capabilities(
     service: Served, _: Reads, wanted: Annotated[CapabilityFilter, Query()]
@@ -58,7 +64,9 @@ async def list_capabilities(
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")
-async def get_capability(service: Served, _: Reads, id: Id) -> CapabilityDetail:
+async def get_capability(
+    service: Served, _: Reads, id: Id, wanted: Annotated[DetailFilter, Query()]
+) -> CapabilityDetail:
     """Return one capability, by its id or an alias, with its presets, its tools, and their schemas."""
     found = service.registry.get(id)
-    return capability_detail(found, await asyncio.to_thread(readiness_of, found))
+    return capability_detail(found, await asyncio.to_thread(readiness_of, found) if wanted.readiness else None)

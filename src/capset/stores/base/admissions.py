@@ -16,11 +16,16 @@ _ROUNDING: Final = 1e-9
 """Tolerance for sums of costs: 0.1 three times is more than 0.3."""
 
 
+APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "agent", "principal")
+"""The fields of an ``ApprovalQuery`` that a request has to equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalQuery:
     """A query for requests of one org that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging). With ``oldest_first`` the
+    order is the other way round, and ``before`` is the id that the page begins after.
     """
 
     org: str | None
@@ -28,6 +33,10 @@ class ApprovalQuery:
     session: str | None = None
     tool_hash: str | None = None
     digest: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    principal: str | None = None
+    oldest_first: bool = False
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None
@@ -45,6 +54,15 @@ class ApprovalPage:
 
     items: tuple[ApprovalRow, ...]
     next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSummary:
+    """The number of pending requests of an org, the time of the oldest, and the numbers of those since some times."""
+
+    pending: int
+    oldest_at: str | None
+    since: tuple[int, ...]
 
 
 class ArgumentsFull(Exception):
@@ -81,12 +99,23 @@ class ApprovalStore(Protocol):
         """Return requests, newest first."""
         ...
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
+    async def move(
+        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+    ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
-        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``. If it was
-        pending, the suspended turn of its session is due from then on (``EventStore.due``).
+        With ``seen``, only if it still has its approvals and its next escalation, too. Returns whether it had, durably:
+        of several callers that move one request at once, one gets ``True``. If it was pending and is not any more, the
+        suspended turn of its session is due from then on (``EventStore.due``).
         """
+        ...
+
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        ...
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
         ...
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:

@@ -93,6 +93,10 @@ class AgentQuery:
     before: str | None = None
     max_bytes: int | None = None
     """A page ends before a row with which its rows exceed about this size, but has one at least."""
+    capabilities: tuple[str, ...] = ()
+    """Ids of capabilities, of which they name one at least."""
+    has_servers: bool = False
+    """Only those with MCP servers of their own."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""

@@ -9,8 +9,9 @@ from typing import Final
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, PendingSummary
 from capset.stores.base.admissions import (
+    APPROVAL_FILTERS,
     ApprovalTaken,
     ArgumentsFull,
     Claim,
@@ -85,29 +86,46 @@ class MemoryApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         self._door.check()
-        names = ("status", "session", "tool_hash", "digest")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        wanted = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
         found = [
             row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=not query.oldest_first)
             if row.org == query.org
-            and (query.before is None or row.id < query.before)
+            and (query.before is None or (row.id > query.before if query.oldest_first else row.id < query.before))
             and all(getattr(row, name) == value for name, value in wanted.items())
         ]
         items, has_more = page_of(found, query.limit, query.max_bytes)
         return ApprovalPage(items, items[-1].id if has_more else None)
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status."""
+    async def move(
+        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+    ) -> bool:
+        """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or there.org != row.org or there.status != expected:
             return False
+        if seen is not None and (there.approvals, there.escalates_at) != (seen.approvals, seen.escalates_at):
+            return False
         self._door.record(act)
         self._rows[row.id] = row
-        if expected == "pending":
+        if expected == "pending" != row.status:
             self._decided(row.session, row.decided_at or row.created_at)
         return True
+
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        self._door.check()
+        due = [(row.escalates_at, row) for row in self._rows.values() if row.status == "pending" and row.escalates_at]
+        found = [(at, row.id, row) for at, row in due if at <= now]
+        return [row for _, _, row in sorted(found, key=lambda one: one[:2])[:limit]]
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        self._door.check()
+        made = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
+        since = tuple(sum(1 for one in made if one >= time) for time in times)
+        return PendingSummary(len(made), min(made, default=None), since)
 
     def drop(self, session: str) -> None:
         """Forget the requests of a deleted session."""

@@ -45,6 +45,8 @@ class MemoryAgents:
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
+            if not query.capabilities or any(one.id in query.capabilities for one in row.capabilities)
+            if row.mcp_servers or not query.has_servers
         ]
         found = [row for row in matching if query.before is None or row.id < query.before]
         rows, has_more = page_of(found, query.limit, query.max_bytes)

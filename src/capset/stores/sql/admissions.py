@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry
-from capset.stores.base.admissions import ArgumentsFull, Claim, Refused, Window
+from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry, PendingSummary
+from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused, Window
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
-from capset.stores.sql.schema.tables import approvals, session_turns
+from capset.stores.sql.schema.tables import IS_PENDING, approvals, session_turns
 from capset.stores.sql.writer.reservations import Counting, count_calls, release, spent_by
 from capset.stores.sql.writer.writer import Writer
 
@@ -79,12 +79,13 @@ class SqlApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         wanted = select(approvals).where(approvals.c.org == (query.org or ""))
-        for name in ("status", "session", "tool_hash", "digest"):
+        for name in APPROVAL_FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(approvals.c[name] == value)
+        own = approvals.c.id
         if query.before is not None:
-            wanted = wanted.where(approvals.c.id < query.before)
-        wanted = wanted.order_by(approvals.c.id.desc())
+            wanted = wanted.where(own > query.before if query.oldest_first else own < query.before)
+        wanted = wanted.order_by(own if query.oldest_first else own.desc())
 
         def read(connection: Connection) -> ApprovalPage:
             found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
@@ -93,9 +94,14 @@ class SqlApprovals:
 
         return await self._reader.read(read)
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status."""
+    async def move(
+        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+    ) -> bool:
+        """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
+        if seen is not None:
+            own &= approvals.c.approvals.is_not_distinct_from(seen.approvals)
+            own &= approvals.c.escalates_at.is_not_distinct_from(seen.escalates_at)
         moved = update(approvals).where(own).values(_values(row))
         waiting = (session_turns.c.session == row.session) & (session_turns.c.holder == SUSPENDED)
         due = update(session_turns).where(waiting).values(until=row.decided_at or row.created_at)
@@ -103,7 +109,7 @@ class SqlApprovals:
         def write(connection: Connection) -> bool:
             if not connection.execute(moved).rowcount:
                 return False
-            if expected == "pending":  # the turn that waits for it may go on
+            if expected == "pending" != row.status:  # the turn that waits for it may go on
                 connection.execute(due)
             return True
 
@@ -115,12 +121,31 @@ class SqlApprovals:
         wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
         return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
 
+    async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        wanted = select(approvals).where(IS_PENDING, approvals.c.escalates_at <= now)
+        wanted = wanted.order_by(approvals.c.escalates_at, approvals.c.id).limit(limit)
+        return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+
+    async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
+        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        made = approvals.c.created_at
+        counts = [func.count(case((made >= time, 1))) for time in times]
+        wanted = select(func.count(), func.min(made), *counts).where(IS_PENDING, approvals.c.org == (org or ""))
+
+        def read(connection: Connection) -> PendingSummary:
+            found = tuple(connection.execute(wanted).one())
+            return PendingSummary(found[0], found[1], found[2:])
+
+        return await self._reader.read(read)
+
 
 def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
     wanted = select(approvals).where(
         approvals.c.org == (call.org or ""),
         *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
         approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
+        approvals.c.needs.is_not_distinct_from(call.needs),
         approvals.c.status.in_(STANDING),
         approvals.c.expires_at > now,
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
@@ -30,6 +30,7 @@ from capset.stores.sql.writer.writer import Writer
 
 _JSON: Final = [field.name for field in AGENT_FIELDS if field.kind in ("texts", "object")]
 """The fields whose columns hold JSON text; capabilities have a table of their own."""
+_HAS_SERVERS: Final = agents.c.mcp_servers.is_not(None) & (agents.c.mcp_servers != "{}")
 _TEXTS: Final = [field.name for field in AGENT_FIELDS if field.kind == "texts"]
 
 
@@ -62,16 +63,27 @@ class SqlAgents:
         """Return agents, newest first."""
         matching = [agents.c.org == (query.org or "")]
         if query.status is not None:
-            matching.append(agents.c.status == query.status)
+            # Few agents have one name: by both, SQLite would else read all with the status.
+            status = agents.c.status if query.name is None else agents.c.status.concat("")
+            matching.append(status == query.status)
         if query.name is not None:
             matching.append(agents.c.name == query.name)
+        if query.capabilities:
+            own = agent_capabilities.c.agent_id == agents.c.id
+            matching.append(exists().where(own, agent_capabilities.c.capability_id.in_(query.capabilities)))
         wanted = select(agents).where(*matching).order_by(agents.c.id.desc())
         if query.before is not None:
             wanted = wanted.where(agents.c.id < query.before)
 
         def read(connection: Connection) -> AgentPage:
-            total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            page = wanted
+            if query.has_servers:  # no index knows them: the rows are looked at once, not twice
+                ids = connection.execute(select(agents.c.id).where(*matching, _HAS_SERVERS)).scalars().all()
+                total, after = len(ids), sorted(one for one in ids if query.before is None or one < query.before)
+                page = wanted.where(agents.c.id.in_(after[-query.limit - 1 :]))
+            else:
+                total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
+            found, has_more = read_rows(connection, page, query.limit, query.max_bytes)
             fit = fitting(_sizes(connection, found), query.max_bytes)
             items = tuple(_rows(connection, found[:fit]))
             return AgentPage(items, total, items[-1].id if has_more or fit < len(found) else None)

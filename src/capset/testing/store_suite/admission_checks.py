@@ -159,29 +159,6 @@ async def requests_go_with_their_session(make: Make) -> None:
         expect([one.id for one in left], ["of session-2"], "the requests")
 
 
-async def pages_of_requests_end_by_their_size(make: Make) -> None:
-    """With one request at least, and the next pages have the rest."""
-    async with opened(make) as store:
-        rows = [
-            replace(approval_row(f"id-{number}", f"{number:064}"), arguments=json.dumps("x" * size))
-            for number, size in enumerate((10, 9_000, 3_000, 3_000, 3_000, 10))
-        ]
-        for row in rows:
-            await store.approvals.open(row, most=9)
-        found: list[int] = []
-        query = ApprovalQuery("acme", max_bytes=8_000)
-        while True:
-            page = await store.approvals.list(query)
-            expect(page.items, tuple(reversed(rows))[sum(found) :][: len(page.items)], "the next page")
-            found.append(len(page.items))
-            if page.next is None:
-                break
-            query = replace(query, before=page.next)
-        expect(found, [3, 1, 1, 1], "how many requests each page has")
-        whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
-        expect(len(whole.items), 6, "a page of any size")
-
-
 async def overdue_requests_are_found(make: Make) -> None:
     """Pending and approved ones of every org, the oldest first; decided ones and those with time left are not."""
     async with opened(make) as store:
@@ -375,7 +352,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_principal_has_so_many_open_requests,
     arguments_of_open_requests_have_so_many_bytes,
     requests_go_with_their_session,
-    pages_of_requests_end_by_their_size,
     overdue_requests_are_found,
     of_many_who_move_a_request_one_does,
     a_window_takes_so_many_and_says_when_one_more_fits,

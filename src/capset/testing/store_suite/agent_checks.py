@@ -62,6 +62,20 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
         expect((page.items, page.total, page.next), ((rows[1], rows[0]), 5, None), "the last page")
         page = await store.agents.list(AgentQuery("acme", status="active", name="agent-0"))
         expect((page.items, page.total), ((rows[2], rows[0]), 2), "those that were asked for")
+        own = {"shop": {"url": "https://shop.example.com/mcp"}}
+        more = replace(_AGENT, id="id-7", capabilities=(CapabilityRow("a"), CapabilityRow("mcp:shop")), mcp_servers=own)
+        await store.agents.create(more)
+        await store.agents.create(replace(more, id="id-8", org="other"))
+        for query, wanted in (
+            (AgentQuery("acme", capabilities=("mcp:shop",)), [more]),
+            (AgentQuery("acme", has_servers=True), [more]),
+            (AgentQuery("acme", "archived", has_servers=True), []),
+            (AgentQuery("acme", capabilities=("mcp:shop", "b"), limit=2), [more, rows[4]]),
+            (AgentQuery("acme", capabilities=("c",)), []),
+        ):
+            page = await store.agents.list(query)
+            expect(list(page.items), wanted, f"the agents of {query}")
+        expect((await store.agents.list(AgentQuery("acme", capabilities=("a",)))).total, 6, "how many name it")
 
 
 async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:

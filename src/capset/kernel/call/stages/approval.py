@@ -24,6 +24,7 @@ from capset.fingerprint.canonical import as_json
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import NOT_VALIDATED, Invocation
 from capset.kernel.call.stages.arguments import in_time, record_again, request_of
+from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals, needs_of
 from capset.kernel.governance.approvals import ApprovalService, rejection
 from capset.kernel.governance.audit import digest_of
 from capset.kernel.governance.limits import CallLimits
@@ -75,7 +76,8 @@ def approval(installed: Installed) -> Step | None:
         question_of_policies = call.decided.question
         if question_of_policies is not None and asked is not question_of_policies:
             asked = Ruling("ask", [*question_of_policies.determining, *asked.determining])
-        row, has_waited = await _granted(call, asked, limits)
+        needs = needs_of(call.context.runtime.governance.approvers, call, installed)
+        row, has_waited = await _granted(call, asked, limits, needs)
         if has_waited or row.modified is not None:
             await again(call, row)
         call.ticket = row
@@ -104,19 +106,21 @@ async def _decided(answer: object) -> Decision | bool:
     raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
 
 
-async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple[ApprovalRow, bool]:
+async def _granted(
+    call: Invocation, asked: Ruling, limits: CallLimits, needs: ApprovalNeeds | None
+) -> tuple[ApprovalRow, bool]:
     """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
     if call.options.approval is not None:
-        return await _presented(call, service, call.options.approval, digest), False
+        return await _presented(call, service, call.options.approval, digest, needs), False
     call.decided = call.decided._replace(reason=asked.detail)
     has_waited = False
     while True:
-        row = await _in_time(call, service.standing(call, digest))
+        row = await _in_time(call, service.standing(call, digest, needs))
         if row is None:
             await limits.check(call)  # a call that is over its limit opens no request
-            row = await _in_time(call, service.ask(call, asked, digest))
+            row = await _in_time(call, service.ask(call, asked, digest, needs))
         call.decided = call.decided._replace(approval=row.id)
         if service.is_to_consult(row):
             row = await _in_time(call, service.consult(row))
@@ -127,6 +131,9 @@ async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple
                 raise _required(row, f"this needs an approval first: {asked.reason}")
             row = await _in_time(call, service.wait(call, row))
             has_waited = True
+        if row.status == "approved" and not has_enough_approvals(row):
+            await _in_time(call, service.void(row))
+            continue
         if row.status != "used":  # as it is where an equal call was quicker: this one needs an approval of its own
             return _approved(call, row, service), has_waited
 
@@ -139,11 +146,15 @@ async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
 
 def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
     end = "" if why.endswith((".", "?", "!")) else "."
-    told = f"Permission denied: {why}{end} The request is {row.id}; once it is approved, make the same call again."
+    needed = "" if row.needs is None else f" It needs {ApprovalNeeds.read(row).summary()}."
+    then = f"The request is {row.id}; once it is approved, make the same call again."
+    told = f"Permission denied: {why}{end}{needed} {then}"
     return ApprovalRequired(told, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 
-async def _presented(call: Invocation, service: ApprovalService, id: str, digest: str) -> ApprovalRow:
+async def _presented(
+    call: Invocation, service: ApprovalService, id: str, digest: str, needs: ApprovalNeeds | None
+) -> ApprovalRow:
     """Return the approval that a caller names, if it is for this very call (G17).
 
     Raises ``ApprovalVoid`` for one that is not, or was used; it says neither whose it is nor whether there is one.
@@ -160,8 +171,12 @@ async def _presented(call: Invocation, service: ApprovalService, id: str, digest
         raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments")
+    if row.needs != (needs and needs.written()):
+        raise _void(call, "other rules say who has to approve it now")
     if row.status == "used":
         raise _void(call, "it was used already")
+    if row.status == "approved" and not has_enough_approvals(row):
+        raise _void(call, "it has not all approvals that it needs")
     if row.status == "pending" and not service.is_overdue(row):
         call.deny(call.decided.reason)
         raise _required(row, "the request has no answer yet")

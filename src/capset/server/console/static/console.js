@@ -22,8 +22,22 @@
     if (!response || response.status < 400) return;
     event.preventDefault();
     showMessage(event.detail.ctx.text);
+    if (response.status === 401 || response.status === 403) renewToken();
   });
   document.addEventListener("htmx:error", () => showText("The server cannot be reached. Try again."));
+
+  // After another sign-in, in another window, a page goes on with what is typed in it: by the token of that sign-in.
+  let isOld = false;
+  async function renewToken() {
+    isOld = true;
+    const answer = await fetch(location.href);
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").body.dataset.token;
+    if (!found) return;
+    isOld = false;
+    document.body.dataset.token = found;
+    for (const input of document.querySelectorAll("input[type=hidden][name=token]")) input.value = found;
+  }
+  window.addEventListener("focus", () => { if (isOld) renewToken(); });
 
   function showMessage(html) {
     const found = new DOMParser().parseFromString(html, "text/html").querySelector("[role=alert]");
@@ -69,12 +83,13 @@
   // What is shown once is not there any more when somebody goes back to its page, even if the browser has kept that.
   addEventListener("pagehide", () => document.querySelectorAll("[data-once]").forEach((element) => element.remove()));
 
-  // Keys: each element with data-key="a" is pressed by that key, unless one is writing.
+  // Keys: each element with data-key="a" is pressed by that key, unless one is writing; with data-key-focuses it is only
+  // focused, so that no single key decides anything.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (!found) return;
     event.preventDefault();
-    found.matches("input, textarea, select") ? found.focus() : found.click();
+    found.matches("input, textarea, select, [data-key-focuses]") ? found.focus() : found.click();
   });
 })();

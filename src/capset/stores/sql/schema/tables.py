@@ -50,6 +50,7 @@ records: Final = Table(
 
 IS_OUTCOME: Final = text("phase = 'outcome'")
 IS_ACT: Final = text("phase = 'act'")
+IS_PENDING: Final = text("status = 'pending'")
 """The conditions of the partial indexes below. They are spelled out, not bound, or SQLite would not use them."""
 
 FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
@@ -211,12 +212,28 @@ approvals: Final = Table(
     Column("decided_at", Text),
     Column("note", Text),
     Column("code_hash", Text),
+    Column("needs", Text),
+    Column("approvals", Text),
+    Column("escalates_at", Text),
+    Column("escalated_at", Text),
     Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
     Index("ix_approvals_expiry", "status", "expires_at"),
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
+    Index("ix_approvals_tool", "org", "tool", "id"),
+    Index("ix_approvals_agent", "org", "agent", "id"),
+    Index("ix_approvals_principal", "org", "principal", "id"),
+    Index("ix_approvals_pending", "org", "status", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
+    Index(
+        "ix_approvals_escalation",
+        "status",
+        "escalates_at",
+        "id",
+        sqlite_where=text("escalates_at IS NOT NULL"),
+        postgresql_where=text("escalates_at IS NOT NULL"),
+    ),
 )
 """The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
 

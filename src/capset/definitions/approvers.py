@@ -1,0 +1,271 @@
+"""Rules for approvers: which requests a rule is for, and who may approve these (spec 4, G45)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any, Final, cast, get_args
+
+from capset.definitions.capabilities import Risk
+from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
+from capset.definitions.identity import FrozenValue
+from capset.definitions.names import ATTRIBUTE, PERMISSION, checked, checked_flag, listed, mapped
+from capset.definitions.principals import Attributes
+from capset.definitions.secrets import is_secret_name
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, unknown
+
+MAX_RULES: Final = 100
+"""The maximum number of rules: each is compared with every call that needs an approval."""
+MAX_APPROVALS: Final = 10
+"""The largest number of approvals that a rule may ask for."""
+_TOOLS: Final = re.compile(r"(?:[A-Za-z0-9_ .:*?-]{1,100}\.)?[A-Za-z0-9_*?-]{1,64}")
+"""A pattern for the names of tools, or for ``CAPABILITY.TOOL``."""
+_AGENTS: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 _.*?-]{0,99}")
+_OWNER: Final = "a rule for approvers"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSubject:
+    """The facts about a call by which rules are chosen.
+
+    A tool may have several names, ``pay`` and ``payments.pay``, and be brought by several capabilities; the call has
+    the names of its block and of its agent.
+    """
+
+    tools: frozenset[str]
+    agents: frozenset[str]
+    effect: Effect
+    risks: frozenset[Risk]
+
+
+def _patterns(grammar: re.Pattern[str], example: str) -> Any:  # a check of a field
+    def check(name: str, given: object) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        found = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", given)))
+        if not found:
+            raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
+        for one in found:
+            if not isinstance(one, str) or not grammar.fullmatch(one):
+                raise DefinitionError(
+                    f"{_OWNER}: {name}: no name fits {one!r:.80}; a pattern is a name, with * and ? for what may vary, "
+                    f"such as {example}"
+                )
+        return found
+
+    return check
+
+
+def _choices(known: tuple[str, ...]) -> Any:  # a check of a field
+    def check(name: str, given: object) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        found = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", given)))
+        if not found:
+            raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
+        for one in found:
+            if one not in known:
+                raise DefinitionError(f"{_OWNER}: {name}: {unknown('one', str(one), known)}")
+        return found
+
+    return check
+
+
+def _permission(name: str, given: object) -> str | None:
+    return None if given is None else checked(f"{_OWNER}: {name}", given, PERMISSION)
+
+
+def _attribute(name: str, one: object) -> str:
+    text = checked(f"{_OWNER}: {name}: a name", one, ATTRIBUTE)
+    if is_secret_name(text):
+        raise DefinitionError(
+            f"{_OWNER}: {name}: {text!r} looks like the name of a secret, and what a request needs is shown",
+            hint="compare another attribute",
+        )
+    return text
+
+
+def _attributes(name: str, given: object) -> Mapping[str, tuple[Any, ...]]:  # as attributes are
+    found: dict[str, tuple[Any, ...]] = {}
+    for key, value in mapped(f"{_OWNER}: {name}", {} if given is None else given).items():
+        attribute = _attribute(name, key)
+        values = tuple(cast("list[Any]", value)) if isinstance(value, list | tuple) else (value,)
+        if not values:
+            raise DefinitionError(f"{_OWNER}: {name}: {attribute} has no value, so that no approver fits; name one")
+        for one in values:
+            Attributes({attribute: one}, what=f"{_OWNER}: {name}")
+            if one is None:
+                raise DefinitionError(f"{_OWNER}: {name}: {attribute} is null; name the values that approvers have")
+        found[attribute] = tuple({written(one): one for one in values}.values())
+    return MappingProxyType(found)
+
+
+def _names(name: str, given: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_attribute(name, one) for one in listed(f"{_OWNER}: {name}", given)))
+
+
+_seconds: Final = requiring(
+    f"{_OWNER}: {{}} is a number of seconds, up to a year", within(REAL, POSITIVE, 366 * 86_400), optional=True
+)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ApproverRule(FrozenValue):
+    """Who may approve which requests. All rules that are for a request hold at once, so the strictest decides.
+
+    Args:
+        tools: patterns for names of tools, ``pay``, or for ``CAPABILITY.TOOL``, ``payments.*``; all, if left out.
+        effects: the effects of the tools; all, if left out.
+        agents: patterns for names of agents; all, if left out.
+        risks: the risks of the capabilities that bring the tools; all, if left out.
+        permission: the permission that an approver has to hold.
+        attributes: the value, or the possible values, of each attribute that an approver has to have.
+        same_attributes: the attributes in which an approver has to be like the requester.
+        approvals: how many different principals have to approve.
+        forbid_own: whether requesters may never approve their own requests, even where the governance allows that.
+        expires_after: the seconds for which such a request stays open, and its approval good.
+        escalate_after: the seconds after which others may approve, too.
+        escalate_to: the permission of these others, in the place of ``permission`` and the attributes.
+
+    Raises ``DefinitionError`` for a rule that is for no request, demands nothing, or contradicts itself.
+    """
+
+    tools: tuple[str, ...] | None = checked_field(_patterns(_TOOLS, "pay or payments.*"))
+    effects: tuple[Effect, ...] | None = checked_field(_choices(get_args(Effect)))
+    agents: tuple[str, ...] | None = checked_field(_patterns(_AGENTS, "clerk or finance-*"))
+    risks: tuple[Risk, ...] | None = checked_field(_choices(get_args(Risk)))
+    permission: str | None = checked_field(_permission)
+    attributes: Mapping[str, tuple[Any, ...]] = checked_field(_attributes)  # as attributes are
+    same_attributes: tuple[str, ...] = checked_field(_names)
+    approvals: int = checked_field(
+        requiring(f"{_OWNER}: {{}} is a whole number, 1 to {MAX_APPROVALS}", within(int, 1, MAX_APPROVALS))
+    )
+    forbid_own: bool = checked_field(checked_flag)
+    expires_after: float | None = checked_field(_seconds)
+    escalate_after: float | None = checked_field(_seconds)
+    escalate_to: str | None = checked_field(_permission)
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[str] | None = None,
+        effects: Iterable[Effect] | None = None,
+        agents: Iterable[str] | None = None,
+        risks: Iterable[Risk] | None = None,
+        permission: str | None = None,
+        attributes: Mapping[str, Any] | None = None,  # as attributes are
+        same_attributes: Iterable[str] = (),
+        approvals: int = 1,
+        forbid_own: bool = False,
+        expires_after: float | None = None,
+        escalate_after: float | None = None,
+        escalate_to: str | None = None,
+    ) -> None:
+        store_checked(self, locals())
+        self._check()
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether not every principal may approve: there is a permission or an attribute to have."""
+        return bool(self.permission is not None or self.attributes or self.same_attributes)
+
+    def applies_to(self, subject: ApprovalSubject) -> bool:
+        """Whether the rule is for requests of such calls."""
+        return (
+            _fits(self.tools, subject.tools)
+            and _fits(self.agents, subject.agents)
+            and (self.effects is None or subject.effect in self.effects)
+            and (self.risks is None or not subject.risks.isdisjoint(self.risks))
+        )
+
+    def _check(self) -> None:
+        """Raise ``DefinitionError`` for a rule that demands nothing, or contradicts itself."""
+        if (self.escalate_after is None) != (self.escalate_to is None):
+            raise DefinitionError(f"{_OWNER}: escalate_after and escalate_to belong together: give both, or neither")
+        if self.escalate_to is not None and not self.is_selective:
+            raise DefinitionError(
+                f"{_OWNER}: everybody may approve from the start, so that it cannot escalate to {self.escalate_to!r}; "
+                "give a permission or attributes, or leave escalate_to out"
+            )
+        if self.escalate_to is not None and self.escalate_to == self.permission and not self._has_attributes:
+            raise DefinitionError(
+                f"{_OWNER}: permission and escalate_to are both {self.permission!r}, so that it escalates to the same "
+                "principals; name another permission"
+            )
+        if self.expires_after is not None and (self.escalate_after or 0.0) >= self.expires_after:
+            raise DefinitionError(
+                f"{_OWNER}: it escalates after {self.escalate_after:g} s, when requests have expired after "
+                f"{self.expires_after:g} s; let it escalate earlier"
+            )
+        demands = (self.is_selective, self.approvals > 1, self.forbid_own, self.expires_after is not None)
+        if not any(demands):
+            raise DefinitionError(
+                f"{_OWNER} demands nothing: give permission, attributes, same_attributes, approvals, forbid_own or "
+                "expires_after"
+            )
+
+    @property
+    def _has_attributes(self) -> bool:
+        return bool(self.attributes or self.same_attributes)
+
+
+def written(value: Any) -> str:  # an attribute's value
+    """Return an attribute's value as JSON text; equal values of one type have the same."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def checked_approver_rules(
+    given: object, *, seconds: float, default_permissions: frozenset[str]
+) -> tuple[ApproverRule, ...]:
+    """Return the rules of a governance. Raises ``DefinitionError`` for one that its other settings contradict.
+
+    ``seconds`` is how long a request stays open where no rule says so.
+    """
+    rules = listed("approvers", given)
+    if len(rules) > MAX_RULES:
+        raise DefinitionError(f"there are at most {MAX_RULES} rules for approvers; got {len(rules)}")
+    for number, rule in enumerate(rules, 1):
+        if not isinstance(rule, ApproverRule):
+            raise DefinitionError(f"approvers must be a list of ApproverRule(…); number {number} is {rule!r:.80}")
+        if rule in rules[: number - 1]:
+            raise DefinitionError(f"approvers: number {number} is the same rule as an earlier one; say it once")
+        for held in (rule.permission, rule.escalate_to):
+            if held in default_permissions:
+                raise DefinitionError(
+                    f"approvers: number {number} needs the permission {held!r}, which every principal holds by "
+                    "default_permissions; take it out there, or name another"
+                )
+        for earlier, other in enumerate(rules[: number - 1], 1):
+            if (name := _excluded(rule, other)) is not None:
+                raise DefinitionError(
+                    f"approvers: number {earlier} and number {number} are for the same requests, and no value of "
+                    f"{name!r} is allowed by both; let them have one in common, or one of them escalate"
+                )
+        open_for = seconds if rule.expires_after is None else rule.expires_after
+        if rule.escalate_after is not None and rule.escalate_after >= open_for:
+            raise DefinitionError(
+                f"approvers: number {number} escalates after {rule.escalate_after:g} s, when requests have expired "
+                f"after {open_for:g} s; let it escalate earlier, or give it expires_after"
+            )
+    return tuple(rules)
+
+
+def _excluded(one: ApproverRule, other: ApproverRule) -> str | None:
+    """Return an attribute that no approver can have by both of two rules that are certainly for a request together."""
+    selections = [(getattr(one, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
+    is_certain = all(a is None or b is None or not set(a).isdisjoint(b) for a, b in selections)
+    if not is_certain or one.escalate_to is not None or other.escalate_to is not None:
+        return None
+    for name in sorted(one.attributes.keys() & other.attributes.keys()):
+        if {*map(written, one.attributes[name])}.isdisjoint(map(written, other.attributes[name])):
+            return name
+    return None
+
+
+def _fits(patterns: tuple[str, ...] | None, names: frozenset[str]) -> bool:
+    return patterns is None or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)

@@ -1,0 +1,119 @@
+"""Decisions on requests for approvals: who may give one, and what becomes of a request (spec 4, G16–G17, G46–G48)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from capset.clock import iso
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
+from capset.definitions.governance import Governance
+from capset.definitions.principals import Principal
+from capset.errors import Conflict, InvalidArguments, PermissionDenied
+from capset.kernel.governance.approval_arguments import written_arguments
+from capset.kernel.governance.approval_needs import (
+    ApprovalNeeds,
+    GivenApproval,
+    given_approvals,
+    people_of,
+    round_of,
+    written_approvals,
+)
+
+Decider = Principal | None
+"""The principal who decides a request; ``None`` is the host's own approver."""
+_HOST: Final = "host:approver"
+_NO_RIGHTS: Final = Principal("approver")
+"""The host's own approver, as far as rules can see: it has neither permissions nor attributes."""
+
+
+def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
+    """Return why a principal may not approve a request, in any status, or ``None`` if it may."""
+    needs = ApprovalNeeds.read(row)
+    if by is None:
+        return needs.unmet(row, _NO_RIGHTS, frozenset(), now)
+    if by.kind == "anonymous":
+        return "an approval names who gave it, and an anonymous principal cannot"
+    is_own = not people_behind(by).isdisjoint(people_of(row.principal, row.on_behalf_of))
+    if is_own and (needs.forbid_own or not governance.own_approvals):
+        return "a request is approved by another principal than the one who made it"
+    return needs.unmet(row, by, by.permissions | governance.default_permissions, now)
+
+
+def repetition(given: Sequence[GivenApproval], by: Decider) -> str | None:
+    """Return why a principal's approval would not count beside earlier ones, or ``None`` if it would."""
+    people = people_behind(by)
+    if all(people.isdisjoint(one.people) for one in given):
+        return None
+    return "you have approved it already, and it needs the approval of a different principal, too"
+
+
+def closure(row: ApprovalRow) -> str:
+    """Return why a request is not open any more."""
+    if row.status == "pending":
+        return "its time is up"
+    return f"it was {row.status}" + (f" by {row.decided_by}" if row.decided_by else "")
+
+
+def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governance, now: int) -> ApprovalRow:
+    """Return an open request as it is after an answer, at a time in nanoseconds.
+
+    An approval of other arguments than the earlier ones begins the count again. Raises ``PermissionDenied`` for an
+    approval that is not the decider's to give, ``InvalidArguments`` for one of changed arguments for the whole session,
+    and ``Conflict`` for one of arguments that were changed since, and for a second one by the same principal.
+    """
+    if not answer.approved:
+        return _closed(row, "rejected", answer, by, governance, now)
+    if (refused := refusal_of(row, by, governance, iso(now))) is not None:
+        raise PermissionDenied(f"Permission denied: {refused}.")
+    earlier, number = given_approvals(row), round_of(row)
+    if answer.round is not None and answer.round != number:
+        raise Conflict(
+            f"the arguments of the request {row.id!r} have been changed since (it is in round {number}, not "
+            f"{answer.round}): read it again, and approve what it is now"
+        )
+    modified = None if answer.arguments is None else written_arguments(answer.arguments)
+    if answer.round is not None:
+        modified = row.modified
+    elif modified != row.modified:
+        earlier, number = (), number + 1
+    if (repeated := repetition(earlier, by)) is not None:
+        raise Conflict(f"the request {row.id!r} is still open: {repeated}")
+    if modified is not None and answer.scope == "session":
+        raise InvalidArguments(
+            f"Invalid request: an approver has changed the arguments of {row.id!r}, so its approval is for one call, "
+            "not for the session"
+        )
+    behalf = None if by is None else by.on_behalf_of
+    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number))
+    row = replace(row, modified=modified, approvals=written_approvals(given))
+    if len(given) < ApprovalNeeds.read(row).approvals:
+        return row
+    narrowest = replace(answer, scope="session" if all(one.scope == "session" for one in given) else "once")
+    return _closed(row, "approved", narrowest, by, governance, now)
+
+
+def people_behind(by: Decider) -> frozenset[str]:
+    """Return a decider and everybody whom it acts for."""
+    return people_of(_named(by), None if by is None else by.on_behalf_of)
+
+
+def _closed(
+    row: ApprovalRow, status: ApprovalStatus, answer: Answer, by: Decider, governance: Governance, now: int
+) -> ApprovalRow:
+    longest = governance.approval_seconds
+    seconds = min(longest, ApprovalNeeds.read(row).expires_after or longest)
+    return replace(
+        row,
+        status=status,
+        scope=answer.scope,
+        note=answer.note,
+        decided_by=_named(by),
+        decided_at=iso(now),
+        expires_at=iso(now + round(seconds * 1e9)),
+    )
+
+
+def _named(by: Decider) -> str:
+    return _HOST if by is None else f"{by.kind}:{by.id}"

@@ -1,0 +1,252 @@
+"""Needs of a request by the rules for approvers, and the approvals that it has (spec 4, G45–G49)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Self
+
+from capset.clock import iso_of
+from capset.composition.installation import Installed
+from capset.definitions.approvals import ApprovalRow, ApprovalScope
+from capset.definitions.approvers import ApprovalSubject, ApproverRule, written
+from capset.definitions.capabilities import Risk
+from capset.definitions.principals import Attributes, Principal
+from capset.errors import StoreError, counted
+from capset.kernel.call.invocation import Invocation
+
+_LISTED: Final = 10
+"""How many of the decider's permissions a refusal lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApproverNeed:
+    """The demands of one rule on each approver of a request, with the attributes of its requester filled in.
+
+    ``attributes`` are the values that are allowed of each, none if no approver fits. ``same_attributes`` names those
+    among them that the requester has, too.
+    """
+
+    permission: str | None
+    attributes: Mapping[str, Sequence[Any]]  # as attributes are
+    same_attributes: Sequence[str]
+    escalate_after: float | None
+    escalate_to: str | None
+
+    def escalates_at(self, created_at: str) -> str | None:
+        """Return the time from which those of ``escalate_to`` may approve, too."""
+        if self.escalate_after is None:
+            return None
+        return iso_of(datetime.fromisoformat(created_at) + timedelta(seconds=self.escalate_after))
+
+    def is_met(self, by: Principal, held: frozenset[str], *, is_escalated: bool) -> bool:
+        """Whether a principal may approve, by this rule. All that it acts for have to have the attributes, too."""
+        if is_escalated and self.escalate_to in held:
+            return True
+        people = (by.attributes, *by.on_behalf_of_attributes)
+        has_attributes = all(
+            name in one and written(one[name]) in map(written, values)
+            for name, values in self.attributes.items()
+            for one in people
+        )
+        return has_attributes and (self.permission is None or self.permission in held)
+
+    def described(self, *, is_escalated: bool = False) -> str:
+        """Return the demands as part of a sentence, ``an approver with …``."""
+        parts = [] if self.permission is None else [f"the permission {self.permission}"]
+        for name, values in self.attributes.items():
+            like = ", as the requester's" if name in self.same_attributes else ""
+            listed = " or ".join(map(_shown, values))
+            parts.append(f"the {name} {listed}{like}" if values else f"the requester's {name}, which is not known")
+        told = " and ".join(parts)
+        return f"{told} (or the permission {self.escalate_to})" if is_escalated else told
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalNeeds:
+    """The demands of all rules together on the approvals of one request. Each approver has to meet every need."""
+
+    rules: Sequence[ApproverNeed]
+    approvals: int = 1
+    forbid_own: bool = False
+    expires_after: float | None = None
+
+    @classmethod
+    def read(cls, row: ApprovalRow) -> Self:
+        """Return the needs of a request. Raises ``StoreError`` if what is stored is not theirs."""
+        if row.needs is None:
+            return cls(())
+        try:
+            kept: dict[str, Any] = json.loads(row.needs)
+            rules = tuple(ApproverNeed(**one) for one in kept["rules"])
+            return cls(rules, kept["approvals"], kept["forbid_own"], kept["expires_after"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise StoreError(f"the request {row.id} was changed: what its approvals need cannot be read") from None
+
+    def written(self) -> str:
+        """Return the needs as JSON text; equal ones have the same."""
+        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+    def next_escalation(self, created_at: str, after: str = "") -> str | None:
+        """Return the time of the first escalation that comes after a time."""
+        times = [one.escalates_at(created_at) for one in self.rules]
+        return min((at for at in times if at is not None and at > after), default=None)
+
+    def summary(self) -> str:
+        """Return the needs as one readable sentence."""
+        who = "two different approvers" if self.approvals == 2 else counted(self.approvals, "approver")
+        told = "; ".join(filter(None, (one.described() for one in self.rules)))
+        own = ", none of them the requester" if self.forbid_own else ""
+        return f"{who}{' with ' if told else ''}{told}{own}"
+
+    def unmet(self, row: ApprovalRow, by: Principal, held: frozenset[str], now: str) -> str | None:
+        """Return in one sentence why a principal with these permissions may not approve, or ``None`` if it may."""
+        for one in self.rules:
+            at = one.escalates_at(row.created_at)
+            is_escalated = at is not None and at <= now
+            if not one.is_met(by, held, is_escalated=is_escalated):
+                needed = one.described(is_escalated=is_escalated)
+                return f"this request needs an approver with {needed}; you have {_held(one, by, held)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenApproval:
+    """One of the approvals of a request: who gave it, when, and with which note.
+
+    ``round`` counts how often approvers had changed the arguments by then; ``by`` is ``kind:id``.
+    """
+
+    by: str
+    on_behalf_of: str | None
+    at: str
+    note: str | None
+    scope: ApprovalScope
+    round: int
+
+    @property
+    def people(self) -> frozenset[str]:
+        """Everybody who has to do with it: two approvals that share one are of the same person."""
+        return people_of(self.by, self.on_behalf_of)
+
+
+def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
+    """Return the approvals that count so far. Raises ``StoreError`` if what is stored are none."""
+    if row.approvals is None:
+        return ()
+    try:
+        return tuple(GivenApproval(**one) for one in json.loads(row.approvals))
+    except (ValueError, TypeError, RecursionError):
+        raise StoreError(f"the request {row.id} was changed: its approvals cannot be read") from None
+
+
+def written_approvals(given: Iterable[GivenApproval]) -> str:
+    """Return approvals as they are stored."""
+    return json.dumps([asdict(one) for one in given], ensure_ascii=False, separators=(",", ":"))
+
+
+def round_of(row: ApprovalRow) -> int:
+    """Return how often approvers have changed the arguments of a request so far."""
+    return max((one.round for one in given_approvals(row)), default=0)
+
+
+def has_enough_approvals(row: ApprovalRow) -> bool:
+    """Whether an approved request has all approvals that it needs.
+
+    It may lack some if a server of an earlier version, which knows no rules for approvers, has decided it.
+    """
+    return row.needs is None or _different(given_approvals(row)) >= ApprovalNeeds.read(row).approvals
+
+
+def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Installed) -> ApprovalNeeds | None:
+    """Return what the rules that are for a call demand, or ``None`` if none is for it."""
+    if not rules:
+        return None
+    subject = _subject(call, installed)
+    found = [one for one in rules if one.applies_to(subject)]
+    if not found:
+        return None
+    needs = [_need(one, call.context.principal) for one in found if one.is_selective]
+    times = [one.expires_after for one in found if one.expires_after is not None]
+    return ApprovalNeeds(
+        tuple(sorted(needs, key=repr)),
+        max(one.approvals for one in found),
+        any(one.forbid_own for one in found),
+        min(times, default=None),
+    )
+
+
+def people_of(principal: str, on_behalf_of: str | None) -> frozenset[str]:
+    """Return a principal and everybody whom it acts for."""
+    # An id may contain " for ": split both sides, so that no principal can hide behind another.
+    return frozenset(f"{principal} for {on_behalf_of or ''}".split(" for ")) - {""}
+
+
+def _different(given: Sequence[GivenApproval]) -> int:
+    """Return the number of approvals that are of different people."""
+    seen: set[str] = set()
+    count = 0
+    for one in given:
+        if seen.isdisjoint(one.people):
+            count += 1
+        seen |= one.people
+    return count
+
+
+def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
+    """Return the facts about a call; where something is not known, so much that every rule is for it."""
+    context = call.context
+    composition = context.snapshot.composition
+    owners = {level.owner for level in installed.levels} | {installed.owner}
+    risk_of: dict[str, Risk] = {one.name: one.risk for one in composition.capabilities}
+    named = {name for name in (installed.source.capability,) if name is not None} | (owners & risk_of.keys())
+    risks: set[Risk] = {"low"} if not named else set()  # a tool of an agent's own
+    for name in named:
+        risks |= {risk_of[name]} if name in risk_of else {"low", "medium", "high"}
+    names = {installed.name, installed.tool.name}
+    return ApprovalSubject(
+        frozenset(names | {f"{owner}.{name}" for owner in owners for name in names}),
+        frozenset({context.block.name, context.agent.name}),
+        installed.tool.effect,
+        frozenset(risks),
+    )
+
+
+def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
+    allowed = {name: [*values] for name, values in rule.attributes.items()}
+    for name in rule.same_attributes:
+        stated = _stated(name, (requester.attributes, *requester.on_behalf_of_attributes))
+        among = allowed.get(name)
+        allowed[name] = stated if among is None else [one for one in stated if written(one) in map(written, among)]
+    return ApproverNeed(
+        rule.permission,
+        dict(sorted(allowed.items())),
+        sorted(rule.same_attributes),
+        rule.escalate_after,
+        rule.escalate_to,
+    )
+
+
+def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
+    """Return the one value that a requester and those it acts for state, or none: no approver can be like several."""
+    values = {written(one[name]): one[name] for one in people if name in one and one[name] is not None}
+    return [*values.values()] if len(values) == 1 else []
+
+
+def _held(need: ApproverNeed, by: Principal, held: frozenset[str]) -> str:
+    """Return what a decider has of what a rule compares, as part of a sentence."""
+    parts: list[str] = []
+    if need.permission is not None or need.escalate_to is not None:
+        listed = sorted(held)
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        parts.append(f"{', '.join(listed[:_LISTED])}{more}" if listed else "no permissions")
+    for name in need.attributes:
+        people = (by.attributes, *by.on_behalf_of_attributes)
+        parts += sorted({f"the {name} {_shown(one[name])}" if name in one else f"no {name}" for one in people})
+    return " and ".join(parts)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else written(value)

@@ -1,0 +1,87 @@
+"""A graph of what a capability needs, laid out in layers for an SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+WIDTH: Final = 190
+HEIGHT: Final = 34
+_BESIDE: Final = 60
+_BELOW: Final = 14
+_MARGIN: Final = 8
+_LETTERS: Final = 24
+"""Letters of a name that fit into its box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A capability in the graph: ``label`` is its id, cut to fit; ``x`` and ``y`` are its upper left corner."""
+
+    id: str
+    label: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A line from a capability to one that it needs."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyGraph:
+    """Boxes and arrows of a drawing of this size; ``needs`` is the same in words."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    width: int
+    height: int
+    needs: Mapping[str, Sequence[str]]
+
+
+def draw_graph(root: str, needs: Mapping[str, Sequence[str]]) -> DependencyGraph:
+    """Return the graph of what a capability needs: each stands in the layer after all that need it.
+
+    ``needs`` has the ids that each capability needs; one that is not among its keys needs nothing that is known.
+    """
+    layers = _layers(root, needs)
+    columns: dict[int, list[str]] = {}
+    for name, layer in layers.items():
+        columns.setdefault(layer, []).append(name)
+    rows = max(map(len, columns.values()))
+    height = rows * (HEIGHT + _BELOW) - _BELOW + 2 * _MARGIN
+    boxes: dict[str, Box] = {}
+    for layer, ids in columns.items():
+        first = (height - (len(ids) * (HEIGHT + _BELOW) - _BELOW)) // 2
+        for row, name in enumerate(ids):
+            label = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+            boxes[name] = Box(name, label, _MARGIN + layer * (WIDTH + _BESIDE), first + row * (HEIGHT + _BELOW))
+    arrows = tuple(
+        Arrow(boxes[name].x + WIDTH, boxes[name].y + HEIGHT // 2, boxes[one].x, boxes[one].y + HEIGHT // 2)
+        for name in layers
+        for one in needs.get(name, ())
+        if layers[one] > layers[name]
+    )
+    width = (max(columns) + 1) * (WIDTH + _BESIDE) - _BESIDE + 2 * _MARGIN
+    return DependencyGraph(tuple(boxes.values()), arrows, width, height, needs)
+
+
+def _layers(root: str, needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the layer of each capability: the length of the longest way to it, of which a circle is no part."""
+    layers = {root: 0}
+
+    def visit(id: str, way: tuple[str, ...]) -> None:
+        for one in needs.get(id, ()):
+            if one not in way and layers.get(one, 0) <= layers[id]:
+                layers[one] = layers[id] + 1
+                visit(one, (*way, one))
+
+    visit(root, (root,))
+    return layers

@@ -1,0 +1,134 @@
+"""What several rules demand together: never less than one of them alone (spec 4, G46, G48)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import Principal
+from capset.definitions.approvals import Answer
+from capset.errors import Conflict, PermissionDenied, StoreError
+from capset.ext import Governance
+from capset.kernel.governance.approval_decisions import answered, refusal_of, repetition
+from capset.kernel.governance.approval_needs import (
+    ApprovalNeeds,
+    ApproverNeed,
+    given_approvals,
+    has_enough_approvals,
+    round_of,
+)
+from capset.testing.store_suite.support import approval_row
+
+PERMISSIONS = ("a:b", "c:d", "e:f")
+VALUES = st.sampled_from(["x", "y", 1, 1.0, True])
+NAMES = st.sampled_from(["department", "region"])
+NEEDS = st.builds(
+    ApproverNeed,
+    st.none() | st.sampled_from(PERMISSIONS),
+    st.dictionaries(NAMES, st.lists(VALUES, max_size=2), max_size=2),
+    st.just([]),
+    st.none() | st.just(60.0),
+    st.none() | st.sampled_from(PERMISSIONS),
+)
+DECIDERS = st.builds(
+    lambda name, permissions, attributes: Principal(name, org="acme", permissions=permissions, attributes=attributes),
+    st.sampled_from(["ann", "ben", "cat", "dan"]),
+    st.frozensets(st.sampled_from(PERMISSIONS)),
+    st.dictionaries(NAMES, VALUES, max_size=2),
+)
+ATTEMPTS = st.tuples(DECIDERS, st.sampled_from([None, {"n": 1}, {"n": 2}]), st.none() | st.integers(0, 3))
+ROW = replace(approval_row("id-1"), created_at="2026-01-01T00:00:00.000000Z", expires_at="2027-01-01T00:00:00.000000Z")
+START = 1_767_225_600 * 1_000_000_000
+TIMES = st.sampled_from(["2026-01-01T00:00:59.999999Z", "2026-01-01T00:01:00.000000Z"])
+
+
+def row(*rules: ApproverNeed, **more: Any) -> Any:
+    return replace(ROW, needs=ApprovalNeeds(rules, **more).written())
+
+
+@pytest.mark.spec("G46")
+@given(st.lists(NEEDS, max_size=4), NEEDS, DECIDERS, TIMES)
+def test_one_more_rule_allows_no_more(rules: list[ApproverNeed], more: ApproverNeed, by: Principal, now: str) -> None:
+    def may(*held: ApproverNeed) -> bool:
+        return refusal_of(row(*held), by, Governance(), now) is None
+
+    assert may(*rules, more) == (may(*rules) and may(more))
+    assert may(*rules, more) == may(more, *rules)
+    assert may(*rules) == all(map(may, rules))
+
+
+@pytest.mark.spec("G46", "G49")
+@given(NEEDS, DECIDERS)
+def test_time_takes_nothing_away_and_permissions_neither(rule: ApproverNeed, by: Principal) -> None:
+    early, late = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:02:00.000000Z"
+    everything = by.with_permissions(PERMISSIONS)
+    for now in (early, late):
+        if refusal_of(row(rule), by, Governance(), now) is None:
+            assert refusal_of(row(rule), by, Governance(), late) is None
+            assert refusal_of(row(rule), everything, Governance(), now) is None
+
+
+@given(st.lists(NEEDS, max_size=3), st.integers(1, 10), st.booleans(), st.none() | st.floats(1, 100))
+def test_needs_are_read_as_they_were_written(
+    rules: list[ApproverNeed], approvals: int, forbid_own: bool, expires_after: float | None
+) -> None:
+    needs = ApprovalNeeds(tuple(rules), approvals, forbid_own, expires_after)
+    assert ApprovalNeeds.read(replace(ROW, needs=needs.written())).written() == needs.written()
+
+
+@pytest.mark.spec("G48")
+@given(st.integers(1, 4), st.lists(ATTEMPTS, max_size=14))
+def test_a_request_is_approved_by_so_many_different_principals_of_the_same_arguments(
+    needed: int, attempts: list[tuple[Principal, dict[str, int] | None, int | None]]
+) -> None:
+    """Compared with a model that knows only who has approved which arguments since they were last changed."""
+    request, seen, now = row(approvals=needed), set[str](), None
+    for by, arguments, number in attempts:
+        wanted = request.modified if number is not None else (arguments and f'{{"n":{arguments["n"]}}}')
+        answer = Answer(True, arguments=arguments if number is None else None, round=number)
+        before = request
+        try:
+            request = answered(request, answer, by, Governance(), START)
+        except Conflict:
+            is_stale = number is not None and number != round_of(before)
+            assert is_stale or (by.id in seen and wanted == now)
+            continue
+        if wanted != now:
+            seen, now = set(), wanted
+            assert round_of(request) == round_of(before) + 1
+        assert by.id not in seen
+        seen.add(by.id)
+        assert {one.by.removeprefix("user:") for one in given_approvals(request)} == seen
+        assert (request.status, request.modified) == ("approved" if len(seen) >= needed else "pending", now)
+        assert has_enough_approvals(request) == (request.status == "approved")
+        if request.status == "approved":
+            break
+
+
+@given(DECIDERS, DECIDERS)
+def test_a_repetition_is_one_of_the_same_people(first: Principal, second: Principal) -> None:
+    given = given_approvals(answered(row(approvals=3), Answer(True), first, Governance(), START))
+    assert (repetition(given, second) is not None) == (first.id == second.id)
+    bot = Principal("bot", kind="agent", org="acme", permissions=PERMISSIONS)
+    assert (repetition(given, bot.acting_for(second)) is not None) == (first.id == second.id)
+
+
+def test_an_anonymous_principal_approves_nothing() -> None:
+    with pytest.raises(PermissionDenied, match="an anonymous principal cannot"):
+        answered(ROW, Answer(True), Principal.anonymous(), Governance(), START)
+
+
+@pytest.mark.parametrize("needs", ["{", "[]", "{}", '{"rules":[{"wrong":1}]}', '{"rules":3}'])
+def test_needs_that_were_tampered_with_are_named(needs: str) -> None:
+    with pytest.raises(StoreError, match="id-1 was changed: what its approvals need cannot be read"):
+        ApprovalNeeds.read(replace(ROW, needs=needs))
+
+
+@pytest.mark.parametrize("approvals", ["{", "3", '[{"by":"x"}]', "[3]"])
+def test_approvals_that_were_tampered_with_are_named(approvals: str) -> None:
+    with pytest.raises(StoreError, match="id-1 was changed: its approvals cannot be read"):
+        given_approvals(replace(ROW, approvals=approvals))

@@ -1,0 +1,31 @@
+"""The graph of what a capability needs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from capset.server.console.dependency_graph import WIDTH, draw_graph
+
+
+def test_each_stands_after_all_that_need_it() -> None:
+    graph = draw_graph("a", {"a": ["b", "d"], "b": ["c"], "c": ["d"], "d": []})
+    at = {one.id: one.x for one in graph.boxes}
+    assert sorted(at, key=at.__getitem__) == ["a", "b", "c", "d"]
+    assert len({one.x for one in graph.boxes}) == 4
+    assert len(graph.arrows) == 4
+    assert all(one.x2 > one.x1 for one in graph.arrows)
+    assert max(one.x for one in graph.boxes) + WIDTH <= graph.width
+
+
+def test_boxes_of_one_layer_do_not_overlap_and_long_names_are_cut() -> None:
+    long = "x" * 60
+    graph = draw_graph("a", {"a": ["b", "c", long]})
+    ys = sorted(one.y for one in graph.boxes if one.x > graph.boxes[0].x)
+    assert all(after - before >= 34 for before, after in pairwise(ys))
+    (cut,) = [one for one in graph.boxes if one.id == long]
+    assert (len(cut.label), cut.label[-1]) == (24, "…")
+
+
+def test_a_circle_ends() -> None:
+    graph = draw_graph("a", {"a": ["b"], "b": ["a", "c"], "c": ["b"]})
+    assert [one.id for one in graph.boxes] == ["a", "b", "c"]

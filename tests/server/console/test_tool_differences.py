@@ -1,0 +1,45 @@
+"""What was approved of a tool beside what is said of it now."""
+
+from __future__ import annotations
+
+import time
+
+from capset.server.console.tool_differences import Row, compare_tools
+
+
+def changed(before: str, after: str) -> list[Row]:
+    found = compare_tools({"name": "t", "description": before}, {"name": "t", "description": after})
+    return [one for one in found.rows if one.kind not in ("same", "skipped")]
+
+
+def test_lines_stand_beside_each_other() -> None:
+    assert changed("a\nb\nc", "a\nB\nc\nd") == [Row("changed", "  b", "  B"), Row("added", None, "  d")]
+    assert changed("a\nb", "a") == [Row("removed", "  b", None)]
+    assert changed("a", "a") == []
+
+
+def test_one_side_may_be_missing() -> None:
+    assert {one.kind for one in compare_tools(None, {"name": "t"}).rows} == {"added"}
+    assert {one.kind for one in compare_tools({"name": "t"}, None).rows} == {"removed"}
+    assert compare_tools(None, None).rows == ()
+
+
+def test_hidden_characters_and_letters_that_look_alike_are_spelled_out() -> None:
+    assert changed("pay", "p\u0430y\u202e\u200b") == [Row("changed", "  pay", "  p\\u{430}y\\u{202e}\\u{200b}")]
+    assert changed("Привет", "Привет!") == [Row("changed", "  Привет", "  Привет!")], "such letters were there before"
+
+
+def test_far_lines_are_left_out() -> None:
+    lines = [str(one) for one in range(50)]
+    found = compare_tools({"description": "\n".join(lines)}, {"description": "\n".join(["x", *lines[1:-1], "y"])})
+    kinds = [one.kind for one in found.rows]
+    assert (kinds.count("skipped"), kinds.count("changed"), len(kinds)) == (1, 2, 10)
+
+
+def test_large_ones_are_bounded_and_what_is_left_out_is_counted() -> None:
+    begun = time.perf_counter()
+    found = compare_tools({"description": "a\n" * 60_000}, {"description": "b\n" * 60_000})
+    assert (len(found.rows), found.more > 50_000) == (300, True)
+    (row,) = [one for one in compare_tools({"name": "x" * 200_000}, {"name": "y"}).rows if one.kind == "changed"]
+    assert len(row.before or "") < 2_100
+    assert time.perf_counter() - begun < 10, "a guard against what grows with the square, not a measurement"
