@@ -59,23 +59,25 @@ async def list_organisations(page: Page) -> Response:
 
 
 async def show_limits(page: Page) -> Response:
-    """Show what has been used of the limits that hold for several principals, and of those of each."""
+    """Show what has been used of limits: of one principal, or of those that hold for several, and of each."""
     page.caller.check("capset:admin", "capset:audit")
-    own, query = await page.api.get("usage"), page.query
-    asked = {name: query.get(name) for name in ("principal", "kind", "org")}
-    of_one = await page.api.get("usage", **asked) if asked["principal"] else None
-    found, usages = None, list[Any]()
-    if of_one is None and page.caller.has("capset:admin"):
-        org, cursor = asked["org"], query.get("cursor")
-        found = await page.api.get("principals", org=org, limit=_PRINCIPALS, cursor=cursor)
+    query, org = page.query, page.query.get("org")
+    values: dict[str, Any] = {"kinds": kinds(), "of_one": None, "found": None, "shared": [], "usages": []}
+    if principal := query.get("principal"):
+        of_one = await page.api.get("usage", principal=principal, kind=query.get("kind"), org=org)
+        return render_tab(page, "limits", "limits.html", **{**values, "of_one": of_one})
+    whole = None if org else await page.api.get("usage")
+    if page.caller.has("capset:admin"):
+        found = await page.api.get("principals", org=org, limit=_PRINCIPALS, cursor=query.get("cursor"))
         listed = [one for one in found["items"] if one["kind"] in kinds()]
         usages = await asyncio.gather(
             *(page.api.get("usage", principal=one["id"], kind=one["kind"], org=org) for one in listed)
         )
-    shared = [one for one in own["items"] if one["per"] in SHARED]
-    return render_tab(
-        page, "limits", "limits.html", shared=shared, of_one=of_one, found=found, usages=usages, kinds=kinds()
-    )
+        whole = whole or next(iter(usages), None)
+        values |= {"found": found, "usages": usages}
+    shared = [one for one in (whole or {"items": []})["items"] if one["per"] in SHARED]
+    own = [(usage, [one for one in usage["items"] if one not in shared]) for usage in values["usages"]]
+    return render_tab(page, "limits", "limits.html", **{**values, "shared": shared, "usages": own})
 
 
 ROUTES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final, get_args
 
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from capset.server.console.api import Refused
 from capset.server.console.forms import Form
 from capset.server.console.page import Page, PageRoute
 from capset.server.console.pages.administration import kinds, render_tab
-from capset.server.console.schema_forms import fields_of, values_of
+from capset.server.console.schema_forms import FormField, fields_of, values_of
 
 _ONCE: Final = re.compile(r"[\w-]{16,100}", re.ASCII)
 _CONFLICT: Final = 409
@@ -33,8 +33,8 @@ SCOPES: Final[Mapping[Scope, str]] = {
 """The scopes that the form offers, with what they are for."""
 
 
-def _text(title: str, description: str, **more: object) -> dict[str, Any]:
-    return {"type": "string", "title": title, "description": description, **more}
+def _text(title: str, description: str) -> dict[str, Any]:
+    return {"type": "string", "title": title, "description": description}
 
 
 def _lines(title: str, description: str) -> dict[str, Any]:
@@ -57,9 +57,9 @@ _SCHEMA: Final[dict[str, Any]] = {
     "properties": {
         "name": _text("Name", "What the key is for, such as the program that has it."),
         "principal": _text("Principal", "Who calls with it: the id that stands in records and in policies."),
-        "kind": {"enum": kinds(), "title": "Kind of principal", "default": "user"},
+        "kind": {"enum": kinds(), "title": "Kind of principal"},
         "org": _text("Organisation", "Without one, the key is that of an operator, or of no organisation."),
-        "expires": _text("Valid for", "Hours or days, such as 12h or 30d; 366d at most.", default="90d"),
+        "expires": _text("Valid for", "Hours or days, such as 12h or 30d; 366d at most."),
         "permissions": _lines("Permissions", "At most your own, such as session_files:read."),
         "agent": _text("Agent by default", "The id of the agent that /mcp leads to."),
         "attributes": {"title": "Attributes", "description": 'Facts that policies believe: {"tier": "gold"}.'},
@@ -75,9 +75,13 @@ _SCHEMA: Final[dict[str, Any]] = {
             },
         },
     },
-    "required": ["name", "principal"],
+    "required": ["name", "principal", "kind", "expires"],
 }
 """The fields of the form; REST has the scopes beside them. What they may have is for REST to say."""
+_BEGIN: Final = {"kind": "user", "expires": "90d"}
+_RIGHTS: Final = ("permissions",)
+_MORE: Final = ("agent", "attributes", "allowance")
+"""Fields that few keys need."""
 
 
 async def list_keys(page: Page) -> Response:
@@ -137,14 +141,20 @@ def read_key(form: Form) -> dict[str, Any]:
 def _show_form(page: Page, error: Refused | InvalidArguments | None) -> Response:
     """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
     given = None if error is None else page.form
-    problems, others = _placed([] if error is None else error.fields)
+    schema = _own_schema(page)
+    problems, others = _placed([] if error is None else error.fields, {*_names(schema), "scopes", "tools"})
     said = {one.path: one.expected for one in problems}
+    fields = {one.name: one for one in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=given)}
+    rights, more = ([fields.pop(f"{_NAME}/{name}") for name in names] for names in (_RIGHTS, _MORE))
     return render_tab(
         page,
         "keys",
         "key_form.html",
         http_status=200 if error is None else error.status,
-        fields=fields_of(_own_schema(page), name=_NAME, errors=problems, form=given),
+        fields=list(fields.values()),
+        rights=rights,
+        more=more,
+        is_more_open=given is not None and any(map(_is_filled, more)),
         once=secrets.token_urlsafe(24) if given is None else given.get("once", ""),
         scopes=[(one, SCOPES[one]) for one in get_args(Scope) if page.caller.has(one)],
         chosen=DEFAULT_SCOPES if given is None else given.every("scope"),
@@ -156,6 +166,10 @@ def _show_form(page: Page, error: Refused | InvalidArguments | None) -> Response
     )
 
 
+def _is_filled(field: FormField) -> bool:
+    return bool(field.value.strip() or field.error) or any(map(_is_filled, field.fields))
+
+
 def _own_schema(page: Page) -> dict[str, Any]:
     """Return the fields that are offered to a caller: one of an organisation makes keys of that one only."""
     if page.caller.principal.org is None:
@@ -163,9 +177,8 @@ def _own_schema(page: Page) -> dict[str, Any]:
     return {**_SCHEMA, "properties": {name: one for name, one in _SCHEMA["properties"].items() if name != "org"}}
 
 
-def _placed(errors: Sequence[Field]) -> tuple[list[Field], list[Field]]:
+def _placed(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
     """Return errors at the fields of the form that they are about, and those that are about none."""
-    names = {*_names(_SCHEMA), "scopes", "tools"}
     at_fields: dict[str, Field] = {}
     others: list[Field] = []
     for one in errors:
