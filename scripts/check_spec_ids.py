@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-DEFINITION: Final = re.compile(r"\*\*([CFKGMNPRW]\d+)\*\*")
+DEFINITION: Final = re.compile(r"\*\*([CFGKMNPRW]\d+)\*\*")
 THREAT: Final = re.compile(r"\*\*(T\d+)\*\*")
 LIST_ITEM: Final = re.compile(r"^\s*[-*+]\s+(?P<text>.*)$")
-FINISHED_ID: Final = re.compile(r"([CFKGMNPRW]\d+)\b")
+FINISHED_ID: Final = re.compile(r"([CFGKMNPRW]\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)

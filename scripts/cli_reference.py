@@ -38,7 +38,11 @@ PAGES: Final = {
     ),
     "agents": ("Stored agents", "agents", "Write agents to a database or a server, and change them."),
     "sessions": ("Sessions", "sessions", "Look after sessions and their files."),
-    "approvals": ("Approvals", "approvals", "See what waits for an approval, and decide it."),
+    "approvals": (
+        "Approvals",
+        "approvals deliveries people",
+        "See what waits for an approval, and decide it; enter who may decide in a chat, see what channels are told.",
+    ),
     "audit": ("The record", "audit", "Read the record, verify it, sign it, and cut it off."),
     "db": ("Databases and keys", "db key", "Look after a database, and make keys for its servers."),
 }

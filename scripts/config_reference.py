@@ -30,7 +30,11 @@ _SERVERS: Final = {
     "ApiShape": "An API",
     "ToolRulesShape": "Rules of a tool",
 }
-PAGES: Final = {"configuration.md": _WHOLE, "gateway.md": _SERVERS}
+PAGES: Final = {
+    "configuration.md": _WHOLE,
+    "gateway.md": _SERVERS,
+    "approvals-where-people-are.md": {"ChannelShape": "A channel"},
+}
 """The sections of each page, by the names of their shapes."""
 
 Node = dict[str, Any]

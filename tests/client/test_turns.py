@@ -84,3 +84,32 @@ async def test_a_session_is_made_for_something_shows_its_state_and_moves(aviary:
     with pytest.raises(Outdated):
         await client.sessions.move(made.id, 2, version=2)
     assert (await client.sessions.move(made.id)).agent_version == 2
+
+
+@pytest.mark.spec("P10")
+async def test_events_begin_with_the_newest(aviary: Site, client: Client) -> None:
+    session = await a_session(aviary)
+    for text in ("one", "two"):
+        turn = await client.sessions.send(session, text)
+        async with client.sessions.events(session, after=turn.after) as events:
+            async for event in events:
+                if isinstance(event, EventShape) and event.type == "turn.ended":
+                    break
+    for newest, expected in ((0, []), (1, [4]), (3, [2, 3, 4]), (100, [1, 2, 3, 4])):
+        async with client.sessions.events(session, newest=newest, follow=False) as events:
+            assert [one.seq async for one in events if isinstance(one, EventShape)] == expected
+
+
+@pytest.mark.spec("P9")
+async def test_the_tools_in_play_are_listed_with_their_schemas(aviary: Site, client: Client) -> None:
+    session = await a_session(aviary)
+    in_play = sorted(one.name for one in (await client.sessions.snapshot(session)).tools if one.in_play)
+    found = await client.sessions.tools(session)
+    assert ([one.name for one in found.items], found.next) == (in_play, None)
+    assert "unlock" not in in_play
+    first = await client.sessions.tools(session, limit=2)
+    rest = await client.sessions.tools(session, cursor=first.next)
+    assert [one.name for one in (*first.items, *rest.items)] == in_play
+    (echo,) = (await client.sessions.tools(session, name="echo")).items
+    assert echo.schema_["properties"]["text"]["default"] == "hello"
+    assert (await client.sessions.tools(session, name="unlock")).items == []

@@ -17,6 +17,7 @@ GUIDE = [
     "approvals",
     "audit",
     "using-capabilities",
+    "approvals-where-people-are",
     "authoring-capabilities",
     "blocks",
     "first-agent-in-python",

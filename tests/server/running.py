@@ -56,7 +56,7 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
     with log.open("wb") as errors:
         process = command.start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
     try:
-        yield Running(_address(process, log), command, process, log)
+        yield Running(address_of(process, log), command, process, log)
         process.send_signal(signal.SIGTERM)
         process.wait(_SECONDS)
     finally:
@@ -69,7 +69,7 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
     assert surprises == []
 
 
-def _address(process: subprocess.Popen[str], log: Path) -> str:
+def address_of(process: subprocess.Popen[str], log: Path) -> str:
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
         said = log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,8 @@ import pytest
 from capset.definitions.acts import ACTS
 from capset.server.app import make_api
 from tests.adapters.mcp.test_urls import described, serving
+from tests.adapters.notifications.receiving import SECRET, receiver
+from tests.net import support as net
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import events_of
 
@@ -60,6 +63,9 @@ ACT_OF = {
     "delete_file": "file.delete",
     "approve": "approval.approve",
     "reject": "approval.reject",
+    "retry_delivery": "delivery.retry",
+    "add_person": "person.add",
+    "remove_person": "person.remove",
     "approve_agent_mcp_tools": "mcp.approve",
     "withdraw_agent_mcp_tools": "mcp.approve",
     "create_key": "key.create",
@@ -108,13 +114,29 @@ CONFIG = {
 }
 
 
+async def failed(client: httpx2.AsyncClient) -> str:
+    """Return the id of a delivery that has failed."""
+    async with asyncio.timeout(20):
+        while True:
+            page = await asked(client, "GET", "/v1/deliveries", params={"state": "failed"})
+            if page["items"]:
+                return page["items"][0]["id"]
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.spec("G39", "G40", "T36")
 async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
-    (tmp_path / "capset.json").write_text(json.dumps(CONFIG))
     (tmp_path / "script.json").write_text(json.dumps({"steps": [{"text": "Hello."}]}))
+    async with receiver(net.answer(410)) as gone:
+        hook = {"type": "webhook", "url": gone.url, "internal": [gone.host], "secret": "${HOOK}"}
+        (tmp_path / "capset.json").write_text(json.dumps({**CONFIG, "notifications": {"ops": hook}}))
+        await every_act(tmp_path)
+
+
+async def every_act(tmp_path: Path) -> None:
     options = ("--config", "capset.json", "--model", "script:script.json", "--agent-host", "*=127.0.0.1")
-    with running(tmp_path, *options) as server:
+    with running(tmp_path, *options, HOOK=SECRET) as server:
         key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
         other = server.key("bob", scopes=EVERYTHING)
 
@@ -144,6 +166,10 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
                 assert pending.status_code == 202, pending.text
                 await asked(bob, "POST", f"/v1/approvals/{pending.json()['approval']}/{answer}", json={})
                 await ada.post(f"/v1/sessions/{careful}/calls", json={"tool": "careful", "arguments": {}})
+            person = {"team": "T1", "user": "U1", "principal": "bea"}
+            entered = await asked(ada, "POST", "/v1/people", json=person)
+            await asked(ada, "DELETE", f"/v1/people/{entered['id']}")
+            await asked(ada, "POST", f"/v1/deliveries/{await failed(ada)}/retry")
             said = await ada.post(
                 f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}
             )
@@ -173,6 +199,9 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
         "file.delete",
         "approval.approve",
         "approval.reject",
+        "person.add",
+        "person.remove",
+        "delivery.retry",
         "session.rewind",
         "session.delete",
         "agent.archive",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from capset.ext import Governance
+from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
 from tests.server.approving import asked, till
 from tests.server.runners import Parrot
 from tests.server.support import Site, make_agent, site
@@ -47,9 +48,21 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
     store = f"sqlite:///{database}"
     async with site(till, store=store, governance=governance, generator=Parrot(), **options) as found:
         async with found.client() as client:
-            ada = await belongings(client, SECRET)
+            ada = await with_channel(found, await belongings(client, SECRET))
             document = (await client.get("/openapi.json")).json()
         yield Town(found, database, ada, document)
+
+
+async def with_channel(found: Site, whose: Belongings) -> Belongings:
+    """Add a delivery that is not due, and a person of a chat."""
+    store, now = found.kernel.store, found.kernel.now()
+    request = await found.kernel.approvals.find(whose.approval, "acme")
+    assert request is not None
+    delivery = delivery_row(found.kernel.new_id(), approval=request.id, due_at="9999", created_at=now)
+    assert await store.approvals.move(request, "pending", deliveries=[delivery])
+    person = replace(PERSON, id=found.kernel.new_id(), user="U0ADA", principal=SECRET)
+    assert await store.people.add(person)
+    return replace(whose, delivery=delivery.id, person=person.id)
 
 
 async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:

@@ -32,12 +32,15 @@ class Belongings:
     approval: str = "nowhere"
     refusal: str = "nowhere"
     hash: str = "0" * 64
+    delivery: str = "nowhere"
+    person: str = "nowhere"
 
 
 ADMINISTERED = frozenset(
     {
         *("list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"),
         *("list_keys", "create_key", "get_key", "revoke_key", "list_principals", "list_orgs"),
+        *("list_people", "add_person", "remove_person", "retry_delivery"),
     }
 )
 """The operations of administrators alone: others are told that, whatever it is about."""
@@ -87,6 +90,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "approve": {"json": {"scope": "session"}},
         "reject": {"json": {}},
         "create_key": {"json": {"name": "mine", "principal": "mine"}},
+        "add_person": {"json": {"team": "T1", "user": "U1", "principal": "bea"}},
         "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
         "record_link": {"json": {"session_id": whose.session}},
@@ -123,6 +127,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "cancel_turn": "session",
         "resume_turn": "session",
         "get_snapshot": "session",
+        "list_session_tools": "session",
         "call_tool": "session",
         "read_file": "session",
         "write_file": "session",
@@ -132,6 +137,12 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_approval": "approval",
         "approve": "approval",
         "reject": "refusal",
+        "list_deliveries": "",
+        "get_delivery": "delivery",
+        "retry_delivery": "delivery",
+        "list_people": "",
+        "add_person": "",
+        "remove_person": "person",
         "record_link": "session",
         "list_links": "",
         "diff_links": "link",
@@ -172,6 +183,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "refusal": whose.refusal,
         "record": whose.record,
         "hash": whose.hash,
+        "delivery": whose.delivery,
+        "person": whose.person,
     }
     found: list[Step] = []
     for template, operations in document["paths"].items():

@@ -47,6 +47,15 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "list": "key:list_command",
         "revoke": "key:revoke_command",
     },
+    "people": {
+        "add": "people:add_command",
+        "list": "people:list_command",
+        "remove": "people:remove_command",
+    },
+    "deliveries": {
+        "list": "deliveries:list_command",
+        "retry": "deliveries:retry_command",
+    },
     "agents": {
         "list": "agents:list_command",
         "show": "agents:show_command",
@@ -101,6 +110,8 @@ HELP: Final = {
     "mcp": "Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
     "gateway": "Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
     "key": "Make, list and revoke API keys for the server.",
+    "people": "Enter, list and remove the users of chats who may decide requests for approvals.",
+    "deliveries": "List what is told to channels, and try again what did not arrive.",
     "agents": "List, write, compare and preview the agents that are stored.",
     "sessions": "List, make, move and delete sessions, and follow their events.",
     "audit": "Read, check, sign and cut the record of every attempt.",

@@ -13,10 +13,12 @@ from capset.client.agents import AgentResource
 from capset.client.approvals import ApprovalResource
 from capset.client.capabilities import CapabilityResource
 from capset.client.connection import REPEATABLE, Connection, json_bytes, path_of
+from capset.client.deliveries import DeliveryResource
 from capset.client.events import CallEvents
 from capset.client.files import FileResource
 from capset.client.keys import KeyResource, OrgResource, PrincipalResource
 from capset.client.links import FingerprintResource, LinkResource
+from capset.client.people import PersonResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
 from capset.client.tool_sources import ToolSourceResource
@@ -57,6 +59,8 @@ class Client:
         self.sessions = SessionResource(self._connection)
         self.files = FileResource(self._connection)
         self.approvals = ApprovalResource(self._connection)
+        self.deliveries = DeliveryResource(self._connection)
+        self.people = PersonResource(self._connection)
         self.links = LinkResource(self._connection)
         self.fingerprints = FingerprintResource(self._connection)
         self.records = RecordResource(self._connection)

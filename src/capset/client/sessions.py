@@ -13,7 +13,7 @@ from capset.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every
 from capset.client.events import LARGEST
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
-from capset.wire.snapshots import SnapshotShape
+from capset.wire.snapshots import SessionToolPageShape, SnapshotShape
 from capset.wire.turns import ConversationPageShape, EventShape, GapShape, RewoundShape, TurnShape
 
 
@@ -70,15 +70,16 @@ class TurnResource:
 
     @asynccontextmanager
     async def events(
-        self, id: str, *, after: int = 0, follow: bool = True
+        self, id: str, *, after: int = 0, newest: int | None = None, follow: bool = True
     ) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
         """Read the events of a session's turns: ``async with client.sessions.events(id) as events``.
 
-        It begins with the one ``after`` that number, and ends with the session or the server, unless ``follow`` is
-        false: ask again, ``after`` the last one received, and ``NotFound`` means that the session ended. Events no
-        longer stored are a ``GapShape``. Raises ``NotFound``; ``Unreachable`` if the connection breaks.
+        It begins with the one ``after`` that number, or with so many of the ``newest``. It ends with the session or
+        the server, unless ``follow`` is false: ask again, ``after`` the last one received, and ``NotFound`` means that
+        the session ended. Events no longer stored are a ``GapShape``. Raises ``NotFound``; ``Unreachable`` if the
+        connection breaks.
         """
-        query = {"after": after, "follow": "true" if follow else "false"}
+        query = {"after": after, "newest": newest, "follow": "true" if follow else "false"}
         async with (
             self._connection.follow(path_of("sessions", id, "events"), query) as response,
             aclosing(_read(self._connection.answers, response)) as events,
@@ -144,6 +145,16 @@ class SessionResource(TurnResource):
     async def snapshot(self, id: str) -> SnapshotShape:
         """Return the tools in play in a session, the reasons for the others, and the hashes. Raises ``NotFound``."""
         return await self._connection.get(SnapshotShape, path_of("sessions", id, "snapshot"))
+
+    async def tools(
+        self, id: str, *, name: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> SessionToolPageShape:
+        """List the tools in play in a session with their schemas, by name, or only the one of this ``name``.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``NotFound``.
+        """
+        query = {"name": name, "limit": limit, "cursor": cursor}
+        return await self._connection.get(SessionToolPageShape, path_of("sessions", id, "tools"), query)
 
     async def transitions(self, id: str) -> TransitionsShape:
         """Return the changes of a session's runtime hash, from link to link, at most the last 1,000.

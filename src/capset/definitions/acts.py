@@ -28,6 +28,9 @@ ActName = Literal[
     "checkpoint_key.succeed",
     "mcp.approve",
     "api.approve",
+    "delivery.retry",
+    "person.add",
+    "person.remove",
 ]
 """The name of an act: what it concerns, and what was done to that."""
 
@@ -55,6 +58,9 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
         "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that are gone.",
         "api.approve": "Operations of an API were approved as documented: their hashes, and those that are gone.",
+        "delivery.retry": "A delivery to a channel that had failed was queued again.",
+        "person.add": "A user of a chat was entered as a principal: of which workspace, and with which permissions.",
+        "person.remove": "A user of a chat was removed, and decides nothing any more.",
     }
 )
 """Every act, with what its record says."""

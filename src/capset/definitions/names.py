@@ -25,6 +25,7 @@ RESOURCE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """Also the name of an attribute: ``ctx.session.resources.notes``."""
 SECRET: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 BLOCK: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+CHANNEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 ROUTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,63}")
 """The name of a route of a router, or of a branch of a parallel step."""
 AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")

@@ -19,6 +19,7 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.limits import Budget, budget_of
 from capset.definitions.messages import Message
@@ -40,6 +41,7 @@ from capset.kernel.call.worker_threads import Threads
 from capset.kernel.governance.acts import ActColumns, ActEntry, Actor, act_entry, actor_of
 from capset.kernel.governance.approvals import ApprovalService
 from capset.kernel.governance.checkpoints import Checkpoints, Signing, begin_signing, keep_checkpoints, make_checkpoint
+from capset.kernel.governance.deliveries import Deliveries, checked_channels
 from capset.kernel.governance.quotas import SessionLimits, session_limits
 from capset.kernel.governance.redaction import Redactor, redactor_of
 from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime, workspace_folder
@@ -64,8 +66,9 @@ class Kernel:
     ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps of
     blocks. ``governance`` applies to every call; ``workspace`` is the one folder of the host that tools may read.
     ``checkpoints`` signs the records and sets their retention; by default there are none and records are kept forever.
-    ``observers`` are notified of every call; by default calls are traced if the host has set up OpenTelemetry. Entering
-    opens the kernel and leaving writes all pending records; both raise ``StoreError``.
+    ``observers`` are notified of every call; by default calls are traced if the host has set up OpenTelemetry.
+    ``channels`` tell people of requests for approvals; a server sends what is queued for them. Entering opens the
+    kernel and leaving writes all pending records; both raise ``StoreError``.
     """
 
     def __init__(
@@ -79,7 +82,9 @@ class Kernel:
         workspace: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
         observers: Iterable[Observer] | None = None,
+        channels: Iterable[NotificationChannel] = (),
     ) -> None:
+        self._channels = checked_channels(channels)
         self._checkpoints = checkpoints
         self._signing = Signing()
         self._observers = None if observers is None else tuple(observers)
@@ -111,6 +116,7 @@ class Kernel:
                 self._workspace,
                 ApprovalService,
                 host_observers() if self._observers is None else self._observers,
+                self._channels,
             )
         except BaseException:
             await self._store.close()
@@ -145,6 +151,11 @@ class Kernel:
     def approvals(self) -> ApprovalService:
         """Pending approvals of this kernel."""
         return self._entered().approvals
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """The channels of this kernel, and what is queued for them."""
+        return self._entered().deliveries
 
     @property
     def governance(self) -> Governance:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, counted
 from capset.ids import Ids
 from capset.kernel.call.fair_slots import FairSlots
 from capset.kernel.call.worker_threads import Threads
+from capset.kernel.governance.deliveries import Deliveries
 from capset.kernel.governance.quotas import Quotas
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.governance.refusals import Refusals
@@ -45,6 +47,7 @@ class KernelRuntime:
         "audit",
         "calls",
         "clock",
+        "deliveries",
         "generator",
         "governance",
         "idle",
@@ -75,6 +78,7 @@ class KernelRuntime:
         workspace: Path | None,
         approvals: Callable[[KernelRuntime], ApprovalService],
         observers: tuple[Observer, ...] = (),
+        channels: tuple[NotificationChannel, ...] = (),
     ) -> None:
         """``approvals`` makes the approval service of this kernel."""
         self.store = store
@@ -89,6 +93,7 @@ class KernelRuntime:
         self.ids = Ids(clock)
         self.mark = self.ids.mark
         self.monotonic_ns = clock.monotonic_ns
+        self.deliveries = Deliveries(channels, self.ids, clock)
         self.approvals = approvals(self)
         self.quotas = Quotas()
         self.refusals = Refusals(governance.refusals, clock.monotonic_ns, store.audit.append)

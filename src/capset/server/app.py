@@ -20,10 +20,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from capset.adapters.notifications.worker import DeliveryWorker
 from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
+from capset.server.approvals.decisions import page_of
 from capset.server.approvals.page import ApprovalEndpoint
+from capset.server.approvals.slack import SlackEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.console.app import Console
@@ -36,6 +39,7 @@ from capset.server.http.routes import (
     CALLS_PATH,
     METADATA_PATHS,
     PROTOCOL_PATHS,
+    SLACK_INTERACTIONS,
     DirectRoutes,
     Routes,
 )
@@ -55,6 +59,7 @@ from capset.server.rest import (
     calls,
     capabilities,
     config_check,
+    deliveries,
     envelopes,
     files,
     fingerprints,
@@ -62,6 +67,7 @@ from capset.server.rest import (
     identities,
     keys,
     links,
+    people,
     sessions,
     tool_sources,
     turns,
@@ -79,6 +85,8 @@ _NOUNS = (
     turns,
     files,
     approvals,
+    deliveries,
+    people,
     links,
     envelopes,
     fingerprints,
@@ -110,7 +118,10 @@ async def open_app(
     tally = Metrics(service, writer)
     state = {"service": service, "exposition": Exposition(tally)}
     telemetry = partial(_telemetry, app, service, tally)
+    slack = SlackEndpoint(service)
     background = [asyncio.create_task(keep_swept(service.kernel))]
+    if service.kernel.deliveries.channels:
+        background.append(asyncio.create_task(DeliveryWorker(service.kernel, page_of(service)).run()))
     if service.kernel.generator is not None:
         background.append(asyncio.create_task(service.turns.turns.watch()))
     try:
@@ -125,6 +136,7 @@ async def open_app(
                 console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
                 approval_page = ApprovalEndpoint(service, signing_keys, console.identify)
                 own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
+                own |= {(None, SLACK_INTERACTIONS): slack}
                 pages = {(None, path): console for path in console.paths}
                 routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console)
@@ -132,6 +144,7 @@ async def open_app(
         for task in background:
             task.cancel()
         await asyncio.wait(background)
+        await slack.close()
         await service.checker.close()
         access.flush()
         await asyncio.to_thread(writer.drain)
@@ -149,7 +162,13 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[str]) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    paths = (*app.state.document["paths"], "/openapi.json", APPROVAL_PAGE, *METADATA_PATHS, *PROTOCOL_PATHS, *pages)
+    paths = (
+        *app.state.document["paths"],
+        *("/openapi.json", APPROVAL_PAGE, SLACK_INTERACTIONS),
+        *METADATA_PATHS,
+        *PROTOCOL_PATHS,
+        *pages,
+    )
     routes, kernel = Routes(paths), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)

@@ -15,7 +15,7 @@ from capset.agents.turns import interrupted
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
-from capset.server.auth.callers import Callers
+from capset.server.auth.callers import Caller, Callers
 from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
 from capset.stores.base import EventRow, EventStore, TurnRow
@@ -43,14 +43,15 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The header by which a follower was let in."""
+    """A follower, and the header by which it was let in, if it has a token."""
 
     callers: Callers
+    caller: Caller
     authorization: str
 
     async def is_valid(self) -> bool:
-        """Return whether its sender would still be let in."""
-        return await self.callers.knows(self.authorization)
+        """Return whether the follower would still be let in."""
+        return await self.callers.knows(self.caller, self.authorization)
 
 
 class Notifier:

@@ -29,6 +29,7 @@ _OF_SESSION: Final = (
     "get_session",
     "change_session",
     "get_snapshot",
+    "list_session_tools",
     "get_state",
     "list_transitions",
     "call_tool",

@@ -11,7 +11,6 @@ from capset.definitions.hooks import Hooks
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller
-from capset.server.auth.keys import digest_of
 from capset.server.followers import FollowerLimit, Notifier
 from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.stores.base import Begun, SessionRow
@@ -46,14 +45,14 @@ class ServerTurns:
             )
 
     async def begin(
-        self, caller: Caller, row: SessionRow, content: Any, correlation: str, authorization: str
+        self, caller: Caller, row: SessionRow, content: Any, correlation: str
     ) -> Begun:  # content is any JSON
         """Begin a turn of the agent of a caller's session; see ``TurnService.begin``."""
 
         async def open_session(hooks: Hooks) -> Session:
             return await self._service.open_turn(caller, row, hooks)
 
-        new = NewTurn(content, correlation, self.described(caller, authorization), open_session)
+        new = NewTurn(content, correlation, self.described(caller), open_session)
         return await self.turns.begin(row, new)
 
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
@@ -73,18 +72,18 @@ class ServerTurns:
             raise NotHere
         return await self._service.open_turn(found, row, hooks)
 
-    async def resume(self, caller: Caller, row: SessionRow, turn: str, authorization: str) -> None:
+    async def resume(self, caller: Caller, row: SessionRow, turn: str) -> None:
         """Continue a turn on behalf of a caller; see ``TurnService.resume``."""
 
         async def open_session(hooks: Hooks) -> Session:
             return await self._service.open_turn(caller, row, hooks)
 
-        await self.turns.resume(row, turn, self.described(caller, authorization), open_session)
+        await self.turns.resume(row, turn, self.described(caller), open_session)
 
-    def described(self, caller: Caller, authorization: str) -> Mapping[str, Any]:
+    def described(self, caller: Caller) -> Mapping[str, Any]:
         """Return from what a caller is known again, as JSON data."""
         if caller.key is None:
             return {"kind": ANYONE}
         if caller.key_id is None:
             return {"kind": BEARER, "issuer": caller.key}
-        return {"kind": KEY, "id": caller.key, "digest": digest_of(authorization.partition(" ")[2].strip())}
+        return {"kind": KEY, "id": caller.key, "digest": caller.digest}

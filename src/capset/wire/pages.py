@@ -9,12 +9,33 @@ from typing import Final, Protocol, TypeVar
 
 from pydantic_core import to_json
 
-from capset.stores.base import AgentQuery, ApprovalQuery, AuditQuery, KeyQuery, LinkQuery, SessionQuery, VersionQuery
+from capset.stores.base import (
+    AgentQuery,
+    ApprovalQuery,
+    AuditQuery,
+    DeliveryQuery,
+    KeyQuery,
+    LinkQuery,
+    PersonQuery,
+    SessionQuery,
+    VersionQuery,
+)
 
 PAGE_BYTES: Final = 1024 * 1024
 """The size of a page's items as JSON, unless its first one alone is larger."""
 
-_Query = TypeVar("_Query", AgentQuery, ApprovalQuery, AuditQuery, KeyQuery, LinkQuery, SessionQuery, VersionQuery)
+_Query = TypeVar(
+    "_Query",
+    AgentQuery,
+    ApprovalQuery,
+    AuditQuery,
+    DeliveryQuery,
+    KeyQuery,
+    LinkQuery,
+    PersonQuery,
+    SessionQuery,
+    VersionQuery,
+)
 _Row = TypeVar("_Row")
 _Row_co = TypeVar("_Row_co", covariant=True)
 _Item = TypeVar("_Item")

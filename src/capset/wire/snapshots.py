@@ -14,6 +14,8 @@ from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.hashes import tool_hash
+from capset.wire.capabilities import ToolShape, tool_shape
+from capset.wire.pages import fitting_items
 from capset.wire.shapes import Shape
 
 
@@ -191,6 +193,23 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
         invocation_hash=snapshot.invocation_hash,
         profile=PROFILE,
     )
+
+
+class SessionToolPageShape(Shape):
+    """Some tools in play by name, and the cursor of the next page, if there is one."""
+
+    items: list[ToolShape]
+    next: str | None = None
+
+
+def session_tool_page(
+    snapshot: Snapshot, limit: int, *, name: str | None = None, cursor: str | None = None
+) -> SessionToolPageShape:
+    """Return a page of the tools in play, by the names that a model calls them by; only the one of a ``name``."""
+    names = [one for one in sorted(snapshot.tools) if name in (None, one) and (cursor is None or one > cursor)]
+    shapes = (tool_shape(snapshot.tools[one].tool).model_copy(update={"name": one}) for one in names[:limit])
+    items = list(fitting_items(shapes))
+    return SessionToolPageShape(items=items, next=items[-1].name if len(items) < len(names) else None)
 
 
 def _around(tool: Installed) -> str:

@@ -39,6 +39,9 @@ ACT_OF = {
     "mcp approve": "mcp.approve",
     "mcp withdraw": "mcp.approve",
     "mcp lock": "mcp.approve",
+    "people add": "person.add",
+    "people remove": "person.remove",
+    "deliveries retry": "delivery.retry",
 }
 READS = "reads, and changes nothing"
 CALLS = "what it calls is on record"
@@ -51,6 +54,7 @@ EXEMPT = {
     ),
     **dict.fromkeys(("agents preview", "sessions list", "sessions show", "sessions state", "sessions events"), READS),
     **dict.fromkeys(("approvals list", "approvals show", "audit checkpoints", "audit verify", "audit pin"), READS),
+    **dict.fromkeys(("people list", "deliveries list"), READS),
     **dict.fromkeys(("call", "kernel", "mcp serve", "replay", "demo", "run", "chat"), CALLS),
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
     **dict.fromkeys(("mcp list", "mcp diff"), READS),

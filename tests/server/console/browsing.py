@@ -24,7 +24,10 @@ _MILLISECONDS: Final = 10_000
 WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
 _SERIOUS: Final = ("serious", "critical")
-_OF_THE_NETWORK: Final = ("the server responded with a status of", "net::ERR_", "Failed to fetch")
+_OF_THE_NETWORK: Final = (
+    *("the server responded with a status of", "SSE reconnect failed with status 401"),
+    *("net::ERR_", "Failed to fetch"),
+)
 """What the browser says of refusals, and of a server that is away, which are no faults of a page."""
 
 
@@ -108,7 +111,7 @@ async def faults_of(page: Page) -> list[str]:
 async def hold_page(page: Page) -> None:
     """Assert what holds of every page: no serious fault, in both colours, and nothing that is wider than a phone."""
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not change slowly
         assert await faults_of(page) == [], f"{page.url}, {scheme}"
     size = page.viewport_size
     await page.set_viewport_size(NARROW)

@@ -14,6 +14,7 @@ from capset.definitions.allowances import Allowance
 from capset.ext import Governance
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import create_key
+from capset.server.console.pages.administration import TABS
 from tests.server.auth.issuing import issuing, token
 from tests.server.console.test_keys import ADMIN, sign_in
 from tests.server.support import Site, call, make_session, site
@@ -53,9 +54,9 @@ def tabs_in(page: httpx2.Response) -> list[str]:
 @pytest.mark.parametrize(
     ("who", "first", "tabs"),
     [
-        ("boss", "/keys", ["Keys", "Principals", "Limits"]),
-        ("operator", "/keys", ["Keys", "Principals", "Organisations", "Limits"]),
-        ("auditor", "/limits", ["Limits"]),
+        ("boss", "/keys", ["Keys", "Principals", "Limits", "People", "Deliveries"]),
+        ("operator", "/keys", ["Keys", "Principals", "Organisations", "Limits", "People", "Deliveries"]),
+        ("auditor", "/limits", ["Limits", "Deliveries"]),
     ],
 )
 async def test_each_sees_the_tabs_that_they_may_use(here: Site, who: str, first: str, tabs: list[str]) -> None:
@@ -63,7 +64,7 @@ async def test_each_sees_the_tabs_that_they_may_use(here: Site, who: str, first:
         page = await client.get("/administration")
         assert (page.status_code, page.url.path, tabs_in(page)) == (200, first, tabs)
         assert re.search(r'href="/administration" aria-current="page"', page.text)
-        for title, path in {"Keys": "keys", "Principals": "principals", "Organisations": "organisations"}.items():
+        for path, (title, _) in TABS.items():
             assert (await client.get(f"/{path}")).status_code == (200 if title in tabs else 403), path
 
 

@@ -48,6 +48,12 @@ def token_of(page: httpx2.Response) -> str:
     return found[1]
 
 
+def round_of(page: httpx2.Response) -> str:
+    found = re.search(r'name="round" value="([0-9]+)"', page.text)
+    assert found is not None, page.text
+    return found[1]
+
+
 @pytest.mark.spec("N1")
 async def test_a_stranger_is_led_to_the_sign_in_and_back(shop: Site, browser: httpx2.AsyncClient) -> None:
     asked = await requested(shop)
@@ -115,7 +121,7 @@ async def test_a_form_counts_only_from_a_page_of_the_sign_in(shop: Site, browser
     async with shop.client(None, follow_redirects=True) as other:
         theirs = token_of(await sign_in(other, shop.keys["ada"], "/approvals"))
     assert (await browser.post(path, data={"token": theirs})).status_code == 403, "of another sign-in"
-    done = await browser.post(path, data={"token": token})
+    done = await browser.post(path, data={"token": token, "round": round_of(page)})
     assert (done.status_code, "Approved." in done.text) == (200, True)
     assert (await shop.kernel.approvals.get(asked, org="acme")).decided_by == "user:boss"
 
@@ -127,7 +133,7 @@ async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.As
     assert asked not in page.text
     missing = await browser.get(f"/approvals/{asked}")
     assert (missing.status_code, "bob" in missing.text) == (404, False)
-    refused = await browser.post(f"/approvals/{asked}/approve", data={"token": token_of(page)})
+    refused = await browser.post(f"/approvals/{asked}/approve", data={"token": token_of(page), "round": "0"})
     assert refused.status_code == 404
 
 

@@ -13,6 +13,7 @@ from capset.stores.base import (
     ApprovalQuery,
     AuditQuery,
     CapabilityRow,
+    DeliveryQuery,
     DocumentRow,
     KeyQuery,
     KeyRow,
@@ -20,6 +21,7 @@ from capset.stores.base import (
     NewEvent,
     NewMessage,
     PayloadRow,
+    PersonQuery,
     RegistrationRow,
     ReplyRow,
     ScopeKey,
@@ -31,6 +33,7 @@ from capset.stores.base import (
     Window,
 )
 from capset.stores.sql.blobs import PART_BYTES
+from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
@@ -97,9 +100,16 @@ async def write_everything(store: Store) -> None:
     await store.events.rewind("s", to=2)
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
-    await store.approvals.open(APPROVAL, most=9)
+    await store.approvals.open(APPROVAL, most=9, deliveries=[delivery_row("d-1"), delivery_row("d-2", channel="mail")])
     await store.approvals.move(replace(APPROVAL, escalated_at=NOW), "pending", seen=APPROVAL)
     await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
+    (held,) = await store.deliveries.claim("ops", "one", now=NOW, until=LATER, limit=1)
+    await store.deliveries.settle(replace(held, state="failed", error="503", receipt="{}", ended_at=NOW))
+    await store.deliveries.retry(ORG, "d-1", now=LATER)
+    await store.deliveries.sweep(before=NOW)
+    await store.people.add(PERSON)
+    await store.people.add(replace(PERSON, id="p-2", user="U2"))
+    await store.people.remove(ORG, "p-2")
     for request in ("r-1", "r-2"):
         await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW, org=ORG), expired=NOW)
     await store.replies.fulfil("s", "r-1", 200, "{}", record="call-1")
@@ -196,6 +206,15 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.approvals.overdue(NOW)
     await store.approvals.escalating(NOW)
     await store.approvals.summary(org, (NOW, LATER))
+    await store.deliveries.claim("other", "one", now=NOW, until=LATER, limit=1)
+    await store.deliveries.find("ops", "approval.requested d-1")
+    await store.deliveries.get(org, "d-1")
+    asked = ({}, {"state": "failed"}, {"channel": "ops"}, {"approval": "r-1"})
+    for filters in asked:
+        await store.deliveries.list(DeliveryQuery(org, limit=50, before=before, **filters))
+    await store.people.find("T1", "U1")
+    await store.people.get(org, "p-1")
+    await store.people.list(PersonQuery(org, limit=50, before=before))
     await store.files.stat(session, "/a/b.txt")
     for recursive in (False, True):
         await store.files.list(session, "/a", recursive=recursive)

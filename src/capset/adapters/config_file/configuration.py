@@ -8,6 +8,7 @@ from pathlib import Path
 
 from capset.adapters.sources import Source
 from capset.definitions.agents import Agent
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
@@ -56,7 +57,7 @@ class Action:
 class Configuration:
     """A valid file. ``actions`` are by name; ``digest`` is the SHA-256 of the file's text.
 
-    Run it with ``Kernel(governance=…, workspace=…, checkpoints=…)`` and a session of ``agent``.
+    Run it with ``Kernel(governance=…, workspace=…, checkpoints=…, channels=…)`` and a session of ``agent``.
     """
 
     path: Path
@@ -69,12 +70,13 @@ class Configuration:
     warnings: tuple[Problem, ...]
     digest: str
     sources: tuple[Source, ...] = ()
+    channels: tuple[NotificationChannel, ...] = ()
 
     @property
     def lasting(self) -> tuple[object, ...]:
         """The settings that are fixed while a kernel runs, for comparison with another configuration's."""
         signed = self.checkpoints and (self.checkpoints.key.public.id, self.checkpoints.every, self.checkpoints.keep)
-        return self.governance, self.workspace, signed
+        return self.governance, self.workspace, signed, self.channels
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:

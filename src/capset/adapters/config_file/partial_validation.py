@@ -19,6 +19,7 @@ from capset.adapters.config_file.shapes import (
     OriginActionShape,
     SecurityShape,
 )
+from capset.adapters.notifications.declarations import ChannelShape
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
@@ -37,6 +38,7 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile(r"apis\.[^.]+"), ApiShape),
     (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
     (re.compile(r"mcp_servers\.[^.]+\.resources\.[^.]+"), McpResourceShape),
+    (re.compile(r"notifications\.[^.]+"), ChannelShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
 )
@@ -96,6 +98,15 @@ def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | 
         yield found
     if (found := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
         yield found
+
+
+def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
+    """Yield the channels that fit their shape, by their names."""
+    found = data.get("notifications")
+    for name, one in cast("dict[str, Any]", found).items() if isinstance(found, dict) else ():
+        taken = _take(f"notifications.{name}", ChannelShape, one)
+        if taken is not None and not taken.dropped:
+            yield name, taken.shape
 
 
 def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:

@@ -14,15 +14,17 @@ from capset.adapters.agents.entries import refer
 from capset.adapters.config_file.actions import Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
 from capset.adapters.config_file.handlers import Handlers, Unloaded
-from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
+from capset.adapters.config_file.partial_validation import actions_in, channels_in, check_shape, governance_in, whole_in
 from capset.adapters.config_file.shapes import BUILT_IN, ApproverRuleShape, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
+from capset.adapters.notifications.declarations import channel_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.adapters.sources import Source, Upstream, declarations
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.approvers import ApproverRule
 from capset.definitions.capabilities import narrowed
+from capset.definitions.channels import NotificationChannel
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
 from capset.definitions.names import AGENT
@@ -117,6 +119,7 @@ class Reading:
         governance = self._governance(rest)
         refs = self._capabilities(rest, borrowed, registry)
         sources = self._sources(rest)
+        channels = self._channels()
         refs = (*refs, *self._upstream(sources, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
@@ -141,6 +144,7 @@ class Reading:
             tuple(warnings),
             digest,
             tuple(sources.values()),
+            channels,
         )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
@@ -221,6 +225,13 @@ class Reading:
         """Return the sources of the file by their places."""
         made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
         return {place: one for place, one in made.items() if one is not None}
+
+    def _channels(self) -> tuple[NotificationChannel, ...]:
+        made = [
+            self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
+            for name, shape in channels_in(self._data)
+        ]
+        return tuple(one for one in made if one is not None)
 
     def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
         for place, source in sources.items():

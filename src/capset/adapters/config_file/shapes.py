@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from capset.adapters.notifications.declarations import ChannelShape
 from capset.definitions.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
 from capset.definitions.capabilities import Risk
 from capset.definitions.files import FILE_BYTES
@@ -267,6 +268,10 @@ class ConfigurationShape(StrictShape):
         default_factory=dict[str, ApiShape],
         description="APIs by name, whose approved operations the agent has. "
         "`capset mcp approve api:NAME --config FILE` approves them, too.",
+    )
+    notifications: dict[str, ChannelShape] = Field(
+        default_factory=dict[str, ChannelShape],
+        description="Channels by name, which are told of requests for approvals; a server sends what is queued.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 

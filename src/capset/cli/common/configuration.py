@@ -72,4 +72,5 @@ def make_kernel(
         governance=replace(governance, allowance=lowest_allowance((governance.allowance, allowance))),
         workspace=configuration.workspace,
         checkpoints=configuration.checkpoints if signs else None,
+        channels=configuration.channels,
     )

@@ -146,7 +146,7 @@ class Reload:
         if found.digest != digest:
             raise Conflict("the file was changed while it was read; send the signal again")
         if found.lasting != current.lasting:
-            told = "governance, roles, audit and workspace hold while the server runs: start it again to change them"
+            told = "governance, roles, audit, workspace and notifications hold while the server runs: start it again"
             raise Conflict(told)
         return found, registry
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from capset.clock import iso
 from capset.definitions.acts import ActName
-from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus, EqualCall
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, LimitExceeded, NotFound, PermissionDenied
 from capset.evaluation.code import code_of, known_code
@@ -109,7 +109,7 @@ class ApprovalService:
         for request in ids:
             while (row := await self._store.get(org, request)) is not None and row.status in ("pending", "approved"):
                 ended = replace(row, status="expired", decided_by=by, note="withdrawn")
-                if await self._store.move(ended, row.status, seen=row):
+                if await self._move(ended, row.status, seen=row):
                     break
 
     async def sweep(self) -> None:
@@ -117,7 +117,7 @@ class ApprovalService:
         now = self._now()
         while rows := await self._store.overdue(now, _SWEPT):
             for row in rows:
-                await self._store.move(replace(row, status="expired"), row.status, seen=row)
+                await self._move(replace(row, status="expired"), row.status, seen=row)
         while rows := await self._store.escalating(now, _SWEPT):
             for row in rows:
                 await self._escalate(row)
@@ -181,8 +181,9 @@ class ApprovalService:
             await runtime.store.lineage.record_payloads(payloads)
         most = runtime.governance.pending_approvals
         by_code = runtime.governance.code_voids_approvals
+        told = runtime.deliveries.for_event("approval.requested", row)
         try:
-            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code)
+            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=told)
         except ArgumentsFull:
             call.deny("the arguments of open requests for approvals are too large together")
             raise LimitExceeded(
@@ -196,6 +197,7 @@ class ApprovalService:
                 f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
                 hint="have some of them decided, or wait until they expire",
             )
+        runtime.deliveries.wake(told)
         return found
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
@@ -250,7 +252,7 @@ class ApprovalService:
             if found.status != "pending":
                 return found
             ended = replace(found, status="expired")
-            if self.is_overdue(found) and await self._store.move(ended, "pending", seen=found):
+            if self.is_overdue(found) and await self._move(ended, "pending", seen=found):
                 return ended
             if found.escalates_at is not None and found.escalates_at <= self._now():
                 await self._escalate(found)
@@ -307,7 +309,7 @@ class ApprovalService:
             if row.status != "pending" or self.is_overdue(row):
                 raise Conflict(f"the request {row.id!r} is not open any more: {closure(row)}")
             moved = answered(row, answer, by, runtime.governance, runtime.clock.time_ns())
-            if await self._store.move(moved, "pending", seen=row, act=self._act(moved, answer, actor)):
+            if await self._move(moved, "pending", seen=row, act=self._act(moved, answer, actor)):
                 break
             row = await self._get(row.id, row.org)
         if moved.status != "pending" and (event := self._decided.get(row.id)) is not None:
@@ -315,13 +317,26 @@ class ApprovalService:
         return moved
 
     async def _escalate(self, row: ApprovalRow) -> None:
-        """Take note of an escalation, once: its act is what notifications can follow."""
+        """Take note of an escalation, once, and tell channels of it."""
         now = self._now()
         after = ApprovalNeeds.read(row).next_escalation(row.created_at, now)
         about = {"id": row.id, "call": row.call, "principal": row.principal}
         act = self._act_of("approval.escalate", about, row, HOST)
         moved = replace(row, escalates_at=after, escalated_at=now)
-        await self._store.move(moved, "pending", seen=row, act=act)
+        told = self._runtime.deliveries.for_event("approval.escalated", moved, occurrence=now)
+        if await self._store.move(moved, "pending", seen=row, act=act, deliveries=told):
+            self._runtime.deliveries.wake(told)
+
+    async def _move(
+        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow, act: ActEntry | None = None
+    ) -> bool:
+        """Replace a request that is still as it was seen; if that ends it, channels are told so."""
+        deliveries = self._runtime.deliveries
+        told = deliveries.for_ending(row) if expected == "pending" else ()
+        is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=told)
+        if is_moved:
+            deliveries.wake(told)
+        return is_moved
 
     def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:
         about: dict[str, Any] = {"id": row.id, "call": row.call, "principal": row.principal}

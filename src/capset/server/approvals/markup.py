@@ -8,7 +8,7 @@ from hashlib import sha256
 from html import escape
 from typing import Final
 
-from capset.server.approvals.plain_text import legible
+from capset.adapters.legible_text import legible
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"

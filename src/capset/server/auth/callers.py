@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from capset.definitions.allowances import allowance_of
@@ -48,6 +48,8 @@ class Caller:
     key: str | None
     agent: str | None = None
     parts: tuple[str, ...] = WHOLE
+    digest: str | None = field(default=None, repr=False)
+    """The digest of the API key, by which it is found again where no header shows it."""
 
     @property
     def identity(self) -> str:
@@ -179,22 +181,27 @@ class Callers:
             return await self._tokens.identify(key)
         if len(key) > _MAX_KEY:
             raise Unauthenticated(REFUSED)
-        digest = digest_of(key)
+        return await self._of_key(digest_of(key))
+
+    async def _of_key(self, digest: str) -> Caller:
         found = await self._known.get(digest, lambda: self._resolve_key(digest))
         if found is None or not is_valid(found[0], self._kernel.now()):
             raise Unauthenticated(REFUSED)
         return found[1]
 
-    async def knows(self, authorization: str | None, *, afresh: bool = False) -> bool:
-        """Return whether the sender of this header would still be let in: for long-running answers.
+    async def knows(self, caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
+        """Return whether a caller would still be let in: for long-running answers.
 
-        ``afresh`` asks the store itself instead of the cached answer of the last second.
+        ``authorization`` is the header that shows its token. ``afresh`` asks the store itself instead of the cached
+        answer of the last second.
         """
-        if afresh:
-            own = digest_of((authorization or "").partition(" ")[2].strip())
-            self._known.forget(lambda digest, _: digest == own)
+        if caller.digest is not None and afresh:
+            self._known.forget(lambda digest, _: digest == caller.digest)
         try:
-            await self.identify(authorization)
+            if caller.digest is not None and self._anyone is None:
+                await self._of_key(caller.digest)
+            else:
+                await self.identify(authorization)
         except Unauthenticated:
             return False
         return True
@@ -213,4 +220,4 @@ class Callers:
             attributes=row.attributes,
             allowance=allowance,
         )
-        return row, Caller(principal, frozenset(row.scopes), row.id, row.agent)
+        return row, Caller(principal, frozenset(row.scopes), row.id, row.agent, digest=digest)

@@ -93,11 +93,23 @@ class SignIns:
         return await _caller(self._service.callers, digest)
 
     async def _of_token(self, cookie: str) -> Caller | None:
+        end, token = await self._token(cookie)
+        return await self._sender(token) if end > self._now() else None
+
+    async def _token(self, cookie: str) -> tuple[int, str]:
+        """Return the end of a sign-in and its token, 0 and none for anything else."""
         found = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
         if found is None:
-            return None
+            return 0, ""
         end, _, token = zlib.decompress(found).decode().partition(" ")  # it is as this server has written it
-        return await self._sender(token) if int(end) > self._now() else None
+        return int(end), token
+
+    async def authorization(self, cookie: str) -> str:
+        """Return the ``Authorization`` header of somebody who has signed in with a token, ``""`` for a key."""
+        if _VALUE.fullmatch(cookie):
+            return ""
+        _, token = await self._token(cookie)
+        return f"Bearer {token}" if token else ""
 
     async def _sender(self, token: str) -> Caller:
         return await self._service.callers.identify(f"Bearer {token}", self.kind.path)

@@ -51,12 +51,13 @@ class Answer:
 
 
 class Api:
-    """The REST API of a server for the sender of one request."""
+    """The REST API of a server for the sender of one request; ``authorization`` is the header with its token."""
 
-    def __init__(self, app: ASGIApp, routes: Routes, scope: Scope) -> None:
+    def __init__(self, app: ASGIApp, routes: Routes, scope: Scope, authorization: str = "") -> None:
         self._app = app
         self._routes = routes
         self._scope = scope
+        self._authorization = authorization
 
     async def get(self, *segments: str, **query: object) -> Any:  # any JSON
         """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``Refused``."""
@@ -156,6 +157,8 @@ class Api:
         path = _PREFIX + "/".join(segments)
         asked = {name: _text(value) for name, value in (query or {}).items() if value is not None and value != ""}
         given = {"host": outer.header(b"host"), **{name.lower(): value for name, value in (headers or {}).items()}}
+        if self._authorization:
+            given["authorization"] = self._authorization
         if content is not None:
             given = {"content-type": media_type, **given, "content-length": str(len(content))}
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()]

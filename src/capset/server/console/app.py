@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -28,9 +29,14 @@ from capset.server.console.pages import (
     agents,
     approvals,
     capabilities,
+    conversations,
     keys,
+    notifications,
     principals,
     servers,
+    session_files,
+    sessions,
+    tool_calls,
 )
 from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
@@ -45,6 +51,7 @@ _ABOUT: Final = "console"
 MENU: Final = (
     Place("Approvals", "approvals", "capset:approve", "✓"),
     Place("Agents", "agents", "capset:read", "◆"),
+    Place("Sessions", "sessions", "capset:call", "❯"),
     Place("Capabilities", "capabilities", "capset:read", "❖"),
     Place("MCP servers", "servers", "capset:admin", "⇄"),
     Place("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
@@ -52,7 +59,8 @@ MENU: Final = (
 PAGES: Final = (
     *(approvals, capabilities, servers),
     *(agent_editor, agents),  # the editor first: "new" is no id
-    *(administration, keys, principals, account),
+    *(sessions, conversations, tool_calls, session_files),
+    *(administration, keys, principals, notifications, account),
 )
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -142,7 +150,7 @@ class Console:
                     "Permission denied: this form is not valid any more. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
-        api = Api(self._rest, self._rest_routes, request.scope)
+        api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         sign_out = partial(self._login.sign_out, request)
         return Page(request, self._service, api, info.caller, form, token, MENU, sign_out)
@@ -176,7 +184,7 @@ def _phrase(status: int) -> str:
 
 def template_of(path: str) -> str:
     """Return a path in Starlette's syntax as a template of the middleware: without converters."""
-    return path.replace(":path}", "}")
+    return re.sub(r":\w+}", "}", path)
 
 
 def _with_headers(send: Send) -> Send:

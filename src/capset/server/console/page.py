@@ -89,7 +89,11 @@ class Page:
 
     def render(self, template: str, *, http_status: int = 200, **values: Any) -> Response:  # what the template shows
         """Return a page, or a part of one, made of a template."""
-        return Response(render(template, {**self._common(), **values}), http_status, media_type=HTML)
+        return Response(self.fragment(template, **values), http_status, media_type=HTML)
+
+    def fragment(self, template: str, **values: Any) -> bytes:  # what the template shows
+        """Return what is made of a template, for an answer of another kind, such as a stream."""
+        return render(template, {**self._common(), **values})
 
     def redirect(self, *segments: str, told: str = "", **query: object) -> Response:
         """Return an answer that leads to another page, which says what was done."""

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from capset.server.approvals.plain_text import legible
+from capset.adapters.legible_text import legible
 from capset.server.console.schema_forms import arguments
 from capset.server.console.text_diffs import diff_lines
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
@@ -70,6 +70,28 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
     return found
 
 
+def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
+    """Yield the names of the fields of a schema, as errors of REST have them: ``address.city``."""
+    for name, inner in schema.get("properties", {}).items():
+        if "properties" not in inner:
+            yield before + name
+        yield from names_in(inner, f"{before}{name}.")
+
+
+def at_fields(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
+    """Return the first error of each field, even those of a part of its value, and the errors that are at no field."""
+    found: dict[str, Field] = {}
+    others: list[Field] = []
+    for one in errors:
+        parts = one.path.split(".")
+        about = next((name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in names), None)
+        if about is None:
+            others.append(one)
+        else:
+            found.setdefault(about, Field(about, one.expected, one.did_you_mean))
+    return [*found.values()], others
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One property of an object, for people to read; ``type`` is in the words of JSON Schema."""
@@ -101,8 +123,8 @@ def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
         case "array":
             items = _resolved(whole, schema.get("items", {})).get("type")
             return f"array of {items}" if isinstance(items, str) else "array"
-        case list() as several:
-            return " | ".join(map(str, cast("list[Any]", several)))
+        case list():
+            return " | ".join(map(str, cast("list[Any]", schema["type"])))
         case str() as one:
             return one
         case _:

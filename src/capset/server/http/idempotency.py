@@ -56,7 +56,7 @@ class Idempotency:
             self.session, self.key, self._digest(), now, correlation=self.correlation, org=self.caller.principal.org
         )
         try:
-            kept = await kernel.store.replies.reserve(row, expired=_expired(now), most=KEYS)
+            kept = await kernel.store.replies.reserve(row, expired=forgotten_before(now), most=KEYS)
         except KeysFull as full:
             wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
             raise LimitExceeded(
@@ -109,7 +109,7 @@ class Idempotency:
         await self.service.kernel.store.replies.release(self.session, self.key)
 
 
-def _expired(now: str) -> str:
+def forgotten_before(now: str) -> str:
     """Return the time before which keys are forgotten."""
     return iso(int((datetime.fromisoformat(now) - KEPT).timestamp()) * 1_000_000_000)
 
@@ -118,7 +118,7 @@ async def keep_swept(kernel: Kernel) -> None:
     """Remove old answers now and from time to time, until cancelled; no request has to come for that."""
     while True:
         try:
-            await kernel.store.replies.sweep(expired=_expired(kernel.now()))
+            await kernel.store.replies.sweep(expired=forgotten_before(kernel.now()))
         except CapsetError as error:
             _log.error("old answers were not removed: %s", error.message)
         await asyncio.sleep(SWEEP_SECONDS)

@@ -58,7 +58,7 @@ from capset.server.http.request_context import (
     path_of,
 )
 from capset.server.http.responses import answer_problem
-from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
+from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS, SLACK_INTERACTIONS
 from capset.server.observability.log_writer import line_head
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
@@ -71,8 +71,8 @@ FILE: Final = "/v1/sessions/{id}/files/{path}"
 _UPLOADS: Final = frozenset({FILE, "/sessions/{id}/files/{path}"})
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
-PAGE_BODY: Final = 16 * 1024
-"""The maximum size of a form that a page for people sends."""
+FORMS: Final = {APPROVAL_PAGE: 16 * 1024, SLACK_INTERACTIONS: 256 * 1024}
+"""The paths with an authentication of their own, and the maximum size of the forms that are sent there."""
 DEAR_BODY: Final = 16 * 1024
 """Requests with larger bodies take turns."""
 DEAR: Final = frozenset(
@@ -205,7 +205,7 @@ class ServerMiddleware:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
-        is_open = is_metadata(path) or request_info.route == APPROVAL_PAGE  # whose sign-in is its own
+        is_open = is_metadata(path) or request_info.route in FORMS
         if request_info.route in self._pages.paths:
             request_info.caller = await self._pages.identify(scope, request_info)
             is_open = request_info.caller is None
@@ -285,8 +285,10 @@ class ServerMiddleware:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
         is_page = request_info.route in self._pages.paths
-        if request_info.route == APPROVAL_PAGE or (is_page and request_info.caller is None):
-            size, values = PAGE_BODY, None
+        if request_info.route in FORMS:
+            size, values = FORMS[request_info.route], None
+        elif is_page and request_info.caller is None:
+            size, values = FORMS[APPROVAL_PAGE], None
         elif request_info.caller is None:
             size = 0
         elif is_file(scope["method"], request_info.route):

@@ -28,6 +28,8 @@ METADATA_PATHS: Final = tuple(f"{WELL_KNOWN}{path}" for path in ("", "/v1", *MCP
 """The paths of the metadata of the server as a resource of OAuth."""
 APPROVAL_PAGE: Final = "/approve/{id}"
 """The page of a request for an approval, for people; it is not in the OpenAPI document either."""
+SLACK_INTERACTIONS: Final = "/slack/interactions"
+"""The path of decisions from Slack, which signs them; it is not in the OpenAPI document either."""
 PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)
 """The paths that speak the protocols of others, and are not in the OpenAPI document."""
 

@@ -10,12 +10,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from pydantic import BaseModel, Field
 
+from capset.adapters.legible_text import legible
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.clients import ClientQuestion, question_of
 from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.kernel.call.client_questions import has_forms
 from capset.kernel.governance.approval_needs import round_of
-from capset.server.approvals.plain_text import legible
 from capset.server.mcp.calls import PREFIX, Ended, meta_of
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.questions import APPROVAL_KEY, McpClient

@@ -42,6 +42,7 @@ class AgentExchange:
     """A turn, or the part of it that follows a decision: its events from after the number ``after``."""
 
     service: Service
+    caller: Caller
     row: SessionRow
     turn: str
     after: int
@@ -53,7 +54,7 @@ class AgentExchange:
         Raises ``NotFound`` where some of them are not kept any more.
         """
         kernel, bell = self.service.kernel, self.service.turns.bell
-        credential = Credential(self.service.callers, self.request_info.header(b"authorization"))
+        credential = Credential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
         found = follow(kernel, bell, self.row.id, self.after, turn=self.turn, waits=waits, credential=credential)
         async with aclosing(found) as rows:
             async for row in rows:
@@ -71,7 +72,7 @@ async def begin_exchange(
     service.turns.check_runner()
     key = request.headers.get("idempotency-key")
     begun, _ = await begin_turn(service, caller, row, content, request, key)
-    return AgentExchange(service, row, begun.turn, begun.after, request_context(request.scope))
+    return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
 
 
 async def decide(
@@ -104,7 +105,7 @@ async def decide(
     for one in pending:
         await service.kernel.approvals.decide(one, answers[one], by=caller.principal)
     service.turns.turns.wake()
-    return AgentExchange(service, row, found.turn, found.seq, request_context(request.scope))
+    return AgentExchange(service, caller, row, found.turn, found.seq, request_context(request.scope))
 
 
 async def _last_suspension(service: Service, row: SessionRow) -> EventRow | None:

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from capset.errors import Conflict, InvalidArguments, NotFound
 from capset.server.auth.callers import Caller
-from capset.server.http.request_context import HttpRefusal, request_context
+from capset.server.http.request_context import HttpRefusal, caller_of, request_context
 from capset.server.protocols.exchange import STOPS, AgentExchange, ExchangeResponse, begin_exchange, decide
 from capset.server.protocols.openai_chat import CompletionBuilder
 from capset.server.protocols.openai_histories import find_conversation
@@ -242,7 +242,9 @@ class _Answer:
 
 
 def _exchange(service: Service, place: _Place, request: Request) -> AgentExchange:
-    return AgentExchange(service, place.row, place.turn, place.after, request_context(request.scope))
+    return AgentExchange(
+        service, caller_of(request.scope), place.row, place.turn, place.after, request_context(request.scope)
+    )
 
 
 async def _session_for(

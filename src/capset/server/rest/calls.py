@@ -172,13 +172,13 @@ async def prepare_call(
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
     if prefers_events(request_info.header(b"accept")):
-        authorization = request_info.header(b"authorization") or None
+        authorization = request_info.header(b"authorization")
         respond, session = (
             _as_events,
             session.options(
                 approvals="wait",
                 approval=given.approval,
-                credential=lambda: service.callers.knows(authorization, afresh=True),
+                credential=lambda: service.callers.knows(caller, authorization, afresh=True),
             ),
         )
     else:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from capset.server.http.etags import IfMatch, expected, tag_of
 from capset.server.rest import lineage
-from capset.server.rest.routing import Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
+from capset.server.rest.routing import Asked, Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape
 from capset.wire.pages import fitting_items
@@ -22,7 +22,7 @@ from capset.wire.sessions import (
     session_shape,
     state_shape,
 )
-from capset.wire.snapshots import SnapshotShape, snapshot_shape
+from capset.wire.snapshots import SessionToolPageShape, SnapshotShape, session_tool_page, snapshot_shape
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
 
@@ -81,6 +81,23 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
     session = await service.session(caller, id)
     return snapshot_shape(await session.current(), await session.system_text())
+
+
+class SessionToolFilter(Asked):
+    """Only the tool of this ``name``; or those after ``cursor``, the name with which the page before ended."""
+
+    name: Annotated[str | None, Query(max_length=200)] = None
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    cursor: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.get("/{id}/tools", responses=problems(404, 409, 422), operation_id="list_session_tools")
+async def list_session_tools(
+    service: Served, caller: Calls, id: Id, wanted: Annotated[SessionToolFilter, Query()]
+) -> SessionToolPageShape:
+    """List the tools in play in a session, by the names that a model calls them by, with their schemas."""
+    session = await service.session(caller, id)
+    return session_tool_page(await session.current(), wanted.limit, name=wanted.name, cursor=wanted.cursor)
 
 
 @router.get(

@@ -50,8 +50,12 @@ LastEventId = Annotated[
 
 
 class Followed(Asked):
-    """From where on, and whether those that are still to come are waited for."""
+    """From where on, and whether those that are still to come are waited for.
 
+    ``newest`` begins with so many of the newest events, and takes the place of ``after``.
+    """
+
+    newest: Annotated[int | None, Query(ge=0, le=10_000, description="Begin with so many of the newest events")] = None
     after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last event that is known")] = 0
     follow: Annotated[bool, Query(description="`false` ends the answer after the events that there are")] = True
 
@@ -92,7 +96,8 @@ async def send_message(
     except BaseException:
         leave()
         raise
-    return Events(service, request_context(request.scope), id, begun.after, replayed, turn=begun.turn, leave=leave)
+    info = request_context(request.scope)
+    return Events(service, caller, info, id, begun.after, replayed, turn=begun.turn, leave=leave)
 
 
 async def begin_turn(
@@ -114,9 +119,7 @@ async def begin_turn(
         return TurnShape.model_validate(from_json(kept[1])), [_REPLAYED]
     request_info = request_context(request.scope)
     try:
-        begun = await service.turns.begin(
-            caller, row, content, request_info.correlation, request_info.header(b"authorization")
-        )
+        begun = await service.turns.begin(caller, row, content, request_info.correlation)
     except CapsetError:
         if once is not None:
             await once.release()
@@ -154,12 +157,15 @@ async def list_events(
     """Tell what happens in a session's turns: what was told already, and then what comes, until the client leaves."""
     await service.session_row(caller, id)
     after = wanted.after
+    if wanted.newest is not None:
+        latest = await service.kernel.store.events.latest([id])
+        after = max(0, latest.get(id, 0) - wanted.newest)
     if last_event_id is not None:
         if not _NUMBER.fullmatch(last_event_id):
             raise HttpRefusal(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
         after = int(last_event_id)
     leave = service.turns.followers.join(caller.principal) if wanted.follow else None
-    return Events(service, request_context(request.scope), id, after, waits=wanted.follow, leave=leave)
+    return Events(service, caller, request_context(request.scope), id, after, waits=wanted.follow, leave=leave)
 
 
 class MessagesFilter(Asked):
@@ -206,7 +212,7 @@ async def cancel_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
 @router.post(
     "/{id}/turns/{turn}/resume", status_code=204, operation_id="resume_turn", responses=problems(404, 409, 422, 501)
 )
-async def resume_turn(service: Served, caller: Calls, id: Id, turn: Id, request: Request) -> None:
+async def resume_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
     """Continue a turn on behalf of this caller: one that waits for its caller, whose process has ended, or that failed.
 
     Of those that have failed, it is the newest, where its error is retryable: no call is made again.
@@ -214,8 +220,7 @@ async def resume_turn(service: Served, caller: Calls, id: Id, turn: Id, request:
     """
     row = await service.session_row(caller, id)
     service.turns.check_runner()
-    authorization = request_context(request.scope).header(b"authorization")
-    await service.turns.resume(caller, row, turn, authorization)
+    await service.turns.resume(caller, row, turn)
 
 
 class Events(Response):
@@ -224,6 +229,7 @@ class Events(Response):
     def __init__(
         self,
         service: Service,
+        caller: Caller,
         request_info: RequestContext,
         session: str,
         after: int,
@@ -238,7 +244,7 @@ class Events(Response):
         self._leave = leave
         self._limits: RequestLimits = service.limits
         self._more = more or []
-        credential = Credential(service.callers, request_info.header(b"authorization"))
+        credential = Credential(service.callers, caller, request_info.header(b"authorization"))
         bell = service.turns.bell
         self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, credential=credential)
 

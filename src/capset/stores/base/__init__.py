@@ -31,6 +31,13 @@ from capset.stores.base.agents import (
     VersionQuery,
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Measured, MeasuredCall, Pruned
+from capset.stores.base.deliveries import (
+    DeliveryPage,
+    DeliveryQuery,
+    DeliveryRow,
+    DeliveryState,
+    DeliveryStore,
+)
 from capset.stores.base.directory import Directory, KnownOrg, KnownPrincipal
 from capset.stores.base.events import (
     KEPT,
@@ -61,6 +68,7 @@ from capset.stores.base.lineage import (
     Sightings,
     TransitionRow,
 )
+from capset.stores.base.people import PersonPage, PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
@@ -95,6 +103,11 @@ __all__ = [
     "CapabilityRow",
     "Change",
     "Claim",
+    "DeliveryPage",
+    "DeliveryQuery",
+    "DeliveryRow",
+    "DeliveryState",
+    "DeliveryStore",
     "Directory",
     "DocumentRow",
     "DocumentStore",
@@ -124,6 +137,10 @@ __all__ = [
     "PayloadKind",
     "PayloadRow",
     "PendingSummary",
+    "PersonPage",
+    "PersonQuery",
+    "PersonRow",
+    "PersonStore",
     "PinStore",
     "Pruned",
     "Quota",

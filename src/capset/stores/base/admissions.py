@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.stores.base.audit import Entry
+from capset.stores.base.deliveries import DeliveryRow
 
 STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
 """The statuses in which a request stands, until it expires: an equal call meets it."""
@@ -73,14 +74,21 @@ class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
     async def open(
-        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+        self,
+        row: ApprovalRow,
+        *,
+        most: int,
+        max_bytes: int | None = None,
+        by_code: bool = False,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call at its ``created_at``.
 
         With ``by_code`` equal calls also share the row's hash of code, or have none if it has none. Of equal requests
-        that are made at once, in any processes, one is stored. ``None`` if ``most`` requests of its principal, with the
-        same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the arguments of all pending requests of its org
-        would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if its id is taken.
+        that are made at once, in any processes, one is stored, and its ``deliveries`` are queued with it. ``None`` if
+        ``most`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the
+        arguments of all pending requests of its org would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if
+        its id is taken.
         """
         ...
 
@@ -100,13 +108,20 @@ class ApprovalStore(Protocol):
         ...
 
     async def move(
-        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+        self,
+        row: ApprovalRow,
+        expected: ApprovalStatus,
+        *,
+        seen: ApprovalRow | None = None,
+        act: Entry | None = None,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
         With ``seen``, only if it still has its approvals and its next escalation, too. Returns whether it had, durably:
         of several callers that move one request at once, one gets ``True``. If it was pending and is not any more, the
-        suspended turn of its session is due from then on (``EventStore.due``).
+        suspended turn of its session is due from then on (``EventStore.due``). ``deliveries`` are queued with the
+        change, or not at all.
         """
         ...
 

@@ -9,11 +9,13 @@ from capset.errors import DefinitionError, unknown
 from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
+from capset.stores.base.deliveries import DeliveryStore
 from capset.stores.base.directory import Directory
 from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
+from capset.stores.base.people import PersonStore
 from capset.stores.base.pins import PinStore
 from capset.stores.base.replies import ReplyStore
 from capset.stores.base.sessions import SessionStore
@@ -75,6 +77,16 @@ class Store(Protocol):
     @property
     def approvals(self) -> ApprovalStore:
         """The requests for approvals, and their outcomes."""
+        ...
+
+    @property
+    def deliveries(self) -> DeliveryStore:
+        """The deliveries of events to channels."""
+        ...
+
+    @property
+    def people(self) -> PersonStore:
+        """The users of chats as principals."""
         ...
 
     @property

@@ -7,6 +7,7 @@ from capset.ids import Ids
 from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.deliveries import MemoryDeliveries, MemoryPeople
 from capset.stores.memory.directory import MemoryDirectory
 from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
@@ -36,7 +37,9 @@ class MemoryStore:
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
         self._events = MemoryEvents(self._door, self._files.sessions)
-        self._approvals = MemoryApprovals(self._door, self._events.let_go_on)
+        self._deliveries = MemoryDeliveries(self._door)
+        self._people = MemoryPeople(self._door)
+        self._approvals = MemoryApprovals(self._door, self._events.let_go_on, self._deliveries.queue)
         self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals)
         self._usage = MemoryUsage(self._door)
         kept = (self._states, self._documents, self._replies, self._events)
@@ -97,6 +100,16 @@ class MemoryStore:
     def approvals(self) -> MemoryApprovals:
         """The requests for approvals, and their outcomes."""
         return self._approvals
+
+    @property
+    def deliveries(self) -> MemoryDeliveries:
+        """The deliveries of events to channels."""
+        return self._deliveries
+
+    @property
+    def people(self) -> MemoryPeople:
+        """The users of chats as principals."""
+        return self._people
 
     @property
     def admissions(self) -> MemoryAdmissions:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, PendingSummary
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, DeliveryRow, PendingSummary
 from capset.stores.base.admissions import (
     APPROVAL_FILTERS,
     ApprovalTaken,
@@ -32,15 +32,27 @@ _TRACED: Final = 1_000
 
 
 class MemoryApprovals:
-    """The requests, by id. ``decided`` is called with the session and the time where one is not pending any more."""
+    """The requests, by id.
 
-    def __init__(self, door: Lifecycle, decided: Callable[[str, str], None]) -> None:
+    ``decided`` is called with the session and the time where one is not pending any more, ``queue`` with deliveries.
+    """
+
+    def __init__(
+        self, door: Lifecycle, decided: Callable[[str, str], None], queue: Callable[[Iterable[DeliveryRow]], None]
+    ) -> None:
         self._door = door
         self._decided = decided
+        self._queue = queue
         self._rows: dict[str, ApprovalRow] = {}
 
     async def open(
-        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+        self,
+        row: ApprovalRow,
+        *,
+        most: int,
+        max_bytes: int | None = None,
+        by_code: bool = False,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
@@ -65,6 +77,7 @@ class MemoryApprovals:
         ):
             raise ArgumentsFull
         self._rows[row.id] = row
+        self._queue(deliveries)
         return row
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
@@ -98,7 +111,13 @@ class MemoryApprovals:
         return ApprovalPage(items, items[-1].id if has_more else None)
 
     async def move(
-        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+        self,
+        row: ApprovalRow,
+        expected: ApprovalStatus,
+        *,
+        seen: ApprovalRow | None = None,
+        act: Entry | None = None,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         self._door.check()
@@ -109,6 +128,7 @@ class MemoryApprovals:
             return False
         self._door.record(act)
         self._rows[row.id] = row
+        self._queue(deliveries)
         if expected == "pending" != row.status:
             self._decided(row.session, row.decided_at or row.created_at)
         return True

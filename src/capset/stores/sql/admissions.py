@@ -11,8 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry, PendingSummary
+from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, DeliveryRow, Entry, PendingSummary
 from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused, Window
+from capset.stores.sql.deliveries import queue_deliveries
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
 from capset.stores.sql.schema.tables import IS_PENDING, approvals, session_turns
 from capset.stores.sql.writer.reservations import Counting, count_calls, release, spent_by
@@ -29,7 +30,13 @@ class SqlApprovals:
         self._reader = reader
 
     async def open(
-        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+        self,
+        row: ApprovalRow,
+        *,
+        most: int,
+        max_bytes: int | None = None,
+        by_code: bool = False,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
@@ -58,6 +65,7 @@ class SqlApprovals:
                 connection.execute(insert(approvals).values(_values(row)))
             except IntegrityError as error:
                 raise StoreError(f"there is a request {row.id!r} already") from error
+            queue_deliveries(connection, deliveries)
             return row
 
         return await self._writer.write(write)
@@ -95,7 +103,13 @@ class SqlApprovals:
         return await self._reader.read(read)
 
     async def move(
-        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow | None = None, act: Entry | None = None
+        self,
+        row: ApprovalRow,
+        expected: ApprovalStatus,
+        *,
+        seen: ApprovalRow | None = None,
+        act: Entry | None = None,
+        deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
@@ -111,6 +125,7 @@ class SqlApprovals:
                 return False
             if expected == "pending" != row.status:  # the turn that waits for it may go on
                 connection.execute(due)
+            queue_deliveries(connection, deliveries)
             return True
 
         return await self._writer.write(write, act)

@@ -20,12 +20,14 @@ from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.audit.records import as_they_lie, extend, marks, raw_records
 from capset.stores.sql.blobs import Parts
+from capset.stores.sql.deliveries import SqlDeliveries
 from capset.stores.sql.directory import SqlDirectory
 from capset.stores.sql.documents import Search, SqlDocuments
 from capset.stores.sql.events import Notifications, SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
+from capset.stores.sql.people import SqlPeople
 from capset.stores.sql.pins import SqlPins
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
@@ -75,6 +77,8 @@ class SqlStore(ABC):
         self._events = SqlEvents(self._writer, self._reader, notifications)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
+        self._deliveries = SqlDeliveries(self._writer, self._reader)
+        self._people = SqlPeople(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
         self._usage = SqlUsage(self._writer, self._reader)
         self._directory = SqlDirectory(self._reader)
@@ -129,6 +133,16 @@ class SqlStore(ABC):
     def approvals(self) -> SqlApprovals:
         """The requests for approvals, and their outcomes."""
         return self._approvals
+
+    @property
+    def deliveries(self) -> SqlDeliveries:
+        """The deliveries of events to channels."""
+        return self._deliveries
+
+    @property
+    def people(self) -> SqlPeople:
+        """The users of chats as principals."""
+        return self._people
 
     @property
     def admissions(self) -> SqlAdmissions:

@@ -17,6 +17,8 @@ TABS: Final[Mapping[str, tuple[str, Scope]]] = {
     "principals": ("Principals", "capset:admin"),
     "organisations": ("Organisations", "capset:admin"),
     "limits": ("Limits", "capset:audit"),
+    "people": ("People", "capset:admin"),
+    "deliveries": ("Deliveries", "capset:audit"),
 }
 """The pages of administration by their paths: title, and the scope that they need."""
 SHARED: Final = ("org", "all")

@@ -52,7 +52,7 @@ async def _show(page: Page, found: Json, chosen: set[str], form: Form | None) ->
     preview = await _preview(page, found, chosen, form)
     if page.is_fragment:
         return page.render("capabilities/preview.html", found=found, preview=preview)
-    schema = found["config"] or {}
+    schema: Json = found["config"] or {}
     return page.render(
         "capabilities/detail.html",
         found=found,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from capset.server.console.api import Refused
 from capset.server.console.forms import Form
 from capset.server.console.page import Page, PageRoute
 from capset.server.console.pages.administration import kinds, render_tab
-from capset.server.console.schema_forms import FormField, fields_of, values_of
+from capset.server.console.schema_forms import FormField, at_fields, fields_of, names_in, values_of
 
 _ONCE: Final = re.compile(r"[\w-]{16,100}", re.ASCII)
 _CONFLICT: Final = 409
@@ -142,7 +142,7 @@ def _show_form(page: Page, error: Refused | InvalidArguments | None) -> Response
     """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
     given = None if error is None else page.form
     schema = _own_schema(page)
-    problems, others = _placed([] if error is None else error.fields, {*_names(schema), "scopes", "tools"})
+    problems, others = at_fields([] if error is None else error.fields, {*names_in(schema), "scopes", "tools"})
     said = {one.path: one.expected for one in problems}
     fields = {one.name: one for one in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=given)}
     rights, more = ([fields.pop(f"{_NAME}/{name}") for name in names] for names in (_RIGHTS, _MORE))
@@ -175,27 +175,6 @@ def _own_schema(page: Page) -> dict[str, Any]:
     if page.caller.principal.org is None:
         return _SCHEMA
     return {**_SCHEMA, "properties": {name: one for name, one in _SCHEMA["properties"].items() if name != "org"}}
-
-
-def _placed(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
-    """Return errors at the fields of the form that they are about, and those that are about none."""
-    at_fields: dict[str, Field] = {}
-    others: list[Field] = []
-    for one in errors:
-        parts = one.path.split(".")
-        about = next((name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in names), None)
-        if about is None:
-            others.append(one)
-        else:
-            at_fields.setdefault(about, Field(about, one.expected, one.did_you_mean))
-    return [*at_fields.values()], others
-
-
-def _names(schema: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    for name, inner in schema.get("properties", {}).items():
-        if "properties" not in inner:
-            yield before + name
-        yield from _names(inner, f"{before}{name}.")
 
 
 ROUTES = (

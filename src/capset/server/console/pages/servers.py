@@ -100,10 +100,11 @@ async def _known(page: Page, place: _ServerPaths) -> Json:
                 return {**one, "may_approve": listed["may_approve"]}
         raise NotFound(f"the configuration declares no MCP server or API {place.name!r:.100}")
     agent = await page.api.get("agents", place.agent)
-    server = (agent["mcp_servers"] or {}).get(place.name)
+    declared: Json = agent["mcp_servers"] or {}
+    server = declared.get(place.name)
     if server is None:
         raise NotFound(f"the agent {agent['name']!r} declares no MCP server {place.name!r:.100}")
-    said = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
+    said: Json = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
     return {**said, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
 
 

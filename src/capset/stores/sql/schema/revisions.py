@@ -28,7 +28,7 @@ _REVISIONS: Final = sorted(
 HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0026"
+ENOUGH: Final = "0028"
 """The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)

@@ -237,6 +237,37 @@ approvals: Final = Table(
 )
 """The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
 
+deliveries: Final = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("channel", "key", "event", "approval", "org")),
+    *(Column(name, Text, nullable=False) for name in ("created_at", "due_at", "state")),
+    Column("attempts", Integer, nullable=False),
+    Column("holder", Text, nullable=False),
+    *(Column(name, Text) for name in ("error", "receipt", "ended_at")),
+    UniqueConstraint("channel", "key", name="uq_deliveries_key"),
+    Index("ix_deliveries_due", "channel", "state", "due_at", "id"),
+    Index("ix_deliveries_org", "org", "id"),
+    Index("ix_deliveries_state", "org", "state", "id"),
+    Index("ix_deliveries_channel", "org", "channel", "id"),
+    Index("ix_deliveries_approval", "org", "approval", "id"),
+    Index("ix_deliveries_created_at", "created_at"),
+)
+"""The deliveries of events to channels: ``stores.base.DeliveryRow``; ``receipt`` is JSON."""
+
+people: Final = Table(
+    "people",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("team", "user", "org", "principal", "principal_kind")),
+    *(Column(name, Text, nullable=False) for name in ("permissions", "created_at", "created_by")),
+    Column("attributes", Text),
+    UniqueConstraint("team", "user", name="uq_people_user"),
+    Index("ix_people_org", "org", "id"),
+)
+"""The users of chats as principals; ``permissions`` is a JSON list of texts, ``attributes`` a JSON object."""
+
 api_keys: Final = Table(
     "api_keys",
     metadata,

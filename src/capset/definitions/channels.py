@@ -1,0 +1,98 @@
+"""Channels to people: which events of requests for approvals each tells of (spec 9, N20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, Literal, cast, get_args
+
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.identity import FrozenValue
+from capset.definitions.names import CHANNEL, checked_text, listed
+from capset.errors import DefinitionError, unknown
+
+EventName = Literal[
+    "approval.requested", "approval.escalated", "approval.approved", "approval.rejected", "approval.expired"
+]
+"""The name of an event: what happened to a request."""
+
+EVENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "approval.requested": "A call waits for its approval.",
+        "approval.escalated": "A request has waited so long that others may decide it, too.",
+        "approval.approved": "A request was approved.",
+        "approval.rejected": "A request was rejected.",
+        "approval.expired": "A request was not decided in time, or was withdrawn with the turn that waited for it.",
+    }
+)
+"""Every event, with what it tells."""
+
+if missing := set(get_args(EventName)) ^ EVENTS.keys():
+    raise RuntimeError(f"these events are listed once only: {missing}")
+
+ENDINGS: Final[Mapping[ApprovalStatus, EventName]] = MappingProxyType(
+    {"approved": "approval.approved", "rejected": "approval.rejected", "expired": "approval.expired"}
+)
+"""The event of an open request that takes on a status."""
+
+
+def _name(field: str, given: str) -> str:
+    if not isinstance(given, str) or not CHANNEL.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"the {field} of a channel must match {CHANNEL.pattern}; got {given!r:.80}")
+    return given
+
+
+def _events(field: str, given: Iterable[str]) -> tuple[EventName, ...]:
+    found = listed(field, given)
+    for one in found:
+        if one not in EVENTS:
+            raise DefinitionError(f"{field}: {unknown('event', str(one), EVENTS)}")
+    return tuple(cast("EventName", one) for one in EVENTS if one in found or not found)
+
+
+def _patterns(field: str, given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(checked_text(f"{field}: a pattern", one) for one in listed(field, given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationChannel(FrozenValue):
+    """A channel: its name, the events that it tells of, and the requests of which it does.
+
+    The kinds of channels, such as webhooks, are classes of their own, which also say how it is sent. Raises
+    ``DefinitionError``, naming the channel and the field.
+    """
+
+    name: str = checked_field(_name)
+    """Lower-case letters, digits, ``_`` and ``-``."""
+    events: Iterable[EventName] = checked_field(_events, ())
+    """The events; all if left out."""
+    tools: Iterable[str] = checked_field(_patterns, ())
+    """The tools whose requests it tells of, with ``*`` for any letters; all if left out."""
+    agents: Iterable[str] = checked_field(_patterns, ())
+    """The agents whose requests it tells of, likewise."""
+    orgs: Iterable[str] = checked_field(_patterns, ())
+    """The organisations whose requests it tells of, likewise; requests without one are those of ``""``."""
+
+    def __post_init__(self) -> None:
+        try:
+            store_checked(self)
+        except DefinitionError as error:
+            raise DefinitionError(f"channel {self.name!r:.80}: {error.message}", hint=error.hint) from None
+
+    def tells_of(self, event: EventName, request: ApprovalRow) -> bool:
+        """Whether an event of a request goes to this channel."""
+        return event in self.events and all(
+            _matches(patterns, value)
+            for patterns, value in (
+                (self.tools, request.tool),
+                (self.agents, request.agent),
+                (self.orgs, request.org or ""),
+            )
+        )
+
+
+def _matches(patterns: Iterable[str], value: str) -> bool:
+    return not patterns or any(fnmatchcase(value, one) for one in patterns)

@@ -1,0 +1,124 @@
+"""``POST /slack/interactions``: decisions by buttons in Slack, by people whom administrators entered (spec 9, N32)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from capset.adapters.notifications.senders import DeliveryError, secret_in
+from capset.adapters.notifications.slack import Slack, SlackApi, check_extra
+from capset.adapters.notifications.slack_interactions import Click, click_of, is_signed
+from capset.adapters.notifications.texts import line
+from capset.definitions.approvals import Answer
+from capset.errors import CapsetError, Conflict, NotFound, StoreError, Unauthenticated
+from capset.kernel.governance.acts import Actor, acting
+from capset.server.approvals.decisions import decide_approval, find_approval
+from capset.server.approvals.people import caller_of_user
+from capset.server.http.idempotency import forgotten_before
+from capset.server.http.request_context import HttpRefusal, RequestContext, request_context
+from capset.server.http.responses import answer, answer_problem
+from capset.server.service import Service
+from capset.stores.base import ReplyRow
+
+_SEEN: Final = "slack"
+_NO_ORG: Final = "\x1fslack"
+"""The organisation of what is remembered of signed requests: none can have this name, so that it counts for none."""
+_TELL_SECONDS: Final = 30.0
+_log = logging.getLogger("capset.notifications")
+
+
+class SlackEndpoint:
+    """The endpoint of interactions. It has no key: a request is Slack's if it is signed, and is taken once."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._channels = [one for one in service.kernel.deliveries.channels if isinstance(one, Slack)]
+        for channel in self._channels:
+            check_extra(channel.name)
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        context = request_context(scope)
+        if not self._channels:
+            missing = NotFound("This server has no channel in Slack")
+            return await answer_problem(send, missing, context.correlation)
+        if scope["method"] != "POST":
+            refused = HttpRefusal(405, "method_not_allowed", "Interactions are sent with POST")
+            return await answer_problem(send, refused, context.correlation, (b"allow", b"POST"))
+        body: bytes = (await receive())["body"]  # the middleware has read the whole of it
+        channel = await self._sender_of(context, body)
+        await self._check_first(context, body)
+        if (click := click_of(body)) is not None:
+            await self._decide(channel, click, context)
+        return await answer(send, 200, b"text/plain", b"")
+
+    async def close(self) -> None:
+        """Give up what is still to be told."""
+        for task in self._telling:
+            task.cancel()
+        if self._telling:
+            await asyncio.wait(self._telling)
+
+    async def _sender_of(self, context: RequestContext, body: bytes) -> Slack:
+        """Return the channel whose secret a request is signed with. Raises ``Unauthenticated``."""
+        stamp, signature = context.header(b"x-slack-request-timestamp"), context.header(b"x-slack-signature")
+        now = self._service.kernel.clock.time_ns() / 1e9
+        for channel in self._channels:
+            try:
+                secret = await secret_in(channel.signing_secret, self._service.kernel.secrets)
+            except DeliveryError as error:
+                _log.error("channel %s: %s; nothing from Slack is taken", channel.name, error)
+                continue
+            if is_signed(secret, stamp, signature, body, now=now):
+                return channel
+        raise Unauthenticated("This is not signed by Slack, or was more than five minutes ago")
+
+    async def _check_first(self, context: RequestContext, body: bytes) -> None:
+        """Raise ``Conflict`` for a request that came before, to any server of the store."""
+        store, now = self._service.kernel.store.replies, self._service.kernel.now()
+        signed = context.header(b"x-slack-request-timestamp").encode() + b"\0" + body
+        digest = hashlib.sha256(signed).hexdigest()
+        row = ReplyRow(_SEEN, digest, digest, now, org=_NO_ORG)
+        if await store.reserve(row, expired=forgotten_before(now)) is not None:
+            raise Conflict("This request from Slack came before, and is not taken again")
+        await store.fulfil(_SEEN, digest, 200, None)
+
+    async def _decide(self, channel: Slack, click: Click, context: RequestContext) -> None:
+        """Decide a request as the person who clicked, or say to that person alone why that cannot be."""
+        place = f"slack {click.team}/{click.user} in {click.conversation}"
+        kernel = self._service.kernel
+        caller = await caller_of_user(kernel, click.team, click.user)
+        if caller is None:
+            _log.warning("channel %s: somebody who is not entered clicked: %s", channel.name, place)
+            told = f"You ({click.user} of {click.team}) are not entered here, and decide nothing: ask an administrator."
+            return self._tell(channel, click, told)
+        context.notes["principal"] = caller.principal.id
+        who = caller.principal
+        actor = Actor(who.id, who.kind, who.org, place, correlation=context.correlation)
+        try:
+            row = await find_approval(self._service, caller, click.request)
+            with acting(actor):
+                await decide_approval(self._service, caller, row.id, Answer(approved=click.action == "approve"))
+        except StoreError:
+            raise
+        except CapsetError as error:
+            self._tell(channel, click, line(error.message))
+
+    def _tell(self, channel: Slack, click: Click, text: str) -> None:
+        """Show a text to the person who clicked, beside answering: Slack waits three seconds for that."""
+        task = asyncio.create_task(self._told(channel, click, text))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _told(self, channel: Slack, click: Click, text: str) -> None:
+        api = SlackApi(channel, self._service.kernel.secrets)
+        try:
+            async with asyncio.timeout(_TELL_SECONDS):
+                await api.tell(click.conversation, click.user, text)
+        except (DeliveryError, CapsetError, TimeoutError) as error:
+            _log.warning("channel %s: %s could not be told: %s", channel.name, click.user, error)

@@ -1,0 +1,186 @@
+"""The files of a session: folders, views, edits, uploads, downloads and deletions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from capset.errors import InvalidArguments
+from capset.server.console.api import Answer, Refused
+from capset.server.console.forms import number
+from capset.server.console.page import Page, PageRoute
+
+_BYTES: Final = "application/octet-stream"
+_PAGE: Final = 200
+_VIEW: Final = 512 * 1024
+"""Texts above this size are not shown, and above half of it not edited."""
+_LINES: Final = 5_000
+_LINE: Final = 2_000
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+"""The beginnings of images that can hold no script."""
+_ALONE: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
+"""The policy of the content of a file: it can do nothing, even if a browser shows it as a page."""
+
+
+async def show_file(page: Page) -> Response:
+    """Show a folder or a file, or give the file's content."""
+    path = page.params["path"]
+    is_edited = "edit" in page.query
+    try:
+        answer = await _get(page, path)
+    except Refused as refused:
+        if not (is_edited and refused.status == 404 and path):
+            raise
+        return _editor(page, path, text="", version=0)
+    if answer.headers.get("content-type", "").startswith("application/json"):
+        return _folder(page, path, answer.json())
+    content, version = answer.body, _version(answer)
+    if "download" in page.query or "image" in page.query:
+        return _content(path, content, is_image="image" in page.query)
+    text = await asyncio.to_thread(_text_of, content)
+    if is_edited:
+        if text is None or not _is_editable(text, version):
+            raise InvalidArguments("Invalid file: only texts of at most 256 kB that are the session's own are edited")
+        return _editor(page, path, text=text, version=version)
+    return page.render("sessions/file.html", **_about(page, path), **await _view(path, content, text, version))
+
+
+async def change_file(page: Page) -> Response:
+    """Save or delete a file, if it is still as the form showed it."""
+    path, action = page.params["path"], page.form.get("action", "")
+    session, version = page.params["id"], number(page.form, "version")
+    parent = path.rstrip("/").rpartition("/")[0]
+    expects = {"if-match": f'"{version}"'} if version else {}
+    if action == "delete":
+        query = {"recursive": True} if "recursive" in page.form else {}
+        answer = await page.api.ask("DELETE", "sessions", session, "files", path, query=query, headers=expects)
+        answer.json()
+        return page.redirect("sessions", session, "files", *parent.split("/"), told=f"{path} was deleted.")
+    if action != "save":
+        raise InvalidArguments("Invalid form: its action is save or delete")
+    text = page.form.get("content", "").replace("\r\n", "\n")
+    text = text.replace("\n", "\r\n") if page.form.get("newlines") == "crlf" else text
+    try:
+        await _put(page, path, text.encode(), expects or {"if-none-match": "*"})
+    except Refused as refused:
+        if refused.status not in (409, 412, 413, 422):
+            raise
+        said = f"{refused.message}. Your text is still here: open the file in another window, and compare."
+        return _editor(page, path, text=text, version=version or 0, refusal=said, status=refused.status)
+    return page.redirect("sessions", session, "files", *path.split("/"), told=f"{path} was saved.")
+
+
+async def upload(page: Page) -> Response:
+    """Store a file whose bytes are the body of the request, as the script of the page sends them."""
+    headers = {"if-none-match": "*"} if page.request.headers.get("if-none-match") == "*" else {}
+    await _put(page, page.params["path"], await page.request.body(), headers)
+    return Response(status_code=204)
+
+
+async def _get(page: Page, path: str) -> Answer:
+    query = {"limit": _PAGE, "cursor": page.query.get("cursor")}
+    answer = await page.api.ask("GET", "sessions", page.params["id"], "files", path, query=query)
+    if answer.status >= 400:
+        answer.json()
+    return answer
+
+
+async def _put(page: Page, path: str, content: bytes, headers: dict[str, str]) -> None:
+    place = ("sessions", page.params["id"], "files", path)
+    answer = await page.api.ask("PUT", *place, content=content, media_type=_BYTES, headers=headers)
+    answer.json()
+
+
+def _about(page: Page, path: str) -> dict[str, Any]:
+    parts = [one for one in path.split("/") if one]
+    return {
+        "session": page.params["id"],
+        "path": path,
+        "parts": parts,
+        "crumbs": [(part, parts[: number + 1]) for number, part in enumerate(parts)],
+    }
+
+
+def _folder(page: Page, path: str, found: dict[str, Any]) -> Response:
+    return page.render("sessions/files.html", **_about(page, path), found=found)
+
+
+def _editor(page: Page, path: str, *, text: str, version: int, refusal: str = "", status: int = 200) -> Response:
+    return page.render(
+        "sessions/file_edit.html",
+        http_status=200 if page.is_fragment else status,
+        **_about(page, path),
+        text=text,
+        version=version,
+        newlines="crlf" if "\r\n" in text else "lf",
+        refusal=refusal,
+    )
+
+
+async def _view(path: str, content: bytes, text: str | None, version: int) -> dict[str, Any]:
+    lines = [] if text is None else text.split("\n")
+    if path.endswith(".json") and text is not None:
+        with suppress(ValueError, RecursionError):
+            lines = json.dumps(await asyncio.to_thread(json.loads, text), indent=2, ensure_ascii=False).split("\n")
+    return {
+        "size": len(content),
+        "version": version,
+        "is_image": image_type(content) is not None,
+        "is_text": text is not None,
+        "is_editable": text is not None and _is_editable(text, version),
+        "lines": [one if len(one) <= _LINE else f"{one[:_LINE]}…" for one in lines[:_LINES]],
+        "more": max(0, len(lines) - _LINES),
+    }
+
+
+def _text_of(content: bytes) -> str | None:
+    """Return the text in a file, ``None`` for one that is too large or no text."""
+    if len(content) > _VIEW or b"\0" in content:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_editable(text: str, version: int) -> bool:
+    """Return whether a form gives a text back as it is; mounted files, which have no version, cannot be written."""
+    lone = text.replace("\r\n", "")
+    return version > 0 and len(text) <= _VIEW // 2 and "\r" not in lone and not ("\r\n" in text and "\n" in lone)
+
+
+def _version(answer: Answer) -> int:
+    tag = answer.headers.get("etag", "").strip('"')
+    return int(tag) if tag.isdigit() else 0
+
+
+def image_type(content: bytes) -> str | None:
+    """Return the media type of an image that can hold no script, ``None`` for anything else."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for begin, kind in _IMAGES if content.startswith(begin)), None)
+
+
+def _content(path: str, content: bytes, *, is_image: bool) -> Response:
+    kind = image_type(content) if is_image else None
+    name = quote(path.rpartition("/")[2], safe="")
+    disposition = "inline" if kind else f"attachment; filename*=UTF-8''{name}"
+    headers = {"content-security-policy": _ALONE, "content-disposition": disposition}
+    return Response(content, media_type=kind or _BYTES, headers=headers)
+
+
+ROUTES = (
+    PageRoute("GET", "/sessions/{id}/files/{path:file}", show_file),
+    PageRoute("POST", "/sessions/{id}/files/{path:file}", change_file),
+    PageRoute("PUT", "/sessions/{id}/files/{path:file}", upload),
+)

@@ -1,0 +1,75 @@
+"""The protocol of the people: who a user of a chat is here, as administrators entered it (spec 9, N30)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from capset.stores.base.audit import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRow:
+    """A user of a Slack workspace, by the ids of both, and the principal that decides when that user does.
+
+    ``attributes`` are JSON data; ``created_at`` is ISO 8601 UTC.
+    """
+
+    id: str
+    team: str
+    user: str
+    org: str | None
+    principal: str
+    principal_kind: str
+    permissions: tuple[str, ...]
+    created_at: str
+    created_by: str
+    attributes: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonQuery:
+    """A query for the people of one org, newest first; ``before`` is the id that the page ends before."""
+
+    org: str | None
+    limit: int = 50
+    before: str | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        if not 1 <= self.limit <= 1000:
+            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class PersonPage:
+    """Some people, and the ``before`` of the next page, if there is one."""
+
+    items: tuple[PersonRow, ...]
+    next: str | None
+
+
+class PersonStore(Protocol):
+    """The people of every org; a user of a workspace is one person."""
+
+    async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
+        """Store a new person; return whether that user of that workspace was none yet."""
+        ...
+
+    async def find(self, team: str, user: str) -> PersonRow | None:
+        """Return the person that a user of a workspace is, or ``None``."""
+        ...
+
+    async def get(self, org: str | None, id: str) -> PersonRow | None:
+        """Return a person of an org, or ``None``."""
+        ...
+
+    async def list(self, query: PersonQuery) -> PersonPage:
+        """Return people, newest first."""
+        ...
+
+    async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
+        """Delete a person of an org; return whether there was one."""
+        ...

@@ -1,0 +1,117 @@
+"""The deliveries to channels: queued in the transaction of what they tell of, claimed by one holder each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
+
+from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, Entry
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.tables import deliveries
+from capset.stores.sql.writer.writer import Writer
+
+_OUTCOME: Final = ("state", "due_at", "error", "receipt", "ended_at")
+
+
+class SqlDeliveries:
+    """The deliveries, one row each."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
+        """Take a channel's due deliveries for ``holder`` until a time, and return them."""
+        is_due = (deliveries.c.channel == channel, deliveries.c.state == "queued", deliveries.c.due_at <= now)
+        wanted = select(deliveries).where(*is_due).order_by(deliveries.c.due_at, deliveries.c.id).limit(limit)
+
+        def write(connection: Connection) -> list[DeliveryRow]:
+            # Writers take turns, so that no other claims them between the query and the update.
+            rows = [_row(found) for found in connection.execute(wanted).mappings()]
+            claimed = [replace(row, holder=holder, due_at=until, attempts=row.attempts + 1) for row in rows]
+            for row in claimed:
+                values = {"holder": holder, "due_at": until, "attempts": row.attempts}
+                connection.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
+            return claimed
+
+        def any_due(connection: Connection) -> bool:
+            return connection.execute(select(deliveries.c.id).where(*is_due).limit(1)).first() is not None
+
+        # A worker looks every second: only what is there costs a turn of the writers.
+        return await self._writer.write(write) if await self._reader.read(any_due) else []
+
+    async def settle(self, row: DeliveryRow) -> bool:
+        """Store the outcome of a claimed delivery's attempt, and let go of it."""
+        held = (
+            (deliveries.c.id == row.id)
+            & (deliveries.c.state == "queued")
+            & (deliveries.c.holder == row.holder)
+            & (deliveries.c.attempts == row.attempts)
+        )
+        values = {name: getattr(row, name) for name in _OUTCOME} | {"holder": ""}
+        settled = update(deliveries).where(held).values(values)
+        return await self._writer.write(lambda connection: bool(connection.execute(settled).rowcount))
+
+    async def find(self, channel: str, key: str) -> DeliveryRow | None:
+        """Return a channel's delivery of an event, or ``None``."""
+        return await self._one((deliveries.c.channel == channel) & (deliveries.c.key == key))
+
+    async def get(self, org: str | None, id: str) -> DeliveryRow | None:
+        """Return a delivery of an org, or ``None``."""
+        return await self._one((deliveries.c.org == (org or "")) & (deliveries.c.id == id))
+
+    async def list(self, query: DeliveryQuery) -> DeliveryPage:
+        """Return deliveries, newest first."""
+        wanted = select(deliveries).where(deliveries.c.org == (query.org or ""))
+        for name in ("state", "channel", "approval"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(deliveries.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(deliveries.c.id < query.before)
+        wanted = wanted.order_by(deliveries.c.id.desc())
+
+        def read(connection: Connection) -> DeliveryPage:
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([_row(row) for row in found])
+            return DeliveryPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
+
+    async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
+        """Queue a failed delivery of an org again; return whether it had failed."""
+        own = (deliveries.c.org == (org or "")) & (deliveries.c.id == id) & (deliveries.c.state == "failed")
+        queued = update(deliveries).where(own).values(state="queued", attempts=0, due_at=now, ended_at=None)
+        return await self._writer.write(lambda connection: bool(connection.execute(queued).rowcount), act)
+
+    async def sweep(self, *, before: str) -> None:
+        """Delete the deliveries that were created before a time, in any state."""
+        old = deliveries.c.created_at < before
+
+        def any_old(connection: Connection) -> bool:
+            return connection.execute(select(deliveries.c.id).where(old).limit(1)).first() is not None
+
+        if await self._reader.read(any_old):
+            await self._writer.write(lambda connection: connection.execute(delete(deliveries).where(old)))
+
+    async def _one(self, at: ColumnElement[bool]) -> DeliveryRow | None:
+        def read(connection: Connection) -> DeliveryRow | None:
+            found = connection.execute(select(deliveries).where(at)).mappings().one_or_none()
+            return None if found is None else _row(found)
+
+        return await self._reader.read(read)
+
+
+def queue_deliveries(connection: Connection, rows: Sequence[DeliveryRow]) -> None:
+    """Queue deliveries within the current transaction, but for those whose channel has one with the same key."""
+    for row in rows:
+        same = (deliveries.c.channel == row.channel) & (deliveries.c.key == row.key)
+        if connection.execute(select(deliveries.c.id).where(same)).first() is None:
+            connection.execute(insert(deliveries).values(asdict(row) | {"org": row.org or ""}))
+
+
+def _row(found: RowMapping) -> DeliveryRow:
+    row = DeliveryRow(**found)
+    return replace(row, org=row.org or None)

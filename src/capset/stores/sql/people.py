@@ -1,0 +1,82 @@
+"""The people of chats, as administrators entered them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select
+
+from capset.stores.base import Entry, PersonPage, PersonQuery, PersonRow
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.tables import people
+from capset.stores.sql.writer.writer import Writer
+
+
+class SqlPeople:
+    """The people, one row each."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
+        """Store a new person; return whether that user of that workspace was none yet."""
+        attributes = None if row.attributes is None else json.dumps(dict(row.attributes))
+        values = asdict(row) | {"org": row.org or "", "permissions": json.dumps(row.permissions)}
+        values["attributes"] = attributes
+        same = _user(row.team, row.user)
+
+        def write(connection: Connection) -> bool:
+            if connection.execute(select(people.c.id).where(same)).first() is not None:
+                return False
+            connection.execute(insert(people).values(values))
+            return True
+
+        return await self._writer.write(write, act)
+
+    async def find(self, team: str, user: str) -> PersonRow | None:
+        """Return the person that a user of a workspace is, or ``None``."""
+        return await self._one(_user(team, user))
+
+    async def get(self, org: str | None, id: str) -> PersonRow | None:
+        """Return a person of an org, or ``None``."""
+        return await self._one((people.c.org == (org or "")) & (people.c.id == id))
+
+    async def list(self, query: PersonQuery) -> PersonPage:
+        """Return people, newest first."""
+        wanted = select(people).where(people.c.org == (query.org or ""))
+        if query.before is not None:
+            wanted = wanted.where(people.c.id < query.before)
+        wanted = wanted.order_by(people.c.id.desc())
+
+        def read(connection: Connection) -> PersonPage:
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([_row(row) for row in found])
+            return PersonPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
+
+    async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
+        """Delete a person of an org; return whether there was one."""
+        gone = delete(people).where((people.c.org == (org or "")) & (people.c.id == id))
+        return await self._writer.write(lambda connection: bool(connection.execute(gone).rowcount), act)
+
+    async def _one(self, at: ColumnElement[bool]) -> PersonRow | None:
+        def read(connection: Connection) -> PersonRow | None:
+            found = connection.execute(select(people).where(at)).mappings().one_or_none()
+            return None if found is None else _row(found)
+
+        return await self._reader.read(read)
+
+
+def _user(team: str, user: str) -> ColumnElement[bool]:
+    return (people.c.team == team) & (people.c.user == user)
+
+
+def _row(found: RowMapping) -> PersonRow:
+    values: dict[str, Any] = dict(found)
+    values |= {"org": values["org"] or None, "permissions": tuple(json.loads(values["permissions"]))}
+    values["attributes"] = values["attributes"] and json.loads(values["attributes"])
+    return PersonRow(**values)

@@ -1,0 +1,74 @@
+"""People on the wire: users of chats, and the principals that they are here (spec 9, N30)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from capset.definitions.names import PERMISSION
+from capset.definitions.principals import Attributes
+from capset.stores.base import PersonPage, PersonQuery, PersonRow
+from capset.wire.agents import Text
+from capset.wire.pages import read_page
+from capset.wire.shapes import Shape
+
+SlackId = Annotated[str, Field(pattern="^[A-Z0-9]{2,32}$")]
+Permissions = Annotated[list[Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]], Field(max_length=200)]
+
+
+class PersonInput(Shape):
+    """A user of a Slack workspace, by the ids of both, and the principal that decides when that user does.
+
+    The ids are those of Slack (`T…` and `U…`): names and addresses can be changed by those who have them.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    team: SlackId = Field(description="The id of the workspace.")
+    user: SlackId = Field(description="The id of the user in it.")
+    principal: Annotated[Text, Field(min_length=1, max_length=200)]
+    kind: Literal["user", "agent", "org"] = "user"
+    permissions: Permissions = Field(
+        default_factory=list[str], description="What the principal holds; at most what the one who enters it holds."
+    )
+    attributes: dict[str, Any] | None = Field(None, description="Facts about the principal, for policies to read.")
+
+
+class PersonShape(Shape):
+    """A user of a Slack workspace, and the principal that it is here; `created_by` entered it."""
+
+    id: str
+    team: str
+    user: str
+    principal: str
+    principal_kind: str
+    org: str | None = None
+    permissions: list[str]
+    attributes: dict[str, Any] | None = None
+    created_at: str
+    created_by: str
+
+
+class PersonPageShape(Shape):
+    """Some people, and the cursor of the next page, if there is one."""
+
+    items: list[PersonShape]
+    next: str | None = None
+
+
+def person_shape(row: PersonRow) -> PersonShape:
+    """Return the wire shape of a person; values of attributes that look like secrets are masked."""
+    told = {name: getattr(row, name) for name in PersonShape.model_fields}
+    shown = None if row.attributes is None else dict(Attributes(row.attributes).masked())
+    return PersonShape.model_validate({**told, "permissions": list(row.permissions), "attributes": shown})
+
+
+async def person_page_shape(
+    read: Callable[[PersonQuery], Awaitable[PersonPage]], query: PersonQuery
+) -> PersonPageShape:
+    """Return the wire shape of a page of people."""
+    items, following = await read_page(read, query, person_shape, attrgetter("id"))
+    return PersonPageShape(items=items, next=following)
