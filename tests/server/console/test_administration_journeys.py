@@ -124,4 +124,5 @@ async def test_the_pages_have_no_fault_with_text_of_others(browser: Browser) -> 
             await expect(page.get_by_role("heading", name=f"Key {EVIL}")).to_be_visible()
             await hold_page(page)
             await page.goto("/limits")
+            await expect(page.get_by_text("Nothing limits it by itself.")).to_be_visible()
             await hold_page(page)

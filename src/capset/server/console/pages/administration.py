@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from starlette.responses import Response
@@ -24,7 +23,7 @@ TABS: Final[Mapping[str, tuple[str, Scope]]] = {
 SHARED: Final = ("org", "all")
 """Limits under which the calls of several principals count together."""
 _PRINCIPALS: Final = 10
-"""Principals whose limits one page shows: each is a request of its own."""
+"""Principals whose limits one page shows."""
 
 
 def tabs_of(page: Page) -> list[tuple[str, str, str]]:
@@ -37,10 +36,12 @@ def tabs_of(page: Page) -> list[tuple[str, str, str]]:
     return [(page.url(path), path, title) for path, title in visible]
 
 
-def render_tab(page: Page, tab: str, template: str, *, http_status: int = 200, **values: Any) -> Response:
-    """Return a page of administration below its tabs. ``values`` are what its template shows."""
-    values = {"tabs_shown": tabs_of(page), "tab": tab, "is_operator": page.caller.principal.org is None, **values}
-    return page.render(f"administration/{template}", http_status=http_status, **values)
+def render_tab(
+    page: Page, tab: str, template: str, values: Mapping[str, Any], *, http_status: int = 200
+) -> Response:  # values of any type that a template shows
+    """Return a page of administration below its tabs."""
+    common = {"tabs_shown": tabs_of(page), "tab": tab, "is_operator": page.caller.principal.org is None}
+    return page.render(f"administration/{template}", http_status=http_status, **common, **values)
 
 
 def kinds() -> list[str]:
@@ -57,29 +58,39 @@ async def begin(page: Page) -> Response:
 async def list_organisations(page: Page) -> Response:
     """List the organisations, for an operator."""
     found = await page.api.get("orgs", cursor=page.query.get("cursor"))
-    return render_tab(page, "organisations", "organisations.html", found=found)
+    return render_tab(page, "organisations", "organisations.html", {"found": found})
 
 
 async def show_limits(page: Page) -> Response:
-    """Show what has been used of limits: of one principal, or of those that hold for several, and of each."""
+    """Show what has been used of limits that hold for several principals together, or of those of one principal.
+
+    A page of all principals asks for those of each when it is there, as a fragment with the limits on that one alone.
+    """
     page.caller.check("capset:admin", "capset:audit")
-    query, org = page.query, page.query.get("org")
-    values: dict[str, Any] = {"kinds": kinds(), "of_one": None, "found": None, "shared": [], "usages": []}
-    if principal := query.get("principal"):
-        of_one = await page.api.get("usage", principal=principal, kind=query.get("kind"), org=org)
-        return render_tab(page, "limits", "limits.html", **{**values, "of_one": of_one})
-    whole = None if org else await page.api.get("usage")
+    org, principal = page.query.get("org"), page.query.get("principal")
+    values: dict[str, Any] = {"of_one": None, "found": None, "shared": [], "kinds": kinds()}
+    if principal:
+        of_one = await page.api.get("usage", principal=principal, kind=page.query.get("kind"), org=org)
+        if page.is_fragment:
+            return page.render("administration/limits_of_one.html", items=_own(of_one["items"]))
+        return render_tab(page, "limits", "limits.html", {**values, "of_one": of_one})
     if page.caller.has("capset:admin"):
-        found = await page.api.get("principals", org=org, limit=_PRINCIPALS, cursor=query.get("cursor"))
-        listed = [one for one in found["items"] if one["kind"] in kinds()]
-        usages = await asyncio.gather(
-            *(page.api.get("usage", principal=one["id"], kind=one["kind"], org=org) for one in listed)
-        )
-        whole = whole or next(iter(usages), None)
-        values |= {"found": found, "usages": usages}
-    shared = [one for one in (whole or {"items": []})["items"] if one["per"] in SHARED]
-    own = [(usage, [one for one in usage["items"] if one not in shared]) for usage in values["usages"]]
-    return render_tab(page, "limits", "limits.html", **{**values, "shared": shared, "usages": own})
+        values["found"] = await page.api.get("principals", org=org, limit=_PRINCIPALS, cursor=page.query.get("cursor"))
+    usage = await page.api.get("usage") if org is None else await _usage_in(page, org, values["found"])
+    values["shared"] = [one for one in usage["items"] if one["per"] in SHARED]
+    return render_tab(page, "limits", "limits.html", values)
+
+
+async def _usage_in(page: Page, org: str, found: Any) -> Any:  # JSON data
+    """Return what a principal of an organisation has used, by which also stands what all of it have."""
+    listed = [] if found is None else [one for one in found["items"] if one["kind"] in kinds()]
+    if not listed:
+        return {"items": []}
+    return await page.api.get("usage", principal=listed[0]["id"], kind=listed[0]["kind"], org=org)
+
+
+def _own(items: Sequence[Any]) -> list[Any]:  # JSON data
+    return [one for one in items if one["per"] not in SHARED]
 
 
 ROUTES = (

@@ -88,12 +88,12 @@ async def list_keys(page: Page) -> Response:
     """List keys, newest first; those of one principal, or, for an operator, of one organisation."""
     asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     found = await page.api.get("keys", **asked)
-    return render_tab(page, "keys", "keys.html", found=found, asked=asked)
+    return render_tab(page, "keys", "keys.html", {"found": found, "asked": asked})
 
 
 async def show_key(page: Page) -> Response:
     """Show a key without its secret: the caller's own, or one that it administers."""
-    return render_tab(page, "keys", "key.html", key=await page.api.get("keys", page.params["id"]))
+    return render_tab(page, "keys", "key.html", {"key": await page.api.get("keys", page.params["id"])})
 
 
 async def new_key(page: Page) -> Response:
@@ -112,9 +112,9 @@ async def make_key(page: Page) -> Response:
         made = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
     except (Refused, InvalidArguments) as error:
         if error.status == _CONFLICT:
-            return render_tab(page, "keys", "key_made_before.html", http_status=_CONFLICT, error=error)
+            return render_tab(page, "keys", "key_made_before.html", {"error": error}, http_status=_CONFLICT)
         return _show_form(page, error)
-    return render_tab(page, "keys", "key_made.html", http_status=201, made=made)
+    return render_tab(page, "keys", "key_made.html", {"made": made}, http_status=201)
 
 
 async def revoke_key(page: Page) -> Response:
@@ -146,24 +146,21 @@ def _show_form(page: Page, error: Refused | InvalidArguments | None) -> Response
     said = {one.path: one.expected for one in problems}
     fields = {one.name: one for one in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=given)}
     rights, more = ([fields.pop(f"{_NAME}/{name}") for name in names] for names in (_RIGHTS, _MORE))
-    return render_tab(
-        page,
-        "keys",
-        "key_form.html",
-        http_status=200 if error is None else error.status,
-        fields=list(fields.values()),
-        rights=rights,
-        more=more,
-        is_more_open=given is not None and any(map(_is_filled, more)),
-        once=secrets.token_urlsafe(24) if given is None else given.get("once", ""),
-        scopes=[(one, SCOPES[one]) for one in get_args(Scope) if page.caller.has(one)],
-        chosen=DEFAULT_SCOPES if given is None else given.every("scope"),
-        tools="" if given is None else given.get("tools", ""),
-        scopes_error=said.get("scopes"),
-        tools_error=said.get("tools"),
-        error=error,
-        others=others,
-    )
+    values = {
+        "fields": list(fields.values()),
+        "rights": rights,
+        "more": more,
+        "is_more_open": given is not None and any(map(_is_filled, more)),
+        "once": secrets.token_urlsafe(24) if given is None else given.get("once", ""),
+        "scopes": [(one, SCOPES[one]) for one in get_args(Scope) if page.caller.has(one)],
+        "chosen": DEFAULT_SCOPES if given is None else given.every("scope"),
+        "tools": "" if given is None else given.get("tools", ""),
+        "scopes_error": said.get("scopes"),
+        "tools_error": said.get("tools"),
+        "error": error,
+        "others": others,
+    }
+    return render_tab(page, "keys", "key_form.html", values, http_status=200 if error is None else error.status)
 
 
 def _is_filled(field: FormField) -> bool:

@@ -64,7 +64,7 @@ async def list_deliveries(page: Page) -> Response:
     asked = {name: page.query.get(name) for name in ("state", "channel", "approval")}
     found = await page.api.get("deliveries", **asked, cursor=page.query.get("cursor"))
     values = {"found": found, "asked": asked, "states": ("", *get_args(DeliveryState))}
-    return render_tab(page, "deliveries", "deliveries.html", **values)
+    return render_tab(page, "deliveries", "deliveries.html", values)
 
 
 async def retry_delivery(page: Page) -> Response:
@@ -80,7 +80,7 @@ async def _show_people(page: Page, error: Refused | InvalidArguments | None) -> 
     fields = fields_of(_SCHEMA, {"kind": "user"}, name=_PERSON, errors=problems, form=given)
     status = 200 if error is None else error.status
     values = {"found": found, "fields": fields, "error": error, "others": others}
-    return render_tab(page, "people", "people.html", http_status=status, **values)
+    return render_tab(page, "people", "people.html", values, http_status=status)
 
 
 ROUTES = (

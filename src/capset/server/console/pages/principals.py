@@ -13,7 +13,7 @@ async def list_principals(page: Page) -> Response:
     """List principals, or those with one id."""
     asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     found = await page.api.get("principals", **asked)
-    return render_tab(page, "principals", "principals.html", found=found, asked=asked)
+    return render_tab(page, "principals", "principals.html", {"found": found, "asked": asked})
 
 
 async def show_principal(page: Page) -> Response:
@@ -24,7 +24,8 @@ async def show_principal(page: Page) -> Response:
     if principal is None:
         raise NotFound("there is no such principal: none of this kind and id has a key or a session here")
     usage = await page.api.get("usage", principal=name, kind=kind, org=org) if kind in kinds() else None
-    return render_tab(page, "principals", "principal.html", principal=principal, usage=usage, principal_org=org)
+    values = {"principal": principal, "usage": usage, "principal_org": org}
+    return render_tab(page, "principals", "principal.html", values)
 
 
 ROUTES = (
