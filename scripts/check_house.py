@@ -131,11 +131,44 @@ def commands(house: House) -> Iterator[str]:
                 name = one.name.removesuffix("_command")
                 if not re.search(rf"\b{name.replace('_', '[-_ ]')}\b", guide):
                     yield f"{path}: docs/guide/command-line.md has no row of the command {name!r}"
-                if f'"{name}"' not in tests:
-                    yield f"{path}: no test below tests/cli/ runs {one.name.removesuffix('_command')!r}"
+                if not re.search(f'"{name.replace("_", "[-_]")}"', tests):
+                    yield f"{path}: no test below tests/cli/ runs {name.replace('_', '-')!r}"
     for name, function in re.findall(r'^ +"([^"]+)": "[\w.]+:(\w+)",$', app, re.MULTILINE):
         if not function.endswith("_command"):
             yield f"src/capset/cli/app.py: the function of {name} is called {function}, not NAME_command"
+
+
+def _run_by_suites(tests: ast.Module) -> Iterator[str]:
+    """Yield the built-ins of which something goes into a call of ``capability_suite``, or into what that goes over."""
+    sources: dict[str, set[str]] = {}
+    wanted: set[str] = set()
+    for one in ast.walk(tests):
+        match one:
+            case ast.Assign(targets=targets, value=value):
+                pairs = [(target, value) for target in targets]
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.For(target=target, iter=value):
+                pairs = [(target, value)]
+            case ast.Call(func=ast.Name(id="capability_suite")):
+                wanted |= _names(one)
+                continue
+            case _:
+                continue
+        for target, value in pairs:
+            for name in _names(target):
+                sources.setdefault(name, set()).update(_names(value))
+    reached: set[str] = set()
+    while wanted:
+        reached |= wanted
+        wanted = {name for one in wanted for name in sources.get(one, ())} - reached
+    for one in ast.walk(tests):
+        if isinstance(one, ast.ImportFrom) and reached & {alias.asname or alias.name for alias in one.names}:
+            package, _, name = (one.module or "").partition(".builtin.")
+            if package == "capset" and name:
+                yield name.partition(".")[0]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def built_ins(house: House) -> Iterator[str]:
@@ -148,8 +181,8 @@ def built_ins(house: House) -> Iterator[str]:
     for name in points:
         if not re.search(rf'^    "{re.sub("[_:]", "[_:]", name)}": ', definitions, re.MULTILINE):
             yield f"builtin {name}: EXPECTED in tests/builtin/test_definitions.py has no line of it"
-    every_test = (path.read_text("utf-8") for path in sorted((house.root / "tests/builtin").rglob("*.py")))
-    suites = "".join(text for text in every_test if "capability_suite" in text)
+    every_test = sorted((house.root / "tests/builtin").rglob("*.py"))
+    run = {name for path in every_test for name in _run_by_suites(ast.parse(path.read_text("utf-8")))}
     for path in sorted((house.root / PACKAGE / "builtin").glob("*")):
         name = path.stem
         if name.startswith("_") or (path.is_dir() and not (path / "__init__.py").is_file()):
@@ -159,7 +192,7 @@ def built_ins(house: House) -> Iterator[str]:
         tests = house.root / "tests/builtin"
         if not (tests / f"test_{name}.py").is_file() and not (tests / name).is_dir():
             yield f"builtin {name}: neither tests/builtin/test_{name}.py nor tests/builtin/{name}/"
-        if not re.search(rf"\bcapset\.builtin\.{name}\b", suites):
+        if name not in run:
             yield f"builtin {name}: capability_suite is run on it nowhere; EXAMPLES in tests/builtin/test_suite.py does"
         if not (house.root / f"docs/capabilities/{name}.md").is_file():
             yield f"builtin {name}: no page docs/capabilities/{name}.md; write it, and run scripts.capability_pages"
@@ -167,25 +200,26 @@ def built_ins(house: House) -> Iterator[str]:
             yield f"builtin {name}: mkdocs.yml does not list capabilities/{name}.md"
 
 
-def _words(path: Path) -> Iterator[str]:
-    """Yield the words of a module's name, of its functions' names, and of the names in its code: not of its prose."""
-    yield from path.stem.split("_")
+def _test_names(path: Path) -> Iterator[set[str]]:
+    """Yield the words of a test module's name, and those of each of its tests' names."""
+    yield set(path.stem.split("_"))
     for one in ast.walk(ast.parse(path.read_text("utf-8"))):
-        match one:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield from name.split("_")
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name
-            case _:
-                pass
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
+            yield set(one.name.split("_"))
 
 
 def stages(house: House) -> Iterator[str]:
-    """Yield the stages that belong to no phase, or that no test names; and that approval is not the first of its."""
+    """Yield the stages that belong to no phase, or that no test names, and phases whose first stages are others."""
     table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
     if re.search(r'"admit": \((?!\s*approval\b)', table):
         yield 'kernel/call/stages/phases.py: approval must be first in "admit": others there see what was approved'
-    named = {name for path in (house.root / "tests/kernel").rglob("*.py") for name in _words(path)}
+    if re.search(r'"arguments": \((?!\s*validation,\s*policy\b)', table):
+        yield (
+            'kernel/call/stages/phases.py: validation and policy must be first in "arguments": a stage before them that'
+            " refuses tells those whom a policy refuses about the arguments"
+        )
+    tests = "tests/kernel/call/stages"
+    named = [words for path in (house.root / tests).rglob("test_*.py") for words in _test_names(path)]
     for path, tree in house.below("kernel/call/stages"):
         for one in tree.body:
             if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
@@ -194,8 +228,8 @@ def stages(house: House) -> Iterator[str]:
                 continue
             if not re.search(rf"\b{one.name}\b", table):
                 yield f"{path}: the stage {one.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
-            if not set(one.name.split("_")) <= named:
-                yield f"{path}: no test below tests/kernel/ has the stage {one.name} in its name or its code"
+            if not any(set(one.name.split("_")) <= words for words in named):
+                yield f"{path}: no test, and no module, below {tests}/ has the stage {one.name} in its name"
 
 
 def migrations(house: House) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.stores.sql.schema.revisions import HEAD, KNOWN
+from capset.stores.sql.schema.revisions import ENOUGH, HEAD, KNOWN
 from tests.cli.support import ADD, Command, Run
 from tests.cli.test_serve import serving
 from tests.databases import Server, require_scheme
@@ -38,6 +38,20 @@ def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
         "verification": {"ok": True, "checked": 0},
     }
     assert "nothing to do" in run("db", "upgrade", "--db", "a.db").out
+
+
+@pytest.mark.spec("P30")
+@pytest.mark.parametrize("revision", ["0001", "0005", max(KNOWN - {HEAD})])
+def test_the_chain_of_an_older_database_is_verified_if_it_can_be_and_else_is_a_problem(
+    run: Run, tmp_path: Path, revision: str
+) -> None:
+    make(tmp_path / "a.db", revision)
+    done = run("db", "check", "--verify", "--db", "a.db")
+    assert (done.code, "capset db upgrade raises it" in done.said) == (3, True)
+    can_be = revision >= ENOUGH
+    assert ("its chain was not verified: this version verifies it after an upgrade" in done.said) is not can_be
+    found = run("db", "check", "--verify", "--db", "a.db", "--json")
+    assert (found.code, "verification" not in found.json) == (3, not can_be)
 
 
 @pytest.mark.spec("P30")

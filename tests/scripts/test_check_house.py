@@ -94,6 +94,16 @@ def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> Non
     assert problems(tmp_path, {}) == []
 
 
+@pytest.mark.parametrize("stages", ["(check, validation, policy)", "(validation, check, policy)", "(\n  policy,\n)"])
+def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages: str) -> None:
+    path = "src/capset/kernel/call/stages/phases.py"
+    write(tmp_path, path, f'STAGES: Final = {{"arguments": {stages}}}\n')
+    (found,) = problems(tmp_path, {})
+    assert "validation and policy must be first" in found
+    write(tmp_path, path, 'STAGES: Final = {"arguments": (validation, policy, check)}\n')
+    assert problems(tmp_path, {}) == []
+
+
 def test_a_command_by_another_name_is_named(tmp_path: Path) -> None:
     write(tmp_path, "src/capset/cli/app.py", 'COMMANDS: Final = {\n    "shout": "audit.records:shout",\n}\n')
     (found,) = problems(tmp_path, {})
@@ -110,14 +120,54 @@ def test_a_built_in_that_no_list_of_the_tests_has_is_named(tmp_path: Path) -> No
     assert problems(tmp_path, {}) == []
 
 
-def test_a_stage_that_only_prose_names_has_no_test(tmp_path: Path) -> None:
-    write(tmp_path, "src/capset/kernel/call/stages/phases.py", 'STAGES: Final = {"run": (check,)}\n')
-    write(tmp_path, "src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n")
-    write(tmp_path, "tests/kernel/call/test_extra.py", '"""Of check."""\n')
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Of check times."""\n',
+        "def test_check(): ...\ndef test_times(): ...\n",
+        "def check_times(): ...\n",
+        "check_times = 1\n",
+    ],
+)
+def test_a_stage_that_no_single_test_names_has_none(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "src/capset/kernel/call/stages/phases.py", 'STAGES: Final = {"run": (check_times,)}\n')
+    write(tmp_path, "src/capset/kernel/call/stages/extra.py", "def check_times(installed): ...\n")
+    write(tmp_path, "tests/kernel/call/stages/test_extra.py", text)
+    write(tmp_path, "tests/kernel/test_elsewhere.py", "def test_check_times(): ...\n")
     (found,) = problems(tmp_path, {})
-    assert "has the stage check in its name or its code" in found
-    write(tmp_path, "tests/kernel/call/test_extra.py", "def test_check_refuses(): ...\n")
+    assert "has the stage check_times in its name" in found
+    write(tmp_path, "tests/kernel/call/stages/test_extra.py", "async def test_times_are_what_check_holds(): ...\n")
     assert problems(tmp_path, {}) == []
+    write(tmp_path, "tests/kernel/call/stages/test_extra.py")
+    write(tmp_path, "tests/kernel/call/stages/test_check_times.py")
+    assert problems(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize("said", ['"up-time"', '"up_time"'])
+def test_a_command_with_a_hyphen_is_run_by_its_name(tmp_path: Path, said: str) -> None:
+    write(tmp_path, "src/capset/cli/up_time.py", "def up_time_command() -> None: ...\n")
+    (found,) = [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
+    assert found.endswith("runs 'up-time'")
+    write(tmp_path, "tests/cli/test_up_time.py", f"run({said})\n")
+    assert not [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
+
+
+IMPORT = "from capset.builtin.shout import shout\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_run"),
+    [
+        (IMPORT, False),
+        (f"{IMPORT}capability_suite(other)\nuse(shout)\n", False),
+        (f"{IMPORT}capability_suite(shout.with_presets(loud=True))\n", True),
+        (f"{IMPORT}EXAMPLES = {{shout: 1}}\nfor it, more in EXAMPLES.items():\n    capability_suite(it, more)\n", True),
+    ],
+)
+def test_a_built_in_is_run_by_the_suite_where_it_goes_into_it(tmp_path: Path, text: str, is_run: bool) -> None:
+    write(tmp_path, "src/capset/builtin/shout.py")
+    write(tmp_path, "tests/builtin/test_suite.py", f"from capset.testing import capability_suite\n{text}")
+    assert (not [one for one in problems(tmp_path, {}) if "capability_suite is run on it nowhere" in one]) is is_run
 
 
 def test_a_class_name_stands_once(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from capset.stores.base import AuditPage, AuditQuery, Entry, EnvelopeRow, LinkRow, Store
+from capset.stores.base import AGENT_FIELDS, AgentRow, AuditPage, AuditQuery, Entry, EnvelopeRow, LinkRow, Store
 from capset.stores.memory import MemoryStore
 from capset.testing import store_suite
+from capset.testing.store_suite.agent_checks import every_field_of_an_agent_is_kept
 
 
 def broken(**methods: Callable[..., Any]) -> Callable[[], Store]:
@@ -77,6 +78,12 @@ def always_anew(register: Callable[..., Any]) -> Callable[..., Any]:
     return lambda row: register(replace(row, static_hash=f"{row.id:0>64}"))
 
 
+def without(name: str) -> Callable[..., Any]:
+    """Return a wrapper that drops a field of the rows that a method is given, as a store without its column does."""
+    missing = AgentRow("a", None, "n", "", "", (), (), (), "active", 1, "", "", "")
+    return lambda write: lambda row, **more: write(replace(row, **{name: getattr(missing, name)}), **more)
+
+
 def failures(make: Callable[[], Store]) -> set[str]:
     async def run() -> set[str]:
         found: set[str] = set()
@@ -109,3 +116,10 @@ def test_a_store_that_keeps_every_promise_passes() -> None:
 )
 def test_a_store_that_breaks_a_promise_is_found(make: Callable[[], Store], found_by: str) -> None:
     assert found_by in failures(make)
+
+
+@pytest.mark.parametrize("method", ["agents_create", "agents_replace"])
+@pytest.mark.parametrize("name", [field.name for field in AGENT_FIELDS])
+def test_a_store_that_drops_a_field_of_agents_is_found(name: str, method: str) -> None:
+    with pytest.raises(AssertionError, match=name):
+        asyncio.run(every_field_of_an_agent_is_kept(broken(**{method: without(name)})))

@@ -18,7 +18,8 @@ LimitScope = Literal["shared", "process"]
 
 _WINDOW: Final = re.compile(r"[1-9]\d*[smhd]", re.ASCII)
 """A positive whole number and a unit."""
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""The units of windows, in seconds."""
 MAX_WINDOW: Final = 366 * 86_400
 """The longest window, in seconds."""
 MAX_REQUESTS: Final = 1_000_000
@@ -116,7 +117,7 @@ def window_seconds(window: object) -> int:
     """Return the seconds of a window such as ``30s``, ``15m``, ``1h`` or ``7d``. Raises ``DefinitionError``."""
     if not isinstance(window, str) or not _WINDOW.fullmatch(window) or len(window) > 10:
         raise DefinitionError(f"a window is a whole number and s, m, h or d, such as '1h'; got {window!r:.80}")
-    seconds = int(window[:-1]) * _SECONDS[window[-1]]
+    seconds = int(window[:-1]) * UNIT_SECONDS[window[-1]]
     if seconds > MAX_WINDOW:
         raise DefinitionError(f"a window is at most {MAX_WINDOW // 86_400} days; got {window!r}")
     return seconds
@@ -156,5 +157,5 @@ def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
 
 def written_window(seconds: int) -> str:
     """Return the written form of a window."""
-    unit, size = next((unit, size) for unit, size in reversed(_SECONDS.items()) if seconds % size == 0)
+    unit, size = next((unit, size) for unit, size in reversed(UNIT_SECONDS.items()) if seconds % size == 0)
     return f"{seconds // size}{unit}"

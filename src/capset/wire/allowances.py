@@ -9,19 +9,32 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from capset.definitions.allowances import MAX_LIMITS, Allowance
-from capset.definitions.limits import MAX_CALLS, MAX_REQUESTS, Budget, limit_of
+from capset.definitions.limits import MAX_CALLS, MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, Budget, limit_of
 from capset.definitions.usage import COUNTS, MAX_COUNT, RESOURCES, usage_limit_of
 from capset.errors import DefinitionError
 from capset.wire.shapes import Shape, Whole, whole
 
+
+def _up_to(most: int) -> str:
+    """Return the regular expression of the whole numbers from 1 to ``most``."""
+    digits, last = str(most), len(str(most)) - 1
+    ranges = [f"[1-9][0-9]{{0,{last - 1}}}"] if last else []
+    for place, digit in enumerate(map(int, digits)):
+        if digit > (least := 0 if place else 1):
+            ranges.append(f"{digits[:place]}[{least}-{digit - 1}][0-9]{{{last - place}}}")
+    return f"({'|'.join([*ranges, digits])})"
+
+
+_WINDOW: Final = f"({'|'.join(f'{_up_to(MAX_WINDOW // size)}{unit}' for unit, size in UNIT_SECONDS.items())})"
+_WINDOW_SCHEMA: Final = {"type": "string", "pattern": f"^{_WINDOW}$"}
 LIMIT_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
-        {"type": "string", "pattern": r"^[1-9]\d*/[1-9]\d*[smhd]$"},
+        {"type": "string", "pattern": f"^{_up_to(MAX_REQUESTS)}/{_WINDOW}$"},
         {
             "type": "object",
             "properties": {
                 "requests": {"type": "integer", "minimum": 1, "maximum": MAX_REQUESTS},
-                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
+                "window": _WINDOW_SCHEMA,
                 "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
                 "scope": {"enum": ["shared", "process"], "default": "shared"},
             },
@@ -46,14 +59,14 @@ USAGE_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
         {
             "type": "string",
-            "pattern": r"^[a-z]+=[\d.]+(,[a-z]+=[\d.]+)*(/[1-9]\d*[smhd])?( per (principal|session|org|all))?$",
+            "pattern": rf"^[a-z]+=[\d.]+(,[a-z]+=[\d.]+)*(/{_WINDOW})?( per (principal|session|org|all))?$",
         },
         {
             "type": "object",
             "properties": {
                 **{name: {"type": "integer", "minimum": 1, "maximum": MAX_COUNT} for name in COUNTS},
                 **{name: {"type": "number", "exclusiveMinimum": 0} for name in RESOURCES if name not in COUNTS},
-                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
+                "window": _WINDOW_SCHEMA,
                 "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
             },
             "additionalProperties": False,

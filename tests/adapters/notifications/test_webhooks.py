@@ -31,8 +31,8 @@ async def test_a_request_is_sent_signed_with_what_people_have_to_know() -> None:
         assert sent["data"]["url"] == f"https://a.example/approve/{request}"
         assert sent["data"]["shortened"] is False
         shown = await client.get(f"/v1/approvals/{request}")
-        asked = {"decidable": None, "refusal": None}  # by no caller
-    assert sent["data"]["request"] == {**shown.json(), **asked}, "as over REST"
+        of_no_caller = {"decidable": None, "refusal": None}
+        assert sent["data"]["request"] == {**shown.json(), **of_no_caller}, "as over REST"
         assert sent["data"]["request"]["arguments"] == {"to": "bob", "amount": 7}
         assert got.headers["content-type"] == "application/json"
         row = await settled(here, "ops", request)

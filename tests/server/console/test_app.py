@@ -170,3 +170,12 @@ async def test_without_keys_everybody_is_signed_in() -> None:
         page = await client.get("/")
         assert (page.status_code, page.url.path, "user:ada" in page.text) == (200, "/approvals", True)
         assert "Sign out" not in page.text
+
+
+@pytest.mark.spec("N4")
+async def test_what_was_done_is_said_once(shop: Site, browser: httpx2.AsyncClient) -> None:
+    asked = await requested(shop)
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
+    form = {"token": token_of(page), "round": round_of(page)}
+    assert "Approved." in (await browser.post(f"/approvals/{asked}/approve", data=form)).text
+    assert "Approved." not in (await browser.get("/approvals")).text

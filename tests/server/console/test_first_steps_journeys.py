@@ -1,4 +1,4 @@
-"""The first steps of a new user: an agent, a run, an approval and its record, in at most twelve clicks (spec 9, N14)."""
+"""The first steps of a new user: an agent, a run, an approval and its record, in twelve clicks (spec 9, N14)."""
 
 from __future__ import annotations
 

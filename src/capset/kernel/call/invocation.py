@@ -98,11 +98,23 @@ class Admitted(NamedTuple):
 
 
 class _NotValidated(CallArguments):
-    """The arguments of a call before its phase ``arguments``."""
+    """The arguments of a call before its phase ``arguments``: reading them raises, so that no check of them passes."""
 
     @property
     def values(self) -> Never:  # pyright: ignore[reportIncompatibleVariableOverride]  # nothing must read them
-        raise RuntimeError("arguments are validated in the phase 'arguments'; a stage before it reads call.given")
+        raise _read_too_early()
+
+    @property
+    def recorded(self) -> Never:
+        raise _read_too_early()
+
+    @property
+    def inbound(self) -> Never:
+        raise _read_too_early()
+
+
+def _read_too_early() -> RuntimeError:
+    return RuntimeError("arguments are validated in the phase 'arguments'; a stage before that reads call.given")
 
 
 NOT_VALIDATED: Final = _NotValidated({}, None, Json(b""))

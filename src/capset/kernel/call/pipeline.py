@@ -15,18 +15,22 @@ from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import (
+    ApprovalVoid,
     Cancelled,
     CapsetError,
     ClientInputRequired,
     DeadlineExceeded,
     Field,
     InternalError,
+    LimitExceeded,
+    PermissionDenied,
     StoreError,
     TooManyRefusals,
+    Unauthenticated,
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
-from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import KernelRuntime
@@ -37,6 +41,8 @@ from capset.stores.base import Claim
 
 RELEASE_SECONDS: Final = (0.1, 5.0)
 """The first and the longest pause before something is given back again that could not be."""
+_DENIALS: Final = (ApprovalVoid, LimitExceeded, PermissionDenied, Unauthenticated)
+"""Errors that decide on a call; to refuse its arguments, or a name that is no tool, is no decision."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -105,6 +111,8 @@ async def execute_check(call: Invocation) -> None:
 def _fail(call: Invocation, error: Exception) -> CallEntry | None:
     """End a call that an error has ended, and return its entry, or ``None`` if that is part of a flood's (G15)."""
     told = _public_error(call, error)
+    if call.decided.kind is None and isinstance(told, _DENIALS) and not isinstance(told, TooManyRefusals):
+        call.deny(told.message)  # a stage that only raised
     entry = _end(call, outcome_of(told), told)
     is_flood = told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry)
     return None if is_flood else entry
@@ -182,8 +190,8 @@ async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
 
 def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -> CallEntry:
     """End a call, and return the entry of its outcome; it was counted in ``runtime.calls`` when it began."""
-    context, recorded, code = call.context, call.arguments.recorded, None
-    runtime = context.runtime
+    context, arguments, code = call.context, call.arguments, None
+    runtime, recorded = context.runtime, None if arguments is NOT_VALIDATED else arguments.recorded
     if recorded is None and not isinstance(call.given, Json):
         # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
         recorded = plain_unvalidated(call.given)

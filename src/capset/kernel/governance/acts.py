@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from capset.clock import iso
 from capset.definitions.acts import ActName
 from capset.definitions.principals import Principal, PrincipalKind
-from capset.definitions.records import Columns, Outcome
+from capset.definitions.records import NULLABLE, Columns, Outcome
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import Ids, time_of
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, redacted, storable_text
@@ -108,41 +108,32 @@ class ActEntry(NamedTuple):
     reason: str | None = None
 
     def columns(self) -> Columns:
-        """Return the columns of the record."""
+        """Return the columns of the record; those that only calls have are null."""
         actor = self.actor
         return {
+            **dict.fromkeys(NULLABLE),
             "id": self.id,
             "phase": "act",
             "time": self.time,
             "correlation": storable_text(actor.correlation) or self.id,
-            "causation": None,
             "principal": storable_text(actor.id),
             "principal_kind": actor.kind,
             "org": storable_text(self.org),
             "session": self.session,
             "agent": storable_text(self.agent),
-            "capability": None,
             "tool": storable_text(self.tool),
-            "effect": None,
             "arguments": self.about,
             "arguments_digest": "",
-            "decision": None,
             "policies": "[]",
             "reason": storable_text(self.reason),
             "outcome": self.outcome,
             "code": self.code,
-            "duration_us": None,
-            "tool_hash": None,
             "static_hash": self.static_hash,
             "runtime_hash": "",
             "prompt_hash": "",
             "profile": PROFILE,
             "on_behalf_of": storable_text(actor.on_behalf_of),
             "approval": self.approval,
-            "attempts": None,
-            "repeats": None,
-            "attributes_digest": None,
-            "code_hash": None,
             "act": self.name,
             "source": storable_text(actor.source),
         }

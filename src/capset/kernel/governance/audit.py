@@ -31,6 +31,7 @@ from capset.errors import (
 from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
+from capset.kernel.call.invocation import NOT_VALIDATED
 from capset.kernel.governance.redaction import MASK, Redactor
 from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
 
@@ -165,7 +166,8 @@ def digest_of(call: Invocation) -> str:
 
 def masked_arguments(call: Invocation) -> str:
     """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
-    shown = _plain_arguments(call.arguments.recorded, call.given)
+    recorded = None if call.arguments is NOT_VALIDATED else call.arguments.recorded
+    shown = _plain_arguments(recorded, call.given)
     return canonical(_masked(shown, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
 
 

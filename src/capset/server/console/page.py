@@ -89,7 +89,10 @@ class Page:
 
     def render(self, template: str, *, http_status: int = 200, **values: Any) -> Response:  # what the template shows
         """Return a page, or a part of one, made of a template."""
-        return Response(self.fragment(template, **values), http_status, media_type=HTML)
+        response = Response(self.fragment(template, **values), http_status, media_type=HTML)
+        if TOLD in self.request.cookies and not self.is_fragment:
+            response.delete_cookie(TOLD, path="/", httponly=True, samesite="lax")
+        return response
 
     def fragment(self, template: str, **values: Any) -> bytes:  # what the template shows
         """Return what is made of a template, for an answer of another kind, such as a stream."""

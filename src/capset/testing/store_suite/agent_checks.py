@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from capset.errors import StoreError
-from capset.stores.base import AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
 _AGENT: Final = AgentRow(
@@ -33,6 +34,14 @@ _FIRST: Final = replace(
     static_context={"tier": "pro", "limits": {"depth": [1, 2.5, None]}},
     author="user:ada",
 )
+
+
+_SAMPLES: Final[Mapping[str, object]] = {
+    "text": "Grüße",
+    "texts": ("Grüße", "世界 🌍"),
+    "object": {"deep": [1, 2.5, None, {"yes": True}]},
+    "capabilities": (CapabilityRow("c", config={"limit": 1}),),
+}
 
 
 async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
@@ -143,6 +152,33 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
             expect(await store.agents.version(org, one, number), None, f"the version {number} of {one} for {org}")
 
 
+async def every_field_of_an_agent_is_kept(make: Make) -> None:
+    """In the agent, in lists and in every version; and it is gone from a version that does not have it."""
+    async with opened(make) as store:
+        for number, field in enumerate(AGENT_FIELDS):
+            given = replace(_AGENT, id=f"id-{number:02}", **{field.name: _sample(field)})
+            without = _next(replace(_AGENT, id=given.id))
+            again = _next(without, **{field.name: _sample(field)})
+            await store.agents.create(given)
+            expect(await store.agents.get("acme", given.id), given, f"an agent with its {field.name}")
+            expect(await store.agents.replace(without), True, f"the version without that {field.name}")
+            expect(await store.agents.get("acme", given.id), without, f"an agent without that {field.name}")
+            expect(await store.agents.replace(again), True, f"the version with that {field.name} again")
+            (listed,) = (await store.agents.list(AgentQuery("acme", limit=1))).items
+            expect(listed, again, f"an agent in a list, with its {field.name}")
+            versions = await store.agents.versions(VersionQuery("acme", given.id))
+            expect(versions.items, (again, without, given), f"the versions of an agent with {field.name}")
+
+
+def _sample(field: AgentField) -> object:
+    """Return a value of a field that the plain agent of these checks does not have."""
+    if field.name == "status":
+        return "archived"
+    if field.is_optional and (known := getattr(_FIRST, field.name)) is not None:
+        return known
+    return _SAMPLES[field.kind]
+
+
 async def versions_are_listed_newest_first(make: Make) -> None:
     """Page by page, for one agent of the org."""
     async with opened(make) as store:
@@ -201,6 +237,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     an_agent_is_replaced_by_its_next_version_only,
     an_agents_capabilities_come_back_as_they_were_given,
     every_version_of_an_agent_is_kept,
+    every_field_of_an_agent_is_kept,
     versions_are_listed_newest_first,
     a_version_is_written_once,
     an_agent_is_found_by_the_hash_of_any_version,

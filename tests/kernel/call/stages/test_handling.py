@@ -283,7 +283,7 @@ async def test_sync_handlers_run_in_threads_with_the_callers_context_variables()
         assert variable.get() == "mine"
 
 
-async def test_async_handlers_run_in_the_callers_task_and_streams_in_one_of_the_kernels() -> None:
+async def test_invoke_runs_async_handlers_in_the_callers_task_and_streams_in_one_of_the_kernels() -> None:
     seen: list[asyncio.Task[Any] | None] = []
 
     @tool(effect="read")

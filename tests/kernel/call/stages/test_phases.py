@@ -11,7 +11,7 @@ import pytest
 
 from capset import Agent, Capability, Context, Json, Kernel, Principal, Request, policy, tool
 from capset.composition.installation import Installed
-from capset.errors import CapsetError, PermissionDenied, ToolError
+from capset.errors import CapsetError, LimitExceeded, PermissionDenied, ToolError, Unauthenticated
 from capset.ext import Answer
 from capset.kernel.call import compilation
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step
@@ -22,13 +22,14 @@ from tests.kernel.governance.approving import till
 SECRET = "the account holds 7"
 
 
-def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step) -> None:
-    """Put a stage at the end of a phase, as somebody would who follows the recipe."""
+def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step, *, is_first: bool = False) -> None:
+    """Put a stage at the end of a phase, as somebody would who follows the recipe, or else at its beginning."""
 
     def stage(installed: Installed) -> Step:
         return step
 
-    monkeypatch.setattr(compilation, "STAGES", {**STAGES, phase: (*STAGES[phase], stage)})
+    stages = (stage, *STAGES[phase]) if is_first else (*STAGES[phase], stage)
+    monkeypatch.setattr(compilation, "STAGES", {**STAGES, phase: stages})
 
 
 def arguments_of(call: Invocation) -> dict[str, Any]:
@@ -62,15 +63,16 @@ async def test_a_stage_that_reads_arguments_sees_those_that_the_approver_has_cho
 
 
 @pytest.mark.spec("G1", "G18")
-@pytest.mark.parametrize("phase", ["identify", "authorize"])
+@pytest.mark.parametrize("read", ["values", "recorded", "inbound"])
+@pytest.mark.parametrize(("phase", "is_first"), [("identify", False), ("authorize", False), ("arguments", True)])
 async def test_a_stage_that_reads_validated_arguments_too_early_lets_no_call_through(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, is_first: bool, read: str
 ) -> None:
     def step(call: Invocation) -> None:
-        if call.arguments.values.get("amount", 0) > 9:
+        if (getattr(call.arguments, read) or {}).get("amount", 0) > 9:
             raise PermissionDenied("too much")
 
-    add_stage(monkeypatch, phase, step)
+    add_stage(monkeypatch, phase, step, is_first=is_first)
     async with till() as here:
         session = await here.session()
         with pytest.raises(CapsetError) as caught:
@@ -99,7 +101,7 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
     add_stage(monkeypatch, phase, tell)
     agent = Agent("clerk", uses=[Capability("till", tools=[look])])
     stranger, member = Principal("eve"), Principal("ada", permissions=["till:member"])
-    async with Kernel() as kernel:
+    async with Kernel(store="memory://") as kernel:
         for who, error in ((stranger, PermissionDenied), (member, ToolError)):
             async with kernel.open(agent, principal=who) as session:
                 for message in (session.message("look", {}), session.message("till.look", {"no": "such"})):
@@ -109,6 +111,39 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
                     if who is stranger:
                         assert SECRET not in f"{result.error}{result.error.hint}"
                         assert "no" not in [field.path for field in result.error.fields]
+
+
+@pytest.mark.spec("G1", "G19")
+@pytest.mark.parametrize("phase", ["identify", "authorize", "arguments", "admit"])
+@pytest.mark.parametrize("says", [None, "the till is shut"])
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (PermissionDenied("not today"), "denied"),
+        (LimitExceeded("not today"), "limited"),
+        (Unauthenticated("not today"), "unauthenticated"),
+    ],
+)
+async def test_a_stage_that_refuses_a_call_has_decided_on_it_whether_or_not_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, says: str | None, error: CapsetError, outcome: str
+) -> None:
+    def refuse(call: Invocation) -> None:
+        if says is not None:
+            call.deny(says)
+        raise error
+
+    @tool
+    async def look() -> None:
+        """Look at the account."""
+
+    add_stage(monkeypatch, phase, refuse)
+    agent = Agent("clerk", tools=[look])
+    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
+        result = await session.try_call(look)
+        assert type(result.error) is type(error)
+        await kernel.audit.flush()
+        *_, record = await kernel.audit.read()
+    assert (record.decision, record.reason, record.outcome) == ("deny", says or "not today", outcome)
 
 
 @pytest.mark.spec("G1", "C27")
@@ -126,6 +161,9 @@ async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
 
     kit = Capability("kit", tools=[greet])
     uses: Callable[[Context], list[Capability]] = lambda ctx: [kit]  # noqa: E731
-    async with Kernel() as kernel, kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session:
+    async with (
+        Kernel(store="memory://") as kernel,
+        kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session,
+    ):
         assert await session.call(greet, name="Ada") == "Hello Ada"
     assert seen == ["greet"]

@@ -24,7 +24,8 @@ async def filled(store: SqlStore) -> list[dict[str, Any]]:
     for one in (entry("a"), intent("b"), entry("b", **WHOLE), entry("c"), entry("d"), entry("e")):
         await store.audit.commit(one)
     rows = [asdict(record) for record in await store.audit.read()]
-    assert None not in rows[2].values()
+    empty = [name for name, value in rows[2].items() if value is None]
+    assert not empty, f"give {empty} a value: in entry of capset/testing/store_suite/support.py, or in WHOLE here"
     return rows
 
 

@@ -32,7 +32,11 @@ STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
 """The stages by their phases, in order. A stage that reads arguments may stand in any of them.
 
 In ``identify`` and ``authorize`` it reads ``call.given``, which is not validated; from ``arguments`` on,
-``call.arguments.values``. A call that has waited for its approval, or whose approver changed its arguments, goes
-through all phases before ``admit`` again (``REPEATED_PHASES``). Approval is the first stage of ``admit``, so that those
-after it see what was approved; ``make check`` holds it there.
+``call.arguments``. In ``arguments``, validation and the policies come first: a stage before them that refuses would
+tell those whom a policy refuses about the arguments. A call that has waited for its approval, or whose approver changed
+its arguments, goes through all phases before ``admit`` again (``REPEATED_PHASES``). Approval is the first stage of
+``admit``, so that those after it see what was approved; ``make check`` holds both orders.
+
+To refuse a call, a stage raises; its record has that as the outcome. A denial is the decision there too, its message
+the reason. ``call.deny`` before it gives the record another reason, or the ids of policies.
 """

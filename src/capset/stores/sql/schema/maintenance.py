@@ -16,7 +16,7 @@ from capset.fingerprint.chain import Verification
 from capset.stores.sql.audit.log import verified
 from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
 from capset.stores.sql.problems import explained
-from capset.stores.sql.schema.revisions import HEAD, KNOWN, is_large, make, prepare, raise_to, revision_of
+from capset.stores.sql.schema.revisions import ENOUGH, HEAD, KNOWN, is_large, make, prepare, raise_to, revision_of
 from capset.stores.sql.schema.tables import metadata
 from capset.stores.sql.store import SqlStore
 
@@ -128,6 +128,7 @@ class DatabaseCheck:
 def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
     """Look for damage, and for differences from this version's schema; with ``verify``, verify the chain too.
 
+    The chain of a database that an upgrade would change in shape is not verified, which is a problem then.
     ``store`` is not open; others may have the database open, and continue to work. Additions to a database are no
     problem. Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
     """
@@ -142,6 +143,9 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
                 problems += _differences(connection)
             elif revision in KNOWN:  # otherwise it is newer, and compatible with this version
                 problems.append(f"it is of revision {revision}, not {HEAD}: capset db upgrade raises it")
+            if verify and revision in KNOWN and revision < ENOUGH:
+                problems.append("its chain was not verified: this version verifies it after an upgrade")
+                verify = False
             chain = verified(connection, (), ()) if verify else None
             return DatabaseCheck(revision, tuple(problems), chain)
     finally:
