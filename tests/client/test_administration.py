@@ -35,6 +35,7 @@ async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> N
         await boss.keys.revoke("nothing")
     known = {one.id: one async for one in boss.principals.all()}
     assert known["ci"].keys == []
+    assert (await boss.principals.list(principal="ci")).items == [known["ci"]]
     assert known["boss"].keys[0].name
     assert "" in [one.org async for one in boss.orgs.all()]
     assert (await boss.usage()).items == []

@@ -63,12 +63,15 @@ class PrincipalResource:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def list(self, *, org: str | None = None, limit: int = 50, cursor: str | None = None) -> PrincipalPageShape:
+    async def list(
+        self, *, org: str | None = None, principal: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> PrincipalPageShape:
         """List the principals that have keys or sessions, by id, with their valid keys; ``org`` is for callers of none.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``principal`` is an id: that of a user and that of an agent may be the same. ``limit`` is 1–200, ``cursor`` the
+        ``next`` of the page before.
         """
-        query = {"org": org, "limit": limit, "cursor": cursor}
+        query = {"org": org, "principal": principal, "limit": limit, "cursor": cursor}
         return await self._connection.get(PrincipalPageShape, path_of("principals"), query)
 
     def all(self, *, org: str | None = None) -> AsyncGenerator[PrincipalShape]:

@@ -155,6 +155,20 @@ async def test_principals_are_those_with_keys_or_sessions(store: str, monkeypatc
             of_evil = (await operator.get("/v1/principals", params={"org": "evil"})).json()["items"]
             assert [one["id"] for one in of_evil] == ["eve"]
             assert [one["id"] for one in (await operator.get("/v1/principals")).json()["items"]] == ["operator"]
+            await boss.post("/v1/keys", json={**BOT, "principal": "ada"})
+            of_ada = (await boss.get("/v1/principals", params={"principal": "ada"})).json()
+            assert [(one["id"], one["kind"], len(one["keys"])) for one in of_ada["items"]] == [
+                ("ada", "agent", 1),
+                ("ada", "user", 1),
+            ]
+            assert of_ada["items"][1]["last_session_at"] == known["ada"]["last_session_at"]
+            first = (await boss.get("/v1/principals", params={"principal": "ada", "limit": 1})).json()
+            query = {"principal": "ada", "cursor": first["next"]}
+            second = (await boss.get("/v1/principals", params=query)).json()
+            assert [one["kind"] for one in (*first["items"], *second["items"])] == ["agent", "user"]
+            assert second["next"] is None
+            for missing in ("ad", "adaa", "eve"):
+                assert (await boss.get("/v1/principals", params={"principal": missing})).json()["items"] == []
             monkeypatch.setattr(identities, "KEYS_READ", 2)
             assert (await boss.get("/v1/principals")).json()["is_partial"] is True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from capset.definitions.principals import Principal, PrincipalKind
-from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, PermissionDenied
+from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, PermissionDenied
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller
 from capset.stores.base import PersonRow
@@ -43,7 +43,8 @@ def check_grants(given: PersonInput, by: Principal) -> None:
     if beyond := sorted(set(given.permissions) - by.permissions):
         raise PermissionDenied(
             f"Permission denied: a person has at most the permissions of the one who enters them; you lack "
-            f"{', '.join(beyond)}"
+            f"{', '.join(beyond)}",
+            fields=[Field("permissions", f"at most your own are expected; not {', '.join(beyond)}")],
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from capset.definitions.allowances import lowest_allowance
 from capset.definitions.principals import Principal
-from capset.errors import InvalidArguments, NotFound, PermissionDenied, Unauthenticated
+from capset.errors import Field, InvalidArguments, NotFound, PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import REFUSED, Caller
 from capset.server.auth.keys import create_key, is_valid, revoke_key
@@ -36,7 +36,10 @@ def check_org(caller: Caller, org: str | None) -> None:
     """Raise ``PermissionDenied`` if a caller of an organisation names another one."""
     own = caller.principal.org
     if own is not None and org not in (None, own):
-        raise PermissionDenied(f"Permission denied: this key is one of {own!r}, and reaches no other organisation")
+        raise PermissionDenied(
+            f"Permission denied: this key is one of {own!r}, and reaches no other organisation",
+            fields=[Field("org", f"{own!r} is expected, or nothing")],
+        )
 
 
 async def visible_key(kernel: Kernel, caller: Caller, id: str) -> KeyRow:
@@ -88,7 +91,10 @@ async def issue_key(
         )
     check_org(caller, principal.org)
     if more := sorted(principal.permissions - maker.permissions):
-        raise PermissionDenied(f"Permission denied: a key has at most its maker's permissions; not {', '.join(more)}")
+        raise PermissionDenied(
+            f"Permission denied: a key has at most its maker's permissions; not {', '.join(more)}",
+            fields=[Field("permissions", f"at most the maker's are expected; not {', '.join(more)}")],
+        )
     who = replace(
         principal,
         org=principal.org if maker.org is None else maker.org,
@@ -97,7 +103,10 @@ async def issue_key(
     latest = await _own_end(kernel, caller)
     most = TOKEN_LIFETIME if caller.key_id is None else KEY_LIFETIME
     if lifetime > most:
-        raise InvalidArguments(f"Invalid request: a key that is made here is valid for {most.days} days at most")
+        raise InvalidArguments(
+            f"Invalid request: a key that is made here is valid for {most.days} days at most",
+            fields=[Field("expires", f"{most.days} days are expected at most")],
+        )
     return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, latest=latest, agent=agent, by=maker)
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from capset.definitions.names import TOOL
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, Field
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 
@@ -72,7 +72,10 @@ async def create_key(
     for scope in given:
         if not is_scope(scope):
             known = (*get_args(Scope), f"{_TOOL}TOOL")
-            raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(known)}")
+            raise DefinitionError(
+                f"unknown scope {scope!r}; there is: {', '.join(known)}",
+                fields=[Field("scopes", f"scopes are expected; {scope!r} is none")],
+            )
     now = datetime.fromisoformat(kernel.now())
     ends = [one for one in (latest, None if lifetime is None else _iso(now + lifetime)) if one is not None]
     key = _PREFIX + secrets.token_urlsafe(32)

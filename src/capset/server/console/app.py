@@ -23,12 +23,17 @@ from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
 from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
 from capset.server.console.pages import (
+    account,
+    administration,
     agent_editor,
     agents,
     approvals,
     capabilities,
     conversations,
     fingerprints,
+    keys,
+    notifications,
+    principals,
     record_charts,
     records,
     servers,
@@ -54,12 +59,14 @@ MENU: Final = (
     Place("MCP servers", "servers", "capset:admin", "⇄"),
     Place("Audit", "audit", "capset:audit", "≡"),
     Place("Fingerprints", "fingerprints", "capset:read", "#"),
+    Place("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
 )
 PAGES: Final = (
     *(approvals, capabilities, servers),
     *(agent_editor, agents),  # the editor first: "new" is no id
     *(sessions, conversations, tool_calls, session_files),
     *(record_charts, records, fingerprints),  # charts first: "charts" is no id of a record
+    *(administration, keys, principals, notifications, account),
 )
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -151,7 +158,8 @@ class Console:
                 )
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
-        return Page(request, self._service, api, info.caller, form, token, MENU)
+        sign_out = partial(self._login.sign_out, request)
+        return Page(request, self._service, api, info.caller, form, token, MENU, sign_out)
 
     async def _failure(self, request: Request, error: CapsetError) -> Response:
         info = request_context(request.scope)

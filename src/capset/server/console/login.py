@@ -143,9 +143,14 @@ class Login:
 
     async def _logout(self, request: Request) -> Response:
         """End the sign-in in this browser. Its form needs no token: to be signed out by another site does no harm."""
+        if is_foreign(request_context(request.scope).headers, self._service.public_url):
+            return Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
+        return self.sign_out(request)
+
+    def sign_out(self, request: Request) -> Response:
+        """Return an answer that ends the sign-in in this browser, and leads to the next one."""
         response = Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
-        if not is_foreign(request_context(request.scope).headers, self._service.public_url):
-            response.raw_headers.append(self._cookie("", request.scope))
+        response.raw_headers.append(self._cookie("", request.scope))
         return response
 
     def _cookie(self, value: str, scope: Scope, kind: SignInKind | None = None) -> tuple[bytes, bytes]:

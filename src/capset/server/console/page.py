@@ -30,12 +30,20 @@ HTML: Final = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One entry of the menu: its title, its path, and a scope that its pages need."""
+    """One entry of the menu: its title, its path, and a scope that its pages need.
+
+    ``more`` are the beginnings of other paths that belong to it.
+    """
 
     title: str
     path: str
     scope: Scope
     icon: str
+    more: tuple[str, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Return whether a page is one of this entry's, by its path below the root of the server."""
+        return path.strip("/").partition("/")[0] in (self.path, *self.more)
 
 
 class Page:
@@ -50,6 +58,7 @@ class Page:
         form: Form,
         token: str,
         menu: tuple[Place, ...],
+        sign_out: Callable[[], Response],
     ) -> None:
         self.request = request
         self.service = service
@@ -58,6 +67,8 @@ class Page:
         self.form = form
         self._token = token
         self._menu = menu
+        self.sign_out = sign_out
+        """Return an answer that ends the sign-in in this browser, and leads to the next one."""
         self._root = root_of(request, service)
         self.url = address(self._root)
 
@@ -102,14 +113,14 @@ class Page:
 
     def _common(self) -> dict[str, Any]:
         who = self.caller.principal
-        here = self.request.url.path
+        here = self.request.url.path.removeprefix(self.request.scope.get("root_path", ""))
         return {
             "page": self,
             "caller": self.caller,
             "who": f"{who.kind}:{who.id}",
             "org": who.org,
             "menu": [place for place in self._menu if self.caller.has(place.scope)],
-            "here": here,
+            "place": next((place for place in self._menu if place.has(here)), None),
             "url": self.url,
             "token": self._token,
             "now": self.service.kernel.now(),

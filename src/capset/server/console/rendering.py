@@ -103,6 +103,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def amount(given: float) -> str:
+    """Return a number for people, with four decimals at most: ``1,000``, ``1.25``."""
+    return f"{given:,.4f}".rstrip("0").rstrip(".")
+
+
 def seconds(given: float) -> str:
     """Return a span of time for people: ``3 min``."""
     for length, unit in _UNITS:
@@ -142,6 +147,7 @@ _FILTERS: Final = (
     size,
     counted,
     seconds,
+    amount,
     shorten,
     arguments,
     diff_lines,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
@@ -68,6 +68,28 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
     if problems:
         raise InvalidArguments("Invalid form: " + "; ".join(map(str, problems)), fields=problems)
     return found
+
+
+def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
+    """Yield the names of the fields of a schema, as errors of REST have them: ``address.city``."""
+    for name, inner in schema.get("properties", {}).items():
+        if "properties" not in inner:
+            yield before + name
+        yield from names_in(inner, f"{before}{name}.")
+
+
+def at_fields(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
+    """Return the first error of each field, even those of a part of its value, and the errors that are at no field."""
+    found: dict[str, Field] = {}
+    others: list[Field] = []
+    for one in errors:
+        parts = one.path.split(".")
+        about = next((name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in names), None)
+        if about is None:
+            others.append(one)
+        else:
+            found.setdefault(about, Field(about, one.expected, one.did_you_mean))
+    return [*found.values()], others
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,10 @@ class IdentityPage(Asked):
 
 
 class PrincipalFilter(IdentityPage):
-    """Those of this organisation, for callers of none."""
+    """Those of this organisation, for callers of none; only those with this id, of all kinds."""
 
     org: Annotated[str | None, Query(max_length=200)] = None
+    principal: Annotated[str | None, Query(min_length=1, max_length=200)] = None
 
 
 @router.get("/whoami", responses=problems(422), operation_id="whoami")
@@ -93,10 +94,12 @@ async def list_principals(
     """
     check_org(caller, wanted.org)
     org = caller.principal.org or wanted.org or None
-    after = _after(wanted.cursor)
+    after, only = _after(wanted.cursor), wanted.principal
+    if only is not None:
+        after = max(after or ("", ""), (only, ""))  # no kind comes before those of this id
     by_session = await service.kernel.store.directory.principals(org, after=after, limit=wanted.limit + 1)
-    keys, is_partial = await _keys_of(service, org)
-    last_sessions = {(one.id, one.kind): one.last_session_at for one in by_session}
+    keys, is_partial = await _keys_of(service, org, only)
+    last_sessions = {(one.id, one.kind): one.last_session_at for one in by_session if only in (None, one.id)}
     known = sorted({*last_sessions, *(who for who in keys if after is None or who > after)})
     shown = known[: wanted.limit]
     items = [
@@ -113,16 +116,18 @@ async def list_principals(
     )
 
 
-async def _keys_of(service: Service, org: str | None) -> tuple[dict[tuple[str, str], list[KeyRow]], bool]:
+async def _keys_of(
+    service: Service, org: str | None, only: str | None
+) -> tuple[dict[tuple[str, str], list[KeyRow]], bool]:
     """Return the valid keys of an organisation by principal, of the newest that are read, and whether there are more.
 
     A principal all of whose keys have ended has an empty list.
     """
     found: dict[tuple[str, str], list[KeyRow]] = {}
-    query, now, left = KeyQuery(org or "", limit=_PAGE), service.kernel.now(), KEYS_READ
+    now, left = service.kernel.now(), KEYS_READ
     before: str | None = None
     while left > 0:
-        page = await service.kernel.store.keys.page(KeyQuery(query.org, limit=min(left, _PAGE), before=before))
+        page = await service.kernel.store.keys.page(KeyQuery(org or "", only, min(left, _PAGE), before))
         for row in page.items:
             kept = found.setdefault((row.principal, row.principal_kind), [])
             if is_valid(row, now):

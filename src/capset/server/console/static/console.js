@@ -64,12 +64,34 @@
       root.dataset.theme = dark ? "light" : "dark";
       localStorage.setItem("capset-theme", root.dataset.theme);
     } else if (element.matches("[data-copy]")) {
-      navigator.clipboard.writeText(element.dataset.copy);
+      copy(element);
     } else if (!window.confirm(element.dataset.confirm)) {
       event.preventDefault();
       event.stopPropagation();
     }
   }, true);
+
+  async function copy(element) {
+    try {
+      await navigator.clipboard.writeText(element.dataset.copy);
+      element.textContent = "Copied";
+    } catch {
+      showText("The browser does not allow it to be copied: select it, and copy it by hand.");
+    }
+  }
+
+  // What is shown once is not there any more when somebody goes back to its page, even if the browser has kept that.
+  addEventListener("pagehide", () => {
+    for (const element of document.querySelectorAll("[data-once]")) element.remove();
+    for (const form of document.querySelectorAll("form[data-single]")) delete form.dataset.sent;
+  });
+
+  // A form whose answer must not be lost is sent once, however often its button is pressed.
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("[data-single]")) return;
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "yes";
+  });
 
   // Keys: each element with data-key="a" is pressed by that key, unless one is writing; with data-key-focuses it is only
   // focused, so that no single key decides anything.
