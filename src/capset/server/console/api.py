@@ -21,7 +21,7 @@ _WAITING: Final = 64
 """Parts of a streamed answer that wait for their reader; then its sender waits."""
 
 
-class Refused(CapsetError):
+class RestRefusal(CapsetError):
     """A request that REST refused, with all that it said; ``approval`` is the id of a request for an approval."""
 
     def __init__(self, status: int, said: Mapping[str, Any]) -> None:  # JSON data
@@ -34,7 +34,7 @@ class Refused(CapsetError):
         self.approval: str | None = said.get("approval")
 
 
-class Answer:
+class RestAnswer:
     """A whole answer: its status, its headers by lower-case name, and its body."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -43,10 +43,10 @@ class Answer:
         self.body = body
 
     def json(self) -> Any:  # any JSON
-        """Return the body as JSON data, ``None`` for an empty one. Raises ``Refused`` if the request was refused."""
+        """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for a refusal."""
         found = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
         if self.status >= 400:
-            raise Refused(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
+            raise RestRefusal(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
         return found
 
 
@@ -60,7 +60,7 @@ class Api:
         self._authorization = authorization
 
     async def get(self, *segments: str, **query: object) -> Any:  # any JSON
-        """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``Refused``."""
+        """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``RestRefusal``."""
         return (await self.ask("GET", *segments, query=query)).json()
 
     async def find(self, *segments: str, **query: object) -> Any:  # any JSON
@@ -75,7 +75,7 @@ class Api:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:  # any JSON
-        """Send JSON data by ``POST``, ``PATCH`` or the like, and return what REST answers. Raises ``Refused``."""
+        """Send JSON data by ``POST``, ``PATCH`` or the like, and return what REST answers. Raises ``RestRefusal``."""
         content = None if body is None else json.dumps(body).encode()
         return (await self.ask(method, *segments, content=content, headers=headers)).json()
 
@@ -87,7 +87,7 @@ class Api:
         content: bytes | None = None,
         media_type: str = _JSON,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> RestAnswer:
         """Return the whole answer to a request, also to one that was refused."""
         scope = self._request(method, segments, query, content, media_type, headers)
         started: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class Api:
 
         await self._app(scope, _whole(content or b""), send)
         named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in started["headers"]}
-        return Answer(started["status"], named, b"".join(parts))
+        return RestAnswer(started["status"], named, b"".join(parts))
 
     async def stream(
         self,
@@ -110,7 +110,7 @@ class Api:
         method: str = "GET",
         content: bytes | None = None,
     ) -> AsyncGenerator[bytes]:
-        """Yield the parts of an answer as they come, such as those of an event stream. Raises ``Refused``.
+        """Yield the parts of an answer as they come, such as those of an event stream. Raises ``RestRefusal``.
 
         The request is cancelled when its reader leaves.
         """
@@ -135,7 +135,7 @@ class Api:
                 elif message.get("body"):
                     yield message["body"]
             if status >= 400:
-                Answer(status, {"content-type": media_type}, bytes(refusal)).json()
+                RestAnswer(status, {"content-type": media_type}, bytes(refusal)).json()
             await task
         finally:
             task.cancel()
@@ -199,7 +199,7 @@ class suppress_refusals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         """Suppress such a refusal."""
-        return isinstance(error, Refused) and error.status in self._statuses
+        return isinstance(error, RestRefusal) and error.status in self._statuses
 
 
 def _is_json(content_type: str) -> bool:

@@ -21,7 +21,8 @@ from capset.server.console import assets
 from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
 from capset.server.console.login import COOKIE_PATH, Login
-from capset.server.console.page import HTML, Page, PageRoute, Place, root_of
+from capset.server.console.markup import address, render
+from capset.server.console.page import HTML, MenuEntry, PageRequest, PageRoute, root_of
 from capset.server.console.pages import (
     account,
     administration,
@@ -41,7 +42,6 @@ from capset.server.console.pages import (
     sessions,
     tool_calls,
 )
-from capset.server.console.rendering import address, render
 from capset.server.http.request_context import RequestContext, note_refusal, request_context
 from capset.server.http.responses import hide_store_details
 from capset.server.http.routes import Routes
@@ -52,14 +52,14 @@ TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (
-    Place("Approvals", "approvals", "capset:approve", "✓"),
-    Place("Agents", "agents", "capset:read", "◆"),
-    Place("Sessions", "sessions", "capset:call", "❯"),
-    Place("Capabilities", "capabilities", "capset:read", "❖"),
-    Place("MCP servers", "servers", "capset:admin", "⇄"),
-    Place("Audit", "audit", "capset:audit", "≡"),
-    Place("Fingerprints", "fingerprints", "capset:read", "#"),
-    Place("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
+    MenuEntry("Approvals", "approvals", "capset:approve", "✓"),
+    MenuEntry("Agents", "agents", "capset:read", "◆"),
+    MenuEntry("Sessions", "sessions", "capset:call", "❯"),
+    MenuEntry("Capabilities", "capabilities", "capset:read", "❖"),
+    MenuEntry("MCP servers", "servers", "capset:admin", "⇄"),
+    MenuEntry("Audit", "audit", "capset:audit", "≡"),
+    MenuEntry("Fingerprints", "fingerprints", "capset:read", "#"),
+    MenuEntry("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
 )
 PAGES: Final = (
     *(approvals, capabilities, servers),
@@ -138,7 +138,7 @@ class Console:
 
         return Route(route.path, answer, methods=[route.method], name=f"{route.method} {route.path}")
 
-    async def _open(self, request: Request) -> Page | Response:
+    async def _open(self, request: Request) -> PageRequest | Response:
         """Return a request as a page; a form only if it comes from a page of this sign-in."""
         info = request_context(request.scope)
         if info.caller is None:
@@ -159,7 +159,7 @@ class Console:
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         sign_out = partial(self._login.sign_out, request)
-        return Page(request, self._service, api, info.caller, form, token, MENU, sign_out)
+        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out)
 
     async def _failure(self, request: Request, error: CapsetError) -> Response:
         info = request_context(request.scope)

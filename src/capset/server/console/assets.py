@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from capset.errors import NotFound
-from capset.server.console.rendering import static
+from capset.server.console.markup import static
 
 PATH: Final = "/static/{version}/{name}"
 _MEDIA_TYPES: Final[Mapping[str, str]] = {

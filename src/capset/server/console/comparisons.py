@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from capset.fingerprint.changes import Change
 from capset.server.console.api import suppress_refusals
-from capset.server.console.page import Page
+from capset.server.console.page import PageRequest
 
 # What REST answers is JSON data, so functions that take parts of it take ``Any``.
 _HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
@@ -35,7 +35,7 @@ class SinceApproved:
     links: Any = None
 
 
-async def fingerprint_of(page: Page, hash: str | None) -> Any:
+async def fingerprint_of(page: PageRequest, hash: str | None) -> Any:
     """Return what a hash covers, ``None`` if the caller may not read it or it is not known."""
     if not hash or not page.caller.has("capset:read"):
         return None
@@ -43,7 +43,7 @@ async def fingerprint_of(page: Page, hash: str | None) -> Any:
         return (await page.api.get("fingerprints", hash))["payload"]
 
 
-async def run_of(page: Page, request: Any) -> Mapping[str, Any]:
+async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
     """Return the ``link`` of the run that a request came from, and the ``version`` of its agent, if they are known."""
     link = await _link(page, request)
     if link is None:
@@ -54,7 +54,7 @@ async def run_of(page: Page, request: Any) -> Mapping[str, Any]:
     return {"link": link, "version": same[0] if same else None}
 
 
-async def changes_since_approved(page: Page, request: Any, tool: Any) -> SinceApproved | None:
+async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> SinceApproved | None:
     """Compare a request with the last one before it that was approved, ``None`` if there is none."""
     last = await _last_approved(page, request)
     if last is None:
@@ -88,7 +88,7 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
             yield from _changes(here, ours[key], theirs[key])
 
 
-async def _last_approved(page: Page, request: Any) -> Any:
+async def _last_approved(page: PageRequest, request: Any) -> Any:
     """Return the newest request before another, of the same tool and agent, that was approved, used or not."""
     found: list[Any] = []
     for status in ("approved", "used"):
@@ -97,14 +97,14 @@ async def _last_approved(page: Page, request: Any) -> Any:
     return max(found, key=lambda one: one["id"], default=None)
 
 
-async def _links_diff(page: Page, last: Any, request: Any) -> Any:
+async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:
     before, after = await _link(page, last), await _link(page, request)
     if before is None or after is None or all(before[name] == after[name] for name in _LINKED):
         return None
     return await page.api.find("links", "diff", before=before["id"], after=after["id"])
 
 
-async def _link(page: Page, request: Any) -> Any:
+async def _link(page: PageRequest, request: Any) -> Any:
     """Return the link of the run that a request came from, if one was kept and the caller may see it.
 
     It is the newest of the session from before the request with the same tools in play, else the first one after it.

@@ -19,8 +19,8 @@ from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, is_for
 from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import read_form
+from capset.server.console.markup import address, render
 from capset.server.console.page import HTML, root_of
-from capset.server.console.rendering import address, render
 from capset.server.http.request_context import request_context
 from capset.server.service import Service
 

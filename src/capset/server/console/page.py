@@ -16,7 +16,7 @@ from capset.server.auth.keys import Scope
 from capset.server.console.api import Api
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import Form
-from capset.server.console.rendering import address, render
+from capset.server.console.markup import address, render
 
 if TYPE_CHECKING:
     from capset.server.service import Service
@@ -29,7 +29,7 @@ HTML: Final = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MenuEntry:
     """One entry of the menu: its title, its path, and a scope that its pages need.
 
     ``more`` are the beginnings of other paths that belong to it.
@@ -46,7 +46,7 @@ class Place:
         return path.strip("/").partition("/")[0] in (self.path, *self.more)
 
 
-class Page:
+class PageRequest:
     """A request for a page of the console, by somebody who has signed in."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Page:
         caller: Caller,
         form: Form,
         token: str,
-        menu: tuple[Place, ...],
+        menu: tuple[MenuEntry, ...],
         sign_out: Callable[[], Response],
     ) -> None:
         self.request = request
@@ -130,7 +130,7 @@ class Page:
         }
 
 
-Handler = Callable[[Page], Awaitable[Response]]
+Handler = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)

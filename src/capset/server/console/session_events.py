@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from capset.server.console.api import Api
-from capset.server.console.rendering import shorten
+from capset.server.console.markup import shorten
 
 SHOWN: Final = 2_000
 """Characters of one argument, result or output that a conversation shows; the whole is one link away."""
@@ -57,7 +57,7 @@ def preview(value: object, most: int = SHOWN) -> ValuePreview:
 async def session_events(
     api: Api, session: str, *, after: int = 0, newest: int | None = None, follow: bool = False
 ) -> AsyncGenerator[SessionEvent | None]:
-    """Yield the events of a session after a number, or so many of the newest; then those that come. Raises ``Refused``.
+    """Yield a session's events after a number, or so many of the newest, and those that come. Raises ``RestRefusal``.
 
     ``None`` comes first, and from time to time. With ``follow`` it ends with the session, the server, or the sign-in.
     """
@@ -72,7 +72,7 @@ async def session_events(
 
 
 async def whole_event(api: Api, session: str, seq: int) -> dict[str, Any] | None:
-    """Return one event as it is, ``None`` if it is not there. Raises ``Refused``."""
+    """Return one event as it is, ``None`` if it is not there. Raises ``RestRefusal``."""
     query = {"after": seq - 1, "follow": False}
     async with aclosing(api.stream("sessions", session, "events", query=query)) as parts:
         async for part in parts:

@@ -6,10 +6,10 @@ import asyncio
 
 from starlette.responses import Response
 
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 
 
-async def show_account(page: Page) -> Response:
+async def show_account(page: PageRequest) -> Response:
     """Show the caller as the server knows it, what its credential is good for, and what it has used of its limits."""
     me, usage = await asyncio.gather(page.api.get("whoami"), page.api.get("usage"))
     return page.render("administration/account.html", me=me, usage=usage)

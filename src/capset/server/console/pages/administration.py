@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from capset.definitions.principals import PrincipalKind
 from capset.server.auth.keys import Scope
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 
 TABS: Final[Mapping[str, tuple[str, Scope]]] = {
     "keys": ("Keys", "capset:admin"),
@@ -26,7 +26,7 @@ _PRINCIPALS: Final = 10
 """Principals whose limits one page shows."""
 
 
-def tabs_of(page: Page) -> list[tuple[str, str, str]]:
+def tabs_of(page: PageRequest) -> list[tuple[str, str, str]]:
     """Return the tabs that the caller may see, each as its address, its path and its title."""
     visible = [
         (path, title)
@@ -37,7 +37,7 @@ def tabs_of(page: Page) -> list[tuple[str, str, str]]:
 
 
 def render_tab(
-    page: Page, tab: str, template: str, values: Mapping[str, Any], *, http_status: int = 200
+    page: PageRequest, tab: str, template: str, values: Mapping[str, Any], *, http_status: int = 200
 ) -> Response:  # values of any type that a template shows
     """Return a page of administration below its tabs."""
     common = {"tabs_shown": tabs_of(page), "tab": tab, "is_operator": page.caller.principal.org is None}
@@ -49,19 +49,19 @@ def kinds() -> list[str]:
     return [kind for kind in get_args(PrincipalKind) if kind != "anonymous"]
 
 
-async def begin(page: Page) -> Response:
+async def begin(page: PageRequest) -> Response:
     """Lead to the first tab that the caller may see."""
     page.caller.check("capset:admin", "capset:audit")
     return page.redirect(tabs_of(page)[0][1])
 
 
-async def list_organisations(page: Page) -> Response:
+async def list_organisations(page: PageRequest) -> Response:
     """List the organisations, for an operator."""
     found = await page.api.get("orgs", cursor=page.query.get("cursor"))
     return render_tab(page, "organisations", "organisations.html", {"found": found})
 
 
-async def show_limits(page: Page) -> Response:
+async def show_limits(page: PageRequest) -> Response:
     """Show what has been used of limits that hold for several principals together, or of those of one principal.
 
     A page of all principals asks for those of each when it is there, as a fragment with the limits on that one alone.
@@ -81,7 +81,7 @@ async def show_limits(page: Page) -> Response:
     return render_tab(page, "limits", "limits.html", values)
 
 
-async def _usage_in(page: Page, org: str, found: Any) -> Any:  # JSON data
+async def _usage_in(page: PageRequest, org: str, found: Any) -> Any:  # JSON data
     """Return what a principal of an organisation has used, by which also stands what all of it have."""
     listed = [] if found is None else [one for one in found["items"] if one["kind"] in kinds()]
     if not listed:

@@ -28,9 +28,9 @@ from capset.server.console.agent_forms import (
     with_version,
     without,
 )
-from capset.server.console.api import Refused
+from capset.server.console.api import RestRefusal
 from capset.server.console.forms import Form, number
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.http.etags import tag_of
 
 _FOUND: Final = 8
@@ -67,12 +67,12 @@ class Editing:
         return read_agent(self.form, self.details, None if self.base is None else agent_of(self.base))
 
 
-async def new_agent(page: Page) -> Response:
+async def new_agent(page: PageRequest) -> Response:
     """Show the empty form."""
     return await _show(page, Editing(form_of({}, {}), {}))
 
 
-async def edit_agent(page: Page) -> Response:
+async def edit_agent(page: PageRequest) -> Response:
     """Show the form of an agent as it is."""
     now = await page.api.get("agents", page.params["id"])
     if now["read_only"]:
@@ -82,13 +82,13 @@ async def edit_agent(page: Page) -> Response:
     return await _show(page, Editing(form_of(agent, details, version=now["version"]), details, now, now))
 
 
-async def send_new(page: Page) -> Response:
+async def send_new(page: PageRequest) -> Response:
     """Make an agent of the form, or do to the form what its button says."""
     details = await _details(page, ids_in(page.form))
     return await _answer(page, Editing(page.form, details))
 
 
-async def send_change(page: Page) -> Response:
+async def send_change(page: PageRequest) -> Response:
     """Save the form as the next version of its agent, or do to the form what its button says."""
     agent_id = page.params["id"]
     now, details = await asyncio.gather(page.api.get("agents", agent_id), _details(page, ids_in(page.form)))
@@ -97,7 +97,7 @@ async def send_change(page: Page) -> Response:
     return await _answer(page, Editing(page.form, details, now, base))
 
 
-async def _answer(page: Page, editing: Editing) -> Response:
+async def _answer(page: PageRequest, editing: Editing) -> Response:
     what, _, about = page.form.get("do", "").partition(":")
     match what:
         case "save":
@@ -117,7 +117,7 @@ async def _answer(page: Page, editing: Editing) -> Response:
             return await _show(page, editing)
 
 
-async def _save(page: Page, editing: Editing) -> Response:
+async def _save(page: PageRequest, editing: Editing) -> Response:
     """Save what the form says. If REST refuses it, show the form as it was sent, with the reason."""
     typed = editing.typed()
     try:
@@ -129,14 +129,14 @@ async def _save(page: Page, editing: Editing) -> Response:
             patch = patch_between(agent_of(editing.base), typed.agent)
             headers = {"if-match": tag_of(editing.base["version"])}
             saved = await page.api.send("PATCH", "agents", str(editing.now["id"]), body=patch, headers=headers)
-    except (Refused, InvalidArguments) as error:
+    except (RestRefusal, InvalidArguments) as error:
         if error.status == _OUTDATED and editing.id is not None:
             editing = _with(editing, editing.form, now=await page.api.get("agents", editing.id))
         return await _show(page, editing, error)
     return page.redirect("agents", saved["id"], told=f"Saved as version {saved['version']}.")
 
 
-async def _show(page: Page, editing: Editing, error: Refused | InvalidArguments | None = None) -> Response:
+async def _show(page: PageRequest, editing: Editing, error: RestRefusal | InvalidArguments | None = None) -> Response:
     """Show the form with what would come of it. ``error`` says why it was not saved."""
     typed = editing.typed()
     preview, problems = await _preview(page, editing, typed)
@@ -160,7 +160,7 @@ async def _show(page: Page, editing: Editing, error: Refused | InvalidArguments 
     )
 
 
-async def _preview(page: Page, editing: Editing, typed: Typed) -> tuple[Data | None, list[Field]]:
+async def _preview(page: PageRequest, editing: Editing, typed: Typed) -> tuple[Data | None, list[Field]]:
     """Return what REST says would come of a form, ``None`` if it cannot say; and everything that is wrong in it."""
     problems = list(typed.problems)
     if editing.now is None and not typed.agent and not problems:
@@ -171,7 +171,7 @@ async def _preview(page: Page, editing: Editing, typed: Typed) -> tuple[Data | N
         else:
             patch = patch_between(agent_of(editing.now), typed.agent)
             preview = await page.api.send("POST", "agents", str(editing.now["id"]), "preview", body=patch)
-    except (Refused, InvalidArguments) as error:
+    except (RestRefusal, InvalidArguments) as error:
         wrong = list(error.fields or ()) or [Field("agent", error.message)]
         return None, [*problems, *wrong]
     unread = {one.path.replace("/", ".") for one in problems}
@@ -179,7 +179,7 @@ async def _preview(page: Page, editing: Editing, typed: Typed) -> tuple[Data | N
     return preview, [*problems, *(one for one in wrong if one.path not in unread)]
 
 
-async def _details(page: Page, ids: Any) -> Details:  # texts, in any iterable
+async def _details(page: PageRequest, ids: Any) -> Details:  # texts, in any iterable
     """Return what REST says of capabilities."""
     names = list(dict.fromkeys(ids))
     found = await asyncio.gather(*(page.api.find("capabilities", name) if name else _nothing() for name in names))
@@ -190,7 +190,7 @@ async def _nothing() -> None:
     return None
 
 
-async def _search(page: Page, editing: Editing) -> Data:
+async def _search(page: PageRequest, editing: Editing) -> Data:
     """Return the capabilities that fit what is looked for, without those that the form has."""
     text = editing.form.get("add", "").strip()[:200]
     has = set(ids_in(editing.form))
@@ -199,7 +199,7 @@ async def _search(page: Page, editing: Editing) -> Data:
     return {"items": items[:_FOUND], "total": found["total"], "text": text}
 
 
-async def _added(page: Page, editing: Editing, id: str) -> Editing:
+async def _added(page: PageRequest, editing: Editing, id: str) -> Editing:
     """Return the form with a capability; what is not the id of one is only looked for."""
     detail = await page.api.find("capabilities", id) if id else None
     if detail is None:
@@ -218,7 +218,7 @@ def _moved(editing: Editing, key: str, by: int) -> Editing:
     return _with(editing, form, said)
 
 
-async def _merged(page: Page, editing: Editing, now: Data) -> Editing:
+async def _merged(page: PageRequest, editing: Editing, now: Data) -> Editing:
     """Return the form with what others have changed since, where it was not changed itself."""
     typed = editing.typed()
     if typed.problems:

@@ -12,7 +12,7 @@ from capset.adapters.plain_files import yaml_text
 from capset.errors import NotFound
 from capset.server.console.agent_forms import agent_of
 from capset.server.console.forms import number
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.http.etags import tag_of
 from capset.stores.base import AGENT_FIELDS
 from capset.wire.agents import LAST
@@ -22,7 +22,7 @@ _LISTED: Final = 24
 _VERSIONS: Final = 25
 
 
-async def list_agents(page: Page) -> Response:
+async def list_agents(page: PageRequest) -> Response:
     """Show the agents that fit what was asked for."""
     query = page.query
     status = query.get("status", "active")
@@ -36,7 +36,7 @@ async def list_agents(page: Page) -> Response:
     return page.render("agents/list.html", found=found, status=status, name=query.get("name", ""))
 
 
-async def show_agent(page: Page) -> Response:
+async def show_agent(page: PageRequest) -> Response:
     """Show an agent: what is written of it, and what comes of it for the caller."""
     agent_id = page.params["id"]
     agent = await page.api.get("agents", agent_id)
@@ -44,21 +44,21 @@ async def show_agent(page: Page) -> Response:
     return page.render("agents/detail.html", agent=agent, preview=preview, written=agent_of(agent))
 
 
-async def archive_agent(page: Page) -> Response:
+async def archive_agent(page: PageRequest) -> Response:
     """Archive an agent, in the version that the page showed."""
     agent_id = page.params["id"]
     await page.api.send("DELETE", "agents", agent_id, headers=_if_match(page))
     return page.redirect("agents", agent_id, told="Archived. It takes no new sessions.")
 
 
-async def restore_agent(page: Page) -> Response:
+async def restore_agent(page: PageRequest) -> Response:
     """Make an archived agent active again."""
     agent_id = page.params["id"]
     await page.api.send("PATCH", "agents", agent_id, body={"status": "active"}, headers=_if_match(page))
     return page.redirect("agents", agent_id, told="Active again.")
 
 
-async def export_agent(page: Page) -> Response:
+async def export_agent(page: PageRequest) -> Response:
     """Return a stored agent as an agent file."""
     agent, ending = await page.api.get("agents", page.params["id"]), page.params["ending"]
     if agent["read_only"]:
@@ -80,7 +80,7 @@ async def export_agent(page: Page) -> Response:
     return Response(text.encode(errors="replace"), media_type=media_type, headers=headers)
 
 
-async def list_versions(page: Page) -> Response:
+async def list_versions(page: PageRequest) -> Response:
     """Show the versions of an agent, and the difference between two of them."""
     agent_id, query = page.params["id"], page.query
     agent, found = await asyncio.gather(
@@ -94,7 +94,7 @@ async def list_versions(page: Page) -> Response:
     return page.render("agents/versions.html", agent=agent, found=found, diff=diff, before=before, after=after)
 
 
-async def roll_back(page: Page) -> Response:
+async def roll_back(page: PageRequest) -> Response:
     """Write again what a version said, if the agent still has the version that the page showed."""
     agent_id, to = page.params["id"], number(page.form, "to")
     if to is None:
@@ -104,12 +104,12 @@ async def roll_back(page: Page) -> Response:
     return page.redirect("agents", agent_id, told=f"Version {agent['version']} says what version {to} said.")
 
 
-def _if_match(page: Page) -> dict[str, str]:
+def _if_match(page: PageRequest) -> dict[str, str]:
     version = number(page.form, "version")
     return {} if version is None else {"if-match": tag_of(version)}
 
 
-def _version(page: Page, name: str) -> int | None:
+def _version(page: PageRequest, name: str) -> int | None:
     found = number(page.query, name)
     return None if found is None else min(max(found, 1), LAST)
 

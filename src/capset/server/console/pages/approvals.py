@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from capset.definitions.secrets import MASK
 from capset.errors import CapsetError, Field, InvalidArguments
-from capset.server.console.api import Refused
+from capset.server.console.api import RestRefusal
 from capset.server.console.comparisons import changes_since_approved, fingerprint_of, run_of
 from capset.server.console.forms import Form
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.schema_forms import FormField, fields_of, values_of
 
 # What REST answers is JSON data, so functions that take parts of it take ``Any``.
@@ -26,7 +26,7 @@ _EDITED: Final = 100_000
 """The largest arguments, as characters of JSON, that a form takes."""
 
 
-async def list_approvals(page: Page) -> Response:
+async def list_approvals(page: PageRequest) -> Response:
     """Show the open requests, or those of another status; the same path answers what is asked for every two seconds."""
     asked = {name: page.query.get(name) for name in _FILTERS}
     status = asked["status"] = page.query.get("status", "pending")
@@ -43,7 +43,7 @@ async def list_approvals(page: Page) -> Response:
     return page.render(template, found=found, summary=summary, effects=effects, status=status, asked=asked, tag=tag)
 
 
-async def list_beside(page: Page) -> Response:
+async def list_beside(page: PageRequest) -> Response:
     """Show the open requests in short, for the side of one that is looked at."""
     found = await page.api.get("approvals", status="pending", limit=_BESIDE)
     tag = _tag(page, found)
@@ -52,12 +52,12 @@ async def list_beside(page: Page) -> Response:
     return page.render("approvals/beside.html", found=found, tag=tag, chosen=page.params["id"])
 
 
-async def show_approval(page: Page) -> Response:
+async def show_approval(page: PageRequest) -> Response:
     """Show one request, and the form that decides it."""
     return await _detail(page, await page.api.get("approvals", page.params["id"]))
 
 
-async def show_standing(page: Page) -> Response:
+async def show_standing(page: PageRequest) -> Response:
     """Show how a request stands now, and how it may be decided if that has changed since it was shown."""
     request = await page.api.get("approvals", page.params["id"])
     tag = _tag(page, request)
@@ -68,7 +68,7 @@ async def show_standing(page: Page) -> Response:
     return page.render("approvals/standing.html", **values, tag=tag, has_moved=has_moved)
 
 
-async def show_conversation(page: Page) -> Response:
+async def show_conversation(page: PageRequest) -> Response:
     """Show the conversation before a request; that it was read is on record."""
     request = await page.api.get("approvals", page.params["id"])
     found = await page.api.get("approvals", request["id"], "conversation")
@@ -76,23 +76,23 @@ async def show_conversation(page: Page) -> Response:
     return page.render(template, request=request, found=found)
 
 
-async def approve(page: Page) -> Response:
+async def approve(page: PageRequest) -> Response:
     """Approve a call as it was shown, for this once or for the session."""
     body = {"scope": page.form.get("scope", "once"), "note": page.form.text("note"), "round": _round(page.form)}
     return await _decide(page, "approve", body)
 
 
-async def reject(page: Page) -> Response:
+async def reject(page: PageRequest) -> Response:
     """Reject a call, with a reason that its caller reads."""
     return await _decide(page, "reject", {"note": page.form.text("note")})
 
 
-async def edit(page: Page) -> Response:
+async def edit(page: PageRequest) -> Response:
     """Show the arguments in a form, to be changed and approved."""
     return await _form(page, await page.api.get("approvals", page.params["id"]))
 
 
-async def approve_edited(page: Page) -> Response:
+async def approve_edited(page: PageRequest) -> Response:
     """Approve a call with the arguments of a form; those that do not fit come back with the errors at the fields."""
     request = await page.api.get("approvals", page.params["id"])
     if request["status"] != "pending":
@@ -107,23 +107,23 @@ async def approve_edited(page: Page) -> Response:
         done = await page.api.send("POST", "approvals", request["id"], "approve", body=body)
     except InvalidArguments as error:
         return await _form(page, request, error)
-    except Refused as error:
+    except RestRefusal as error:
         if error.status == 422:
             return await _form(page, request, error)
         return await _refused(page, error)
     return page.redirect("approvals", request["id"], told=_told(done, "approve"))
 
 
-async def _decide(page: Page, answer: str, body: Mapping[str, Any]) -> Response:
+async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Response:
     given = {name: value for name, value in body.items() if value is not None}
     try:
         done = await page.api.send("POST", "approvals", page.params["id"], answer, body=given)
-    except Refused as error:
+    except RestRefusal as error:
         return await _refused(page, error)
     return page.redirect("approvals", page.params["id"], told=_told(done, answer))
 
 
-async def _refused(page: Page, error: Refused) -> Response:
+async def _refused(page: PageRequest, error: RestRefusal) -> Response:
     """Show the request as it stands now, with what REST said; one that another has decided says by whom."""
     if error.status not in (403, 409, 422):
         raise error
@@ -133,7 +133,7 @@ async def _refused(page: Page, error: Refused) -> Response:
 
 
 async def _detail(
-    page: Page,
+    page: PageRequest,
     request: Any,
     *,
     http_status: int = 200,
@@ -155,7 +155,7 @@ async def _detail(
     )
 
 
-async def _deciding(page: Page, request: Any) -> dict[str, Any]:  # what templates show
+async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what templates show
     """Return what the parts of a page that decide a request, or say how it was decided, are made of."""
     following = None
     if request["status"] != "pending":
@@ -172,7 +172,7 @@ async def _deciding(page: Page, request: Any) -> dict[str, Any]:  # what templat
     }
 
 
-async def _form(page: Page, request: Any, error: CapsetError | None = None) -> Response:
+async def _form(page: PageRequest, request: Any, error: CapsetError | None = None) -> Response:
     arguments, errors = _present(request), () if error is None else error.fields
     if request["status"] != "pending" or len(json.dumps(arguments)) > _EDITED:
         return page.redirect("approvals", request["id"])
@@ -195,14 +195,14 @@ async def _form(page: Page, request: Any, error: CapsetError | None = None) -> R
     )
 
 
-async def _schema(page: Page, request: Any) -> dict[str, Any] | None:  # JSON Schema
+async def _schema(page: PageRequest, request: Any) -> dict[str, Any] | None:  # JSON Schema
     """Return the schema of the request's tool as it was, if it is known and describes members."""
     tool = await fingerprint_of(page, request["tool_hash"])
     schema: Any = None if tool is None else tool.get("schema")
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) and "properties" in schema else None
 
 
-def _is_said(schema: Any, fields: Sequence[FormField], page: Page, arguments: Any) -> bool:
+def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, arguments: Any) -> bool:
     """Return whether a form can say the arguments as they are: sent back unchanged, they are the same."""
     if schema is None or not isinstance(arguments, dict) or "\\r" in json.dumps(arguments):
         return False
@@ -272,7 +272,7 @@ def _told(done: Any, answer: str) -> str:
     return "Approved for the session." if done["scope"] == "session" else "Approved."
 
 
-def _tag(page: Page, *shown: Any) -> str:
+def _tag(page: PageRequest, *shown: Any) -> str:
     """Return a short text that is another one as soon as anything that is shown is, and every ten seconds."""
     now = page.service.kernel.now()[:_STEP]
     return sha256(json.dumps([now, *shown]).encode()).hexdigest()[:16]

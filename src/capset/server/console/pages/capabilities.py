@@ -10,7 +10,7 @@ from starlette.responses import Response
 from capset.errors import Field, InvalidArguments
 from capset.server.console.dependency_graph import HEIGHT, WIDTH, DependencyGraph, draw_graph
 from capset.server.console.forms import Form
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.schema_forms import fields_of, values_of
 
 _PAGE: Final = 60
@@ -22,7 +22,7 @@ _CONFIG: Final = "config"
 Json = dict[str, Any]
 
 
-async def list_capabilities(page: Page) -> Response:
+async def list_capabilities(page: PageRequest) -> Response:
     """Show the capabilities that fit; to htmx, these alone."""
     wanted = {name: page.query.get(name) for name in _FILTERS}
     found = await page.api.get("capabilities", limit=_PAGE, cursor=page.query.get("cursor"), **wanted)
@@ -30,25 +30,25 @@ async def list_capabilities(page: Page) -> Response:
     return page.render(template, found=found, wanted=wanted)
 
 
-async def show_capability(page: Page) -> Response:
+async def show_capability(page: PageRequest) -> Response:
     """Show one capability, with what it gives as it is without further choices."""
     found = await page.api.get("capabilities", page.params["id"], readiness=False)
     return await _show(page, found, _default(found), None)
 
 
-async def preview_capability(page: Page) -> Response:
+async def preview_capability(page: PageRequest) -> Response:
     """Show what a capability gives with the chosen presets and configuration; nothing is kept."""
     found = await page.api.get("capabilities", page.params["id"], readiness=False)
     return await _show(page, found, set(page.form.every("preset")), page.form)
 
 
-async def show_readiness(page: Page) -> Response:
+async def show_readiness(page: PageRequest) -> Response:
     """Show what a capability works with on the machine of the server, which may take a second to find out."""
     found = await page.api.get("capabilities", page.params["id"])
     return page.render("capabilities/readiness.html", found=found)
 
 
-async def _show(page: Page, found: Json, chosen: set[str], form: Form | None) -> Response:
+async def _show(page: PageRequest, found: Json, chosen: set[str], form: Form | None) -> Response:
     preview = await _preview(page, found, chosen, form)
     if page.is_fragment:
         return page.render("capabilities/preview.html", found=found, preview=preview)
@@ -65,7 +65,7 @@ async def _show(page: Page, found: Json, chosen: set[str], form: Form | None) ->
     )
 
 
-async def _preview(page: Page, found: Json, chosen: set[str], form: Form | None) -> Json:
+async def _preview(page: PageRequest, found: Json, chosen: set[str], form: Form | None) -> Json:
     """Return what an agent with this capability alone would be, and the entry that says so in an agent file."""
     entry: Json = {"id": found["id"]}
     default = _default(found)
@@ -98,7 +98,7 @@ def _place(path: str) -> str:
     return path.removeprefix("capabilities[0].").removeprefix("capabilities.0.")
 
 
-async def _graph(page: Page, found: Json) -> DependencyGraph | None:
+async def _graph(page: PageRequest, found: Json) -> DependencyGraph | None:
     """Return the graph of what a capability needs; none if it needs nothing."""
     needs: dict[str, list[str]] = {found["id"]: found["uses"]}
     waiting = list(found["uses"])

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError, NotFound
 from capset.server.console.forms import number
-from capset.server.console.page import Page, PageRoute
-from capset.server.console.rendering import SHOWN, shorten
+from capset.server.console.markup import SHOWN, shorten
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.session_events import SessionEvent, session_events, whole_event
 from capset.server.console.timeline import timeline_of
 from capset.server.console.transcript import Transcript, TranscriptEntry, TranscriptTurn, prompt_text
@@ -35,7 +35,7 @@ _OPEN: Final = ("pending", "approved")
 _LINES: Final = re.compile("\r\n|\r|\n")
 
 
-async def read_conversation(page: Page, newest: int) -> tuple[Transcript, int]:
+async def read_conversation(page: PageRequest, newest: int) -> tuple[Transcript, int]:
     """Return a session's conversation, made of so many of the newest events, and the number before its first event.
 
     It is made of more if the newest turn began before these.
@@ -53,7 +53,7 @@ async def read_conversation(page: Page, newest: int) -> tuple[Transcript, int]:
     return conversation, start or 0
 
 
-def runner_refusal(page: Page) -> str | None:
+def runner_refusal(page: PageRequest) -> str | None:
     """Return why this server runs no turns, ``None`` if it does."""
     try:
         page.service.turns.check_runner()
@@ -62,7 +62,7 @@ def runner_refusal(page: Page) -> str | None:
     return None
 
 
-def may_decide(page: Page, request: dict[str, Any]) -> bool:
+def may_decide(page: PageRequest, request: dict[str, Any]) -> bool:
     """Return whether the form for a decision is offered; REST has the last word."""
     if (decidable := request.get("decidable")) is not None:
         return bool(decidable)
@@ -71,7 +71,7 @@ def may_decide(page: Page, request: dict[str, Any]) -> bool:
     return page.caller.has("capset:approve") and (page.service.kernel.governance.own_approvals or not is_own)
 
 
-async def send_message(page: Page) -> Response:
+async def send_message(page: PageRequest) -> Response:
     """Begin a turn; the same form that is sent twice begins one."""
     session, said = page.params["id"], page.form.text("content")
     if said is not None:
@@ -83,7 +83,7 @@ async def send_message(page: Page) -> Response:
     return page.redirect("sessions", session)
 
 
-async def stream(page: Page) -> Response:
+async def stream(page: PageRequest) -> Response:
     """Stream what happens in a session as parts of its page."""
     await page.api.get("sessions", page.params["id"])
     start, last = number(page.query, "start") or 0, number(page.query, "after") or 0
@@ -97,14 +97,14 @@ async def stream(page: Page) -> Response:
 class _Stream(Response):
     """A stream of parts of the page, for as long as the sign-in is valid."""
 
-    def __init__(self, page: Page, events: AsyncGenerator[SessionEvent | None], last: int) -> None:
+    def __init__(self, page: PageRequest, events: AsyncGenerator[SessionEvent | None], last: int) -> None:
         super().__init__()
         self._page = page
         self._events = events
         self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
+        """RestAnswer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
         async with aclosing(self._events), aclosing(self._parts()) as parts:
             await EventStream(send, self._page.service.limits).send_parts(parts, receive)
 
@@ -139,7 +139,7 @@ def _event(seq: int, html: str) -> bytes:
     return f"id: {seq}\n{lines}\n".encode()
 
 
-async def _complete(page: Page, turns: Iterable[TranscriptTurn]) -> None:
+async def _complete(page: PageRequest, turns: Iterable[TranscriptTurn]) -> None:
     """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
     wanted = [one for one in turns if one.prompt is None and one.asked < _TRIES]
     if wanted:
@@ -150,7 +150,7 @@ async def _complete(page: Page, turns: Iterable[TranscriptTurn]) -> None:
                 entry.request = await page.api.find("approvals", entry.data["id"])
 
 
-async def _add_prompts(page: Page, turns: list[TranscriptTurn]) -> None:
+async def _add_prompts(page: PageRequest, turns: list[TranscriptTurn]) -> None:
     path = ("sessions", page.params["id"], "messages")
     total: int = (await page.api.get(*path, limit=1))["total"]
     after = first = max(0, total - _MESSAGES)
@@ -171,23 +171,23 @@ async def _add_prompts(page: Page, turns: list[TranscriptTurn]) -> None:
         turn.is_kept = turn.id in kept or first > 0 or not turn.is_over
 
 
-async def cancel(page: Page) -> Response:
+async def cancel(page: PageRequest) -> Response:
     """Cancel a turn."""
     return await _act(page, "cancel")
 
 
-async def resume(page: Page) -> Response:
+async def resume(page: PageRequest) -> Response:
     """Continue a turn that has failed for the moment, or waits for its caller."""
     return await _act(page, "resume")
 
 
-async def _act(page: Page, verb: str) -> Response:
+async def _act(page: PageRequest, verb: str) -> Response:
     session = page.params["id"]
     await page.api.send("POST", "sessions", session, "turns", page.params["turn"], verb)
     return Response(status_code=204) if page.is_fragment else page.redirect("sessions", session)
 
 
-async def rewind(page: Page) -> Response:
+async def rewind(page: PageRequest) -> Response:
     """Take the conversation back to before a turn."""
     session = page.params["id"]
     await page.api.send("POST", "sessions", session, "rewind", body={"turn": page.params["turn"]})
@@ -195,13 +195,13 @@ async def rewind(page: Page) -> Response:
     return page.redirect("sessions", session, told=told)
 
 
-async def fork(page: Page) -> Response:
+async def fork(page: PageRequest) -> Response:
     """Begin another session with the conversation up to the end of a turn."""
     made = await page.api.send("POST", "sessions", page.params["id"], "fork", body={"turn": page.params["turn"]})
     return page.redirect("sessions", made["id"], told="This session has the same conversation; files stay behind.")
 
 
-async def show_approval(page: Page) -> Response:
+async def show_approval(page: PageRequest) -> Response:
     """Show what became of a request that a turn waits for; nothing while it is still pending."""
     request = await page.api.get("approvals", page.params["approval"])
     if request["status"] == "pending":
@@ -209,7 +209,7 @@ async def show_approval(page: Page) -> Response:
     return _approval(page, request)
 
 
-async def decide(page: Page) -> Response:
+async def decide(page: PageRequest) -> Response:
     """Decide a request that a turn of this session waits for."""
     session, approval = page.params["id"], page.params["approval"]
     await page.api.get("sessions", session)
@@ -219,12 +219,12 @@ async def decide(page: Page) -> Response:
     return _approval(page, request) if page.is_fragment else page.redirect("sessions", session)
 
 
-def _approval(page: Page, request: dict[str, Any]) -> Response:
+def _approval(page: PageRequest, request: dict[str, Any]) -> Response:
     entry = TranscriptEntry("", 0, "approval", "", data={"id": request["id"]}, request=request)
     return page.render("sessions/approval.html", session=page.params["id"], entry=entry, may_decide=may_decide)
 
 
-async def show_event(page: Page) -> Response:
+async def show_event(page: PageRequest) -> Response:
     """Show the whole of one event, such as a long result."""
     seq = number(page.params, "seq") or 0
     found = await whole_event(page.api, page.params["id"], seq)
@@ -235,7 +235,7 @@ async def show_event(page: Page) -> Response:
     return page.render("sessions/event.html", session=page.params["id"], event=found, value=value)
 
 
-async def show_turn(page: Page) -> Response:
+async def show_turn(page: PageRequest) -> Response:
     """Show the time line of a turn, whose events come ``after`` a number that the link to this page has."""
     turn, session, after = page.params["turn"], page.params["id"], number(page.query, "after")
     events: list[SessionEvent] = []

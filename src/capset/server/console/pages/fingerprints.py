@@ -9,8 +9,8 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from capset.errors import InvalidArguments
-from capset.server.console.api import Refused
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.api import RestRefusal
+from capset.server.console.page import PageRequest, PageRoute
 
 COMPARED_AGENTS: Final = 5
 """Agents of a hash whose present hashes are asked for; the others have a link."""
@@ -28,7 +28,7 @@ _OF_LINK: Final[Mapping[str, str]] = {
 Json = Mapping[str, Any]
 
 
-async def list_fingerprints(page: Page) -> Response:
+async def list_fingerprints(page: PageRequest) -> Response:
     """Show the newest turns with their hashes, what is installed, and forms for any hash."""
     may_audit = page.caller.has("capset:audit")
     cursor = page.query.get("cursor")
@@ -36,7 +36,7 @@ async def list_fingerprints(page: Page) -> Response:
     return page.render("fingerprints/list.html", links=links, installed=await page.api.get("fingerprints"))
 
 
-async def find(page: Page) -> Response:
+async def find(page: PageRequest) -> Response:
     """Lead to the page of a hash, or to the comparison of two."""
     before, after = (page.query.get(name, "").strip() for name in ("before", "after"))
     if not before:
@@ -44,13 +44,13 @@ async def find(page: Page) -> Response:
     return page.redirect("fingerprints", before, "diff", after) if after else page.redirect("fingerprints", before)
 
 
-async def show_fingerprint(page: Page) -> Response:
+async def show_fingerprint(page: PageRequest) -> Response:
     """Show what a hash covers, when it was live, and what its agents have now."""
     shown = page.params["hash"]
     sightings = await page.api.find("fingerprints", shown, "sightings")
     try:
         found = await page.api.get("fingerprints", shown)
-    except Refused as refusal:
+    except RestRefusal as refusal:
         if refusal.status != 404 or not (sightings and sightings["links"]):
             raise
         found = None  # a link names it, but what it covers was not kept
@@ -67,7 +67,7 @@ async def show_fingerprint(page: Page) -> Response:
     )
 
 
-async def _since(page: Page, found: Json | None, agent: Json) -> Json:
+async def _since(page: PageRequest, found: Json | None, agent: Json) -> Json:
     """Return an agent that had a hash, its newest link, and the hash that it has now in the place of that."""
     newest = (await page.api.get("links", agent_id=agent["agent_id"], limit=1))["items"]
     return {"agent": agent, "newest": newest[0] if newest else None, "now": _now(found, newest[0] if newest else None)}
@@ -82,7 +82,7 @@ def _now(found: Json | None, link: Json | None) -> str | None:
     return next((one["hash"] for one in link["tool_refs"] if one["name"] == name), None)
 
 
-async def diff(page: Page) -> Response:
+async def diff(page: PageRequest) -> Response:
     """Show what differs between two hashes of one kind, or between two links."""
     before, after = page.params["before"], page.params["after"]
     common: dict[str, Any] = {"before": before, "after": after, "is_hash": is_hash, "most": CHANGES}

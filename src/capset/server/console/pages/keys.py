@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from capset.errors import Field, InvalidArguments
 from capset.server.auth.keys import DEFAULT_SCOPES, Scope, scope_of
-from capset.server.console.api import Refused
+from capset.server.console.api import RestRefusal
 from capset.server.console.forms import Form
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.administration import kinds, render_tab
 from capset.server.console.schema_forms import FormField, at_fields, fields_of, names_in, values_of
 
@@ -84,25 +84,25 @@ _MORE: Final = ("agent", "attributes", "allowance")
 """Fields that few keys need."""
 
 
-async def list_keys(page: Page) -> Response:
+async def list_keys(page: PageRequest) -> Response:
     """List keys, newest first; those of one principal, or, for an operator, of one organisation."""
     asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     found = await page.api.get("keys", **asked)
     return render_tab(page, "keys", "keys.html", {"found": found, "asked": asked})
 
 
-async def show_key(page: Page) -> Response:
+async def show_key(page: PageRequest) -> Response:
     """Show a key without its secret: the caller's own, or one that it administers."""
     return render_tab(page, "keys", "key.html", {"key": await page.api.get("keys", page.params["id"])})
 
 
-async def new_key(page: Page) -> Response:
+async def new_key(page: PageRequest) -> Response:
     """Show the form of a new key."""
     page.caller.check("capset:admin")
     return _show_form(page, None)
 
 
-async def make_key(page: Page) -> Response:
+async def make_key(page: PageRequest) -> Response:
     """Make a key and show it, in this answer and never again; a form that is sent twice makes one key."""
     try:
         once = page.form.get("once", "")
@@ -110,14 +110,14 @@ async def make_key(page: Page) -> Response:
             raise InvalidArguments("Invalid form: it has no number of its own; load the page again. No key was made.")
         headers = {"idempotency-key": once}
         made = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
-    except (Refused, InvalidArguments) as error:
+    except (RestRefusal, InvalidArguments) as error:
         if error.status == _CONFLICT:
             return render_tab(page, "keys", "key_made_before.html", {"error": error}, http_status=_CONFLICT)
         return _show_form(page, error)
     return render_tab(page, "keys", "key_made.html", {"made": made}, http_status=201)
 
 
-async def revoke_key(page: Page) -> Response:
+async def revoke_key(page: PageRequest) -> Response:
     """Revoke a key. The caller's own ends this sign-in."""
     key = page.params["id"]
     revoked = await page.api.send("POST", "keys", key, "revoke")
@@ -138,7 +138,7 @@ def read_key(form: Form) -> dict[str, Any]:
     return {**body, "scopes": [*form.every("scope"), *map(scope_of, tools)]}
 
 
-def _show_form(page: Page, error: Refused | InvalidArguments | None) -> Response:
+def _show_form(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
     """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
     given = None if error is None else page.form
     schema = _own_schema(page)
@@ -167,7 +167,7 @@ def _is_filled(field: FormField) -> bool:
     return bool(field.value.strip() or field.error) or any(map(_is_filled, field.fields))
 
 
-def _own_schema(page: Page) -> dict[str, Any]:
+def _own_schema(page: PageRequest) -> dict[str, Any]:
     """Return the fields that are offered to a caller: one of an organisation makes keys of that one only."""
     if page.caller.principal.org is None:
         return _SCHEMA

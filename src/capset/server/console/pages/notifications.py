@@ -7,8 +7,8 @@ from typing import Any, Final, get_args
 from starlette.responses import Response
 
 from capset.errors import InvalidArguments
-from capset.server.console.api import Refused
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.api import RestRefusal
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.administration import kinds, render_tab
 from capset.server.console.schema_forms import at_fields, fields_of, names_in, values_of
 from capset.stores.base import DeliveryState
@@ -38,28 +38,28 @@ _SCHEMA: Final[dict[str, Any]] = {
 """The fields of the form of a person; what they may have is for REST to say."""
 
 
-async def list_people(page: Page) -> Response:
+async def list_people(page: PageRequest) -> Response:
     """List the people of the organisation, with the form that enters another."""
     return await _show_people(page, None)
 
 
-async def add_person(page: Page) -> Response:
+async def add_person(page: PageRequest) -> Response:
     """Enter a person."""
     try:
         added = await page.api.send("POST", "people", body=values_of(_SCHEMA, page.form, name=_PERSON))
-    except (Refused, InvalidArguments) as error:
+    except (RestRefusal, InvalidArguments) as error:
         page.caller.check("capset:admin")
         return await _show_people(page, error)
     return page.redirect("people", told=f"{added['user']} of {added['team']} decides as {added['principal']}.")
 
 
-async def remove_person(page: Page) -> Response:
+async def remove_person(page: PageRequest) -> Response:
     """Remove a person."""
     await page.api.send("DELETE", "people", page.params["id"])
     return page.redirect("people", told="Removed: that user decides nothing any more.")
 
 
-async def list_deliveries(page: Page) -> Response:
+async def list_deliveries(page: PageRequest) -> Response:
     """List deliveries, newest first, or those of one state, channel or request."""
     asked = {name: page.query.get(name) for name in ("state", "channel", "approval")}
     found = await page.api.get("deliveries", **asked, cursor=page.query.get("cursor"))
@@ -67,13 +67,13 @@ async def list_deliveries(page: Page) -> Response:
     return render_tab(page, "deliveries", "deliveries.html", values)
 
 
-async def retry_delivery(page: Page) -> Response:
+async def retry_delivery(page: PageRequest) -> Response:
     """Queue a delivery that has failed again."""
     await page.api.send("POST", "deliveries", page.params["id"], "retry")
     return page.redirect("deliveries", told="Queued again: it is sent at once.")
 
 
-async def _show_people(page: Page, error: Refused | InvalidArguments | None) -> Response:
+async def _show_people(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
     found = await page.api.get("people", cursor=page.query.get("cursor"))
     problems, others = at_fields([] if error is None else error.fields, {*names_in(_SCHEMA)})
     given = None if error is None else page.form

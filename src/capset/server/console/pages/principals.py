@@ -5,18 +5,18 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from capset.errors import NotFound
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.administration import kinds, render_tab
 
 
-async def list_principals(page: Page) -> Response:
+async def list_principals(page: PageRequest) -> Response:
     """List principals, or those with one id."""
     asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     found = await page.api.get("principals", **asked)
     return render_tab(page, "principals", "principals.html", {"found": found, "asked": asked})
 
 
-async def show_principal(page: Page) -> Response:
+async def show_principal(page: PageRequest) -> Response:
     """Show one principal: its keys, its attributes and allowances, and what it has used of its limits."""
     kind, name, org = page.params["kind"], page.params["id"], page.query.get("org")
     found = await page.api.get("principals", principal=name, org=org)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from capset.server.console.api import Refused
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.api import RestRefusal
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.record_filters import SUMMARIZED, RecordForm, record_form
 from capset.server.console.pages.record_graphs import HEIGHT, WIDTH, bars_of, count_series, grouped, latency_series
 
@@ -17,13 +17,13 @@ BUCKETS: Final = ("1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d")
 _NAMES: Final = (*SUMMARIZED, "bucket")
 
 
-async def show_timeline(page: Page) -> Response:
+async def show_timeline(page: PageRequest) -> Response:
     """Show how many calls ended how, as bars that lead to their records."""
     form = record_form(page, "timeline", names=_NAMES)
     summary, http_status = None, 200
     try:
         summary = await _summary(page, form)
-    except Refused as refusal:
+    except RestRefusal as refusal:
         form, http_status = _refused(form, refusal)
     return page.render(
         "audit/timeline.html",
@@ -37,13 +37,13 @@ async def show_timeline(page: Page) -> Response:
     )
 
 
-async def show_charts(page: Page) -> Response:
+async def show_charts(page: PageRequest) -> Response:
     """Show calls by decision and outcome, their latency, the tools with most calls, and what limits leave."""
     form = record_form(page, "charts", names=_NAMES)
     summary, http_status = None, 200
     try:
         summary = await _summary(page, form)
-    except Refused as refusal:
+    except RestRefusal as refusal:
         form, http_status = _refused(form, refusal)
     return page.render(
         "audit/charts.html",
@@ -56,11 +56,11 @@ async def show_charts(page: Page) -> Response:
     )
 
 
-async def _summary(page: Page, form: RecordForm) -> Mapping[str, Any]:  # JSON
+async def _summary(page: PageRequest, form: RecordForm) -> Mapping[str, Any]:  # JSON
     return await page.api.get("audit", "summary", **form.asked)
 
 
-def _refused(form: RecordForm, refusal: Refused) -> tuple[RecordForm, int]:
+def _refused(form: RecordForm, refusal: RestRefusal) -> tuple[RecordForm, int]:
     if refusal.status != 422:
         raise refusal
     return form.with_errors(refusal), refusal.status

@@ -10,8 +10,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from capset.server.console.api import Refused
-from capset.server.console.page import Page
+from capset.server.console.api import RestRefusal
+from capset.server.console.page import PageRequest
 
 FILTERS: Final = (
     *("since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
@@ -28,7 +28,7 @@ _LOCAL: Final = re.compile(r"(\d{4,6}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?
 class RecordForm:
     """The filters of a page: ``values`` as they came, ``asked`` as REST is asked, ``errors`` by field."""
 
-    page: Page
+    page: PageRequest
     place: tuple[str, ...]
     values: Mapping[str, str]
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -51,7 +51,7 @@ class RecordForm:
         """Return the address of another page with these filters."""
         return self.page.url(*place, **{**self.values, **changed})
 
-    def with_errors(self, refusal: Refused) -> RecordForm:
+    def with_errors(self, refusal: RestRefusal) -> RecordForm:
         """Return the form with what REST said of it."""
         told = {one.path: one.expected for one in refusal.fields or ()}
         return replace(self, errors=told or {"": refusal.message})
@@ -60,7 +60,7 @@ class RecordForm:
 _TIMES: Final = ("since", "until")
 
 
-def record_form(page: Page, *place: str, names: tuple[str, ...] = FILTERS) -> RecordForm:
+def record_form(page: PageRequest, *place: str, names: tuple[str, ...] = FILTERS) -> RecordForm:
     """Return the filters in the query of a page, which is at ``audit`` or below."""
     values = {name: text for name in names if (text := page.query.get(name, "").strip())}
     return RecordForm(page, ("audit", *place), values)

@@ -11,9 +11,9 @@ from starlette.responses import Response, StreamingResponse
 from capset.clock import iso_of
 from capset.definitions.acts import ActName
 from capset.definitions.records import COLUMNS, Outcome
-from capset.server.console.api import Refused
+from capset.server.console.api import RestRefusal
 from capset.server.console.forms import number
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.record_filters import FILTERS, RecordForm, record_form
 from capset.server.http.record_exports import MEDIA_TYPES
 from capset.wire.audit import record_shape
@@ -33,24 +33,24 @@ _ELSEWHERE: Final = ("arguments", "seq", "previous", "hash")
 """The columns that have a place of their own on the page of a record."""
 
 
-async def list_records(page: Page) -> Response:
+async def list_records(page: PageRequest) -> Response:
     """Show records, newest first, that fit the filters of the form."""
     form = record_form(page)
     try:
         found = await page.api.get("audit", **form.asked, cursor=page.query.get("cursor"))
-    except Refused as refusal:
+    except RestRefusal as refusal:
         return _again(page, form.with_errors(refusal), refusal)
     return _list(page, form, found)
 
 
-def _again(page: Page, form: RecordForm, refusal: Refused) -> Response:
+def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Response:
     """Return the form as it was sent, with what is wrong with it."""
     if refusal.status != 422:
         raise refusal
     return _list(page, form, None, refusal.status)
 
 
-def _list(page: Page, form: RecordForm, found: Mapping[str, Any] | None, http_status: int = 200) -> Response:
+def _list(page: PageRequest, form: RecordForm, found: Mapping[str, Any] | None, http_status: int = 200) -> Response:
     now = datetime.fromisoformat(page.service.kernel.now()).replace(microsecond=0)
     return page.render(
         "audit/list.html",
@@ -63,7 +63,7 @@ def _list(page: Page, form: RecordForm, found: Mapping[str, Any] | None, http_st
     )
 
 
-async def export(page: Page) -> Response:
+async def export(page: PageRequest) -> Response:
     """Send every record that fits as a file, as REST sends it."""
     form = record_form(page)
     written = page.query.get("format", "ndjson")
@@ -72,7 +72,7 @@ async def export(page: Page) -> Response:
         first = await anext(parts)  # a refusal is answered with a page
     except StopAsyncIteration:
         first = b""
-    except Refused as refusal:
+    except RestRefusal as refusal:
         return _again(page, form.with_errors(refusal), refusal)
 
     async def body() -> AsyncGenerator[bytes]:
@@ -88,12 +88,12 @@ async def export(page: Page) -> Response:
     return StreamingResponse(body(), media_type=media_type, headers={"content-disposition": name})
 
 
-async def begin_verification(page: Page) -> Response:
+async def begin_verification(page: PageRequest) -> Response:
     """Show what verification is, and its button."""
     return page.render("audit/verify.html", part=None, checked=0, first=None, covered=None)
 
 
-async def verify(page: Page) -> Response:
+async def verify(page: PageRequest) -> Response:
     """Verify the next part of the chain, and ask for the one after it.
 
     It is a form, so that no link of others can begin it behind a record that was changed.
@@ -106,7 +106,7 @@ async def verify(page: Page) -> Response:
     return page.render("audit/verification.html" if page.is_fragment else "audit/verify.html", **values)
 
 
-async def show_record(page: Page) -> Response:
+async def show_record(page: PageRequest) -> Response:
     """Show a record in full, with its place in the chain."""
     found = await page.api.get("audit", page.params["id"])
     record: dict[str, Any] = found["record"]

@@ -9,8 +9,8 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from capset.errors import InvalidArguments, NotFound
-from capset.server.console.api import Refused
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.api import RestRefusal
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.tool_differences import compare_tools
 
 _PAGE: Final = 20
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 class _ServerPaths:
     """Where the pages and the REST API have one server: that of the configuration, or of a stored agent."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: PageRequest) -> None:
         agent = page.params.get("agent")
         own = page.params["name"]
         self.agent = agent
@@ -31,28 +31,28 @@ class _ServerPaths:
         self.page = ("servers", own) if agent is None else ("servers", "agents", agent, own)
 
 
-async def list_servers(page: Page) -> Response:
+async def list_servers(page: PageRequest) -> Response:
     """Show the servers of the configuration, and those of stored agents. None is asked."""
     declared = await page.api.get("tool-sources")
     agents = await page.api.get("agents", mcp_servers=True, limit=_AGENTS, cursor=page.query.get("cursor"))
     return page.render("servers/list.html", declared=declared, agents=agents)
 
 
-async def show_server(page: Page) -> Response:
+async def show_server(page: PageRequest) -> Response:
     """Show one server: at first what is known of it; its tools follow, since it is asked for them."""
     place = _ServerPaths(page)
     tools = await _tools(page, place) if page.query.get("ask") else None
     return await _show(page, place, tools)
 
 
-async def show_tools(page: Page) -> Response:
+async def show_tools(page: PageRequest) -> Response:
     """Show the tools of a server as they are now, for the page that waits for them."""
     place = _ServerPaths(page)
     known = await _known(page, place)
     return page.render("servers/tools.html", place=place, known=known, tools=await _tools(page, place))
 
 
-async def approve(page: Page) -> Response:
+async def approve(page: PageRequest) -> Response:
     """Approve the chosen tools as they were seen; if one has changed since, show what it says now."""
     seen = dict(_chosen(page))
     if missing := sorted(name for name, digest in seen.items() if not digest):
@@ -60,12 +60,12 @@ async def approve(page: Page) -> Response:
     return await _change(page, "approve", seen, "Approved")
 
 
-async def withdraw(page: Page) -> Response:
+async def withdraw(page: PageRequest) -> Response:
     """Take the approval of the chosen tools back."""
     return await _change(page, "withdraw", [name for name, _ in _chosen(page)], "No longer approved")
 
 
-def _chosen(page: Page) -> Sequence[tuple[str, str]]:
+def _chosen(page: PageRequest) -> Sequence[tuple[str, str]]:
     """Return the chosen tools by name, each with the hash that was seen of it."""
     found = [one.partition(" ") for one in page.form.every("tool")]
     if not found:
@@ -73,11 +73,11 @@ def _chosen(page: Page) -> Sequence[tuple[str, str]]:
     return [(name, digest) for digest, _, name in found]
 
 
-async def _change(page: Page, verb: str, tools: object, told: str) -> Response:
+async def _change(page: PageRequest, verb: str, tools: object, told: str) -> Response:
     place = _ServerPaths(page)
     try:
         done = await page.api.send("POST", *place.rest, verb, body={"tools": tools})
-    except Refused as error:
+    except RestRefusal as error:
         if error.status not in (409, 422):
             raise
         return await _show(page, place, await _tools(page, place), error)
@@ -85,13 +85,15 @@ async def _change(page: Page, verb: str, tools: object, told: str) -> Response:
     return page.redirect(*place.page, told=f"{told}: {names}." if names else "Nothing has changed.")
 
 
-async def _show(page: Page, place: _ServerPaths, tools: Json | None, error: Refused | None = None) -> Response:
+async def _show(
+    page: PageRequest, place: _ServerPaths, tools: Json | None, error: RestRefusal | None = None
+) -> Response:
     status = 200 if error is None else error.status
     known = await _known(page, place)
     return page.render("servers/detail.html", http_status=status, place=place, known=known, tools=tools, error=error)
 
 
-async def _known(page: Page, place: _ServerPaths) -> Json:
+async def _known(page: PageRequest, place: _ServerPaths) -> Json:
     """Return what is known of a server without asking it. Raises ``NotFound``."""
     if place.agent is None:
         listed = await page.api.get("tool-sources")
@@ -108,7 +110,7 @@ async def _known(page: Page, place: _ServerPaths) -> Json:
     return {**said, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
 
 
-async def _tools(page: Page, place: _ServerPaths) -> Json:
+async def _tools(page: PageRequest, place: _ServerPaths) -> Json:
     """Return one page of a server's tools, each with its differences."""
     cursor = None if page.request.method == "POST" else page.query.get("cursor")
     found = await page.api.get(*place.rest, limit=_PAGE, cursor=cursor)

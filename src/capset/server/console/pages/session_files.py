@@ -11,9 +11,9 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from capset.errors import InvalidArguments
-from capset.server.console.api import Answer, Refused
+from capset.server.console.api import RestAnswer, RestRefusal
 from capset.server.console.forms import number
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 
 _BYTES: Final = "application/octet-stream"
 _PAGE: Final = 200
@@ -32,13 +32,13 @@ _ALONE: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 """The policy of the content of a file: it can do nothing, even if a browser shows it as a page."""
 
 
-async def show_file(page: Page) -> Response:
+async def show_file(page: PageRequest) -> Response:
     """Show a folder or a file, or give the file's content."""
     path = page.params["path"]
     is_edited = "edit" in page.query
     try:
         answer = await _get(page, path)
-    except Refused as refused:
+    except RestRefusal as refused:
         if not (is_edited and refused.status == 404 and path):
             raise
         return _editor(page, path, text="", version=0)
@@ -55,7 +55,7 @@ async def show_file(page: Page) -> Response:
     return page.render("sessions/file.html", **_about(page, path), **await _view(path, content, text, version))
 
 
-async def change_file(page: Page) -> Response:
+async def change_file(page: PageRequest) -> Response:
     """Save or delete a file, if it is still as the form showed it."""
     path, action = page.params["path"], page.form.get("action", "")
     session, version = page.params["id"], number(page.form, "version")
@@ -72,7 +72,7 @@ async def change_file(page: Page) -> Response:
     text = text.replace("\n", "\r\n") if page.form.get("newlines") == "crlf" else text
     try:
         await _put(page, path, text.encode(), expects or {"if-none-match": "*"})
-    except Refused as refused:
+    except RestRefusal as refused:
         if refused.status not in (409, 412, 413, 422):
             raise
         said = f"{refused.message}. Your text is still here: open the file in another window, and compare."
@@ -80,14 +80,14 @@ async def change_file(page: Page) -> Response:
     return page.redirect("sessions", session, "files", *path.split("/"), told=f"{path} was saved.")
 
 
-async def upload(page: Page) -> Response:
+async def upload(page: PageRequest) -> Response:
     """Store a file whose bytes are the body of the request, as the script of the page sends them."""
     headers = {"if-none-match": "*"} if page.request.headers.get("if-none-match") == "*" else {}
     await _put(page, page.params["path"], await page.request.body(), headers)
     return Response(status_code=204)
 
 
-async def _get(page: Page, path: str) -> Answer:
+async def _get(page: PageRequest, path: str) -> RestAnswer:
     query = {"limit": _PAGE, "cursor": page.query.get("cursor")}
     answer = await page.api.ask("GET", "sessions", page.params["id"], "files", path, query=query)
     if answer.status >= 400:
@@ -95,13 +95,13 @@ async def _get(page: Page, path: str) -> Answer:
     return answer
 
 
-async def _put(page: Page, path: str, content: bytes, headers: dict[str, str]) -> None:
+async def _put(page: PageRequest, path: str, content: bytes, headers: dict[str, str]) -> None:
     place = ("sessions", page.params["id"], "files", path)
     answer = await page.api.ask("PUT", *place, content=content, media_type=_BYTES, headers=headers)
     answer.json()
 
 
-def _about(page: Page, path: str) -> dict[str, Any]:
+def _about(page: PageRequest, path: str) -> dict[str, Any]:
     parts = [one for one in path.split("/") if one]
     return {
         "session": page.params["id"],
@@ -111,11 +111,11 @@ def _about(page: Page, path: str) -> dict[str, Any]:
     }
 
 
-def _folder(page: Page, path: str, found: dict[str, Any]) -> Response:
+def _folder(page: PageRequest, path: str, found: dict[str, Any]) -> Response:
     return page.render("sessions/files.html", **_about(page, path), found=found)
 
 
-def _editor(page: Page, path: str, *, text: str, version: int, refusal: str = "", status: int = 200) -> Response:
+def _editor(page: PageRequest, path: str, *, text: str, version: int, refusal: str = "", status: int = 200) -> Response:
     return page.render(
         "sessions/file_edit.html",
         http_status=200 if page.is_fragment else status,
@@ -159,7 +159,7 @@ def _is_editable(text: str, version: int) -> bool:
     return version > 0 and len(text) <= _VIEW // 2 and "\r" not in lone and not ("\r\n" in text and "\n" in lone)
 
 
-def _version(answer: Answer) -> int:
+def _version(answer: RestAnswer) -> int:
     tag = answer.headers.get("etag", "").strip('"')
     return int(tag) if tag.isdigit() else 0
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from capset.errors import InvalidArguments
 from capset.server.console.forms import number
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.conversations import WINDOW, may_decide, read_conversation, runner_refusal
 
 _AGENTS: Final = 50
@@ -16,21 +16,21 @@ _TOOLS: Final = 50
 _TRANSITIONS: Final = 100
 
 
-async def list_sessions(page: Page) -> Response:
+async def list_sessions(page: PageRequest) -> Response:
     """Show the caller's sessions, newest first, or those with one agent."""
     agent = page.query.get("agent_id")
     found = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
     return page.render("sessions/list.html", found=found, agent=agent)
 
 
-async def new_session(page: Page) -> Response:
+async def new_session(page: PageRequest) -> Response:
     """Show the form that begins a session, with the agents to choose from."""
     name = page.query.get("name")
     found = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
     return page.render("sessions/new.html", found=found, name=name, agent=page.query.get("agent_id", ""))
 
 
-async def create_session(page: Page) -> Response:
+async def create_session(page: PageRequest) -> Response:
     """Begin a session with an agent, and lead to it."""
     agent = page.form.text("agent_id")
     if agent is None:
@@ -39,7 +39,7 @@ async def create_session(page: Page) -> Response:
     return page.redirect("sessions", made["id"])
 
 
-async def show_session(page: Page) -> Response:
+async def show_session(page: PageRequest) -> Response:
     """Show the conversation of a session, and the place where other things are shown beside it."""
     session = await page.api.get("sessions", page.params["id"])
     newest = min(number(page.query, "newest") or WINDOW, 10_000)
@@ -58,13 +58,13 @@ async def show_session(page: Page) -> Response:
     )
 
 
-async def show_state(page: Page) -> Response:
+async def show_state(page: PageRequest) -> Response:
     """Show what the agent's capabilities expose of their data."""
     session = page.params["id"]
     return page.render("sessions/state.html", session=session, state=await page.api.get("sessions", session, "state"))
 
 
-async def show_context(page: Page) -> Response:
+async def show_context(page: PageRequest) -> Response:
     """Show what a model is told in a session, and why each of the other tools is not in play."""
     session = page.params["id"]
     snapshot = await page.api.get("sessions", session, "snapshot")
@@ -72,7 +72,7 @@ async def show_context(page: Page) -> Response:
     return page.render("sessions/context.html", session=session, snapshot=snapshot, tools=tools)
 
 
-async def show_about(page: Page) -> Response:
+async def show_about(page: PageRequest) -> Response:
     """Show whose a session is, in which version of its agent, and how its runtime hash has moved."""
     session = await page.api.get("sessions", page.params["id"])
     versions: Any = None
@@ -85,7 +85,7 @@ async def show_about(page: Page) -> Response:
     )
 
 
-async def move_session(page: Page) -> Response:
+async def move_session(page: PageRequest) -> Response:
     """Move a session to another version of its agent, unless it was moved by others since."""
     session, version = page.params["id"], number(page.form, "version")
     headers = {"if-match": f'"{seen}"'} if (seen := number(page.form, "seen")) else {}
@@ -93,7 +93,7 @@ async def move_session(page: Page) -> Response:
     return page.redirect("sessions", session, "about", told=f"The session is in version {moved['agent_version']} now.")
 
 
-async def delete_session(page: Page) -> Response:
+async def delete_session(page: PageRequest) -> Response:
     """Delete a session."""
     await page.api.send("DELETE", "sessions", page.params["id"])
     return page.redirect("sessions", told="The session was deleted with its files. Its records stay.")

@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 
 from capset.errors import Field, InvalidArguments, NotFound
-from capset.server.console.api import Answer
+from capset.server.console.api import RestAnswer
 from capset.server.console.forms import Form
-from capset.server.console.page import Page, PageRoute
+from capset.server.console.markup import SHOWN
+from capset.server.console.page import PageRequest, PageRoute
 from capset.server.console.pages.conversations import may_decide
-from capset.server.console.rendering import SHOWN
 from capset.server.console.schema_forms import fields_of, values_of
 from capset.server.console.session_events import preview
 
@@ -23,13 +23,13 @@ _LARGE: Final = 256 * 1024
 """Results above this size are read on a thread."""
 
 
-async def show_form(page: Page) -> Response:
+async def show_form(page: PageRequest) -> Response:
     """Show the tools in play, and the form of the one that was chosen."""
     name = page.query.get("tool")
     return await _form(page, None if name is None else await _tool(page, name))
 
 
-async def call_tool(page: Page) -> Response:
+async def call_tool(page: PageRequest) -> Response:
     """Call a tool with what the form has, or once more as before, and show what came of it below the form."""
     tool = await _tool(page, page.form.get("tool", ""))
     try:
@@ -63,7 +63,7 @@ async def call_tool(page: Page) -> Response:
     )
 
 
-async def _said(answer: Answer) -> dict[str, Any]:
+async def _said(answer: RestAnswer) -> dict[str, Any]:
     is_large = len(answer.body) > _LARGE
     found = await asyncio.to_thread(json.loads, answer.body) if is_large else json.loads(answer.body)
     return cast("dict[str, Any]", found)
@@ -82,7 +82,7 @@ def _again(form: Form) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found)
 
 
-async def _tool(page: Page, name: str) -> Mapping[str, Any]:
+async def _tool(page: PageRequest, name: str) -> Mapping[str, Any]:
     found = await page.api.get("sessions", page.params["id"], "tools", name=name or "?")
     if not found["items"]:
         raise NotFound(f"the tool {name!r} is not in play in this session")
@@ -90,7 +90,7 @@ async def _tool(page: Page, name: str) -> Mapping[str, Any]:
 
 
 async def _form(
-    page: Page,
+    page: PageRequest,
     tool: Mapping[str, Any] | None,
     *,
     errors: Sequence[Field] = (),
