@@ -22,6 +22,7 @@ from capset.stores.base import (
     AuditPage,
     AuditQuery,
     Claim,
+    DeliveryStore,
     Directory,
     DocumentStore,
     Entry,
@@ -29,8 +30,8 @@ from capset.stores.base import (
     FileStore,
     KeyStore,
     LineageStore,
+    PersonStore,
     PinStore,
-    Refused,
     ReplyStore,
     SessionStore,
     StateStore,
@@ -185,8 +186,16 @@ class TappedStore:
         return self.inner.approvals
 
     @property
+    def deliveries(self) -> DeliveryStore:
+        return self.inner.deliveries
+
+    @property
+    def people(self) -> PersonStore:
+        return self.inner.people
+
+    @property
     def admissions(self) -> AdmissionStore:
-        return TappedAdmissions(self.inner.admissions, self._tap)
+        return cast("AdmissionStore", TappedAdmissions(self.inner.admissions, self._tap))  # it hands on the rest
 
     @property
     def pins(self) -> PinStore:
@@ -241,9 +250,6 @@ class TappedAdmissions:
         self._inner = inner
         self._tap = tap
 
-    async def look(self, claim: Claim) -> Refused | None:
-        return await self._inner.look(claim)
-
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         if (refused := await self._inner.look(claim)) is not None:
             raise refused
@@ -251,5 +257,5 @@ class TappedAdmissions:
             await waiting
         await self._inner.admit(claim, intent)
 
-    async def release(self, claim: Claim) -> None:
-        await self._inner.release(claim)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

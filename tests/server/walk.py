@@ -41,6 +41,7 @@ ADMINISTERED = frozenset(
         *("list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"),
         *("list_keys", "create_key", "get_key", "revoke_key", "list_principals", "list_orgs"),
         *("list_people", "add_person", "remove_person", "retry_delivery"),
+        *("list_tool_sources", "get_tool_source", "approve_source_tools", "withdraw_source_tools"),
     }
 )
 """The operations of administrators alone: others are told that, whatever it is about."""
@@ -78,6 +79,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "diff_agent_versions": {"params": {"before": 1}},
         "approve_agent_mcp_tools": {"json": {"tools": {"look": "0" * 64}}},
         "withdraw_agent_mcp_tools": {"json": {"tools": ["look"]}},
+        "approve_source_tools": {"json": {"tools": {"look": "0" * 64}}},
+        "withdraw_source_tools": {"json": {"tools": ["look"]}},
         "create_session": {"json": {"agent_id": whose.agent}},
         "change_session": {"json": {"agent_version": None}},
         "send_message": {"json": {"content": "hello"}},
@@ -133,7 +136,13 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "write_file": "session",
         "delete_file": "session",
         "list_transitions": "transitions",
+        "list_tool_sources": "",
+        "get_tool_source": "",
+        "approve_source_tools": "",
+        "withdraw_source_tools": "",
         "list_approvals": "",
+        "summarize_approvals": "",
+        "get_approval_conversation": "approval",
         "get_approval": "approval",
         "approve": "approval",
         "reject": "refusal",

@@ -84,7 +84,7 @@ async def test_arguments_are_edited_in_a_form_of_their_schema(shop: Site, boss: 
     form = {"arguments/to": "bob", "arguments/body": "", "arguments/urgent": "false"}
     wrong = await sent(boss, request, "edit", **form, **{"arguments/api_key": "[redacted]"})
     assert wrong.status_code == 422
-    assert re.search(r'class="field-error" id="field-arguments/api_key-help">the whole value', wrong.text)
+    assert re.search(r'class="field-error" id="field-arguments/api_key-error">the whole value', wrong.text)
     assert re.search(r'<textarea id="field-arguments/to"[^>]*>\nbob</textarea>', wrong.text), "as it was sent"
     assert (await stored(shop, request)).status == "pending"
     done = await sent(boss, request, "edit", **form, note="one is enough")
@@ -100,9 +100,9 @@ async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.Asy
     request = await requested(shop)
     wrong = await sent(boss, request, "edit", **{"arguments/to": "eve", "arguments/amount": "many"})
     assert wrong.status_code == 422
-    assert re.search(r'class="field-error" id="field-arguments/amount-help">a whole number is expected', wrong.text)
+    assert re.search(r'class="field-error" id="field-arguments/amount-error">a whole number is expected', wrong.text)
     missing = await sent(boss, request, "edit", **{"arguments/amount": "3"})
-    assert (missing.status_code, "<code>to</code>" in missing.text or "field-arguments/to-help" in missing.text) == (
+    assert (missing.status_code, "<code>to</code>" in missing.text or "field-arguments/to-error" in missing.text) == (
         422,
         True,
     )

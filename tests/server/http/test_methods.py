@@ -24,13 +24,15 @@ NOUNS: Final = {
     "fingerprints": "hash",
     "audit": "record",
     "keys": "agent",
+    "tool-sources": "agent",
     "deliveries": "delivery",
     "people": "person",
 }
 """What an id in a path is, by the noun before it."""
 PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "name": "shelf"}
 """What else stands in a path: nobody's, and the same for everybody."""
-_ADMINISTERED: Final = re.compile("/mcp-servers|/retry$|/v1/people/|/keys")
+_ADMINISTERED: Final = re.compile("/mcp-servers|/retry$|/v1/people/|/keys|/tool-sources")
+_OPERATED: Final = re.compile("/tool-sources/.*/")
 CONDITIONS: Final[tuple[dict[str, str], ...]] = (
     {},
     {"If-None-Match": '"1"', "Idempotency-Key": "once", "Accept": "text/event-stream", "Last-Event-ID": "0"},
@@ -53,12 +55,12 @@ def paths_of(document: dict[str, Any], whose: Belongings) -> Iterator[tuple[str,
     A noun or a parameter that this does not know fails: whoever adds one says here whose it is.
     """
     for template in [*document["paths"], "/mcp/agents/{id}", "/mcp/sessions/{id}"]:
-        noun = re.match(r"(?:/v1|/mcp)/(\w+)/\{(?:id|hash)\}", template)
+        noun = re.match(r"(?:/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
         if noun is None:
             assert "{" not in template, f"whose is what {template} names?"
         elif noun[1] != "capabilities":  # which are everybody's
             target = getattr(whose, NOUNS[noun[1]])
-            path = template.replace("{id}", target).replace("{hash}", target)
+            path = template.replace("{id}", target).replace("{hash}", target).replace("{other}", target)
             yield template, re.sub(r"\{(\w+)\}", lambda found: PARAMETERS[found[1]], path)
 
 
@@ -100,6 +102,7 @@ async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> 
                     found.setdefault(template, set()).add(theirs.status_code)
     # Those who are no administrators are told that first, of every agent.
     first = {one: 403 if _ADMINISTERED.search(one) and who != "root" else 404 for one in found}
+    first |= dict.fromkeys(filter(_OPERATED.search, found), 403)  # of the operator, who has no organisation
     assert {one for one, statuses in found.items() if not {first[one]} <= statuses <= {400, first[one], 405}} == set()
     assert await town.rows() == before
 
