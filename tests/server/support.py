@@ -254,7 +254,9 @@ async def site(
                 finally:
                     server.should_exit = True
                     await serving
-                assert declared.missing == set(), "the OpenAPI document says all that an operation may answer"
+                assert declared.missing == set(), (
+                    f"the OpenAPI document says all that an operation may answer: {declared.missing}"
+                )
 
 
 async def make_agent(client: httpx2.AsyncClient, *capabilities: str, **more: Any) -> dict[str, Any]:

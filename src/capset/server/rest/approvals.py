@@ -73,7 +73,7 @@ async def list_approvals(
     return await approval_page_shape(service.kernel.approvals.list, query, partial(refusal_for, service, caller))
 
 
-@router.get("/summary", responses=problems(), operation_id="summarize_approvals")
+@router.get("/summary", responses=problems(422), operation_id="summarize_approvals")
 async def summarize_approvals(service: Served, caller: Approves) -> PendingSummaryShape:
     """Count the pending requests of the organisation, by their age."""
     return pending_summary_shape(await service.kernel.approvals.summary(caller.principal.org))

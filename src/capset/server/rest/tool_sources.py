@@ -37,7 +37,7 @@ async def _operates(caller: Administers) -> Caller:
 Operates = Annotated[Caller, Depends(_operates)]
 
 
-@router.get("", responses=problems(), operation_id="list_tool_sources")
+@router.get("", responses=problems(422), operation_id="list_tool_sources")
 async def list_tool_sources(service: Served, caller: Administers) -> ToolSources:
     """List the MCP servers and APIs of the configuration. None is asked."""
     found = [] if service.sources is None else await service.sources.summaries()
