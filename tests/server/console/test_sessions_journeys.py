@@ -92,7 +92,7 @@ async def test_somebody_else_approves_in_another_browser(browser: Browser, tmp_p
         session = await session_of(found, "plain")
         async with signed_in(browser, found, "plain", f"/sessions/{session}") as page:
             await say(page, "Pay bob, please")
-            await expect(page.get_by_text("Permission denied")).to_be_visible()
+            await expect(page.get_by_text("You cannot approve this")).to_be_visible()
             await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
             async with signed_in(browser, found, "boss", "/approvals") as other:
                 await other.get_by_role("link", name="pay").first.click()

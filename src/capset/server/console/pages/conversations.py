@@ -62,15 +62,6 @@ def runner_refusal(page: PageRequest) -> str | None:
     return None
 
 
-def may_decide(page: PageRequest, request: dict[str, Any]) -> bool:
-    """Return whether the form for a decision is offered; REST has the last word."""
-    if (decidable := request.get("decidable")) is not None:
-        return bool(decidable)
-    who = page.caller.principal
-    is_own = f"{who.kind}:{who.id}" in (request.get("principal"), request.get("on_behalf_of"))
-    return page.caller.has("capset:approve") and (page.service.kernel.governance.own_approvals or not is_own)
-
-
 async def send_message(page: PageRequest) -> Response:
     """Begin a turn; the same form that is sent twice begins one."""
     session, said = page.params["id"], page.form.text("content")
@@ -127,7 +118,6 @@ class _Stream(Response):
                         conversation=conversation,
                         changes=changes,
                         is_told=is_told,
-                        may_decide=may_decide,
                     )
                     yield _event(event.seq, html.decode())
             if loop.time() > end:
@@ -221,7 +211,7 @@ async def decide(page: PageRequest) -> Response:
 
 def _approval(page: PageRequest, request: dict[str, Any]) -> Response:
     entry = TranscriptEntry("", 0, "approval", "", data={"id": request["id"]}, request=request)
-    return page.render("sessions/approval.html", session=page.params["id"], entry=entry, may_decide=may_decide)
+    return page.render("sessions/approval.html", session=page.params["id"], entry=entry)
 
 
 async def show_event(page: PageRequest) -> Response:

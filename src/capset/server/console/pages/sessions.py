@@ -9,7 +9,7 @@ from starlette.responses import Response
 from capset.errors import InvalidArguments
 from capset.server.console.forms import number
 from capset.server.console.page import PageRequest, PageRoute
-from capset.server.console.pages.conversations import WINDOW, may_decide, read_conversation, runner_refusal
+from capset.server.console.pages.conversations import WINDOW, read_conversation, runner_refusal
 
 _AGENTS: Final = 50
 _TOOLS: Final = 50
@@ -54,7 +54,6 @@ async def show_session(page: PageRequest) -> Response:
         refusal=runner_refusal(page),
         once=page.service.kernel.new_id(),
         said="",
-        may_decide=may_decide,
     )
 
 

@@ -15,7 +15,6 @@ from capset.server.console.api import RestAnswer
 from capset.server.console.forms import Form
 from capset.server.console.markup import SHOWN
 from capset.server.console.page import PageRequest, PageRoute
-from capset.server.console.pages.conversations import may_decide
 from capset.server.console.schema_forms import fields_of, values_of
 from capset.server.console.session_events import preview
 
@@ -114,7 +113,6 @@ async def _form(
         others=[one for one in errors if not _is_at_a_field(one, fields)],
         refusal=refusal,
         again=json.dumps(given.get("arguments") or {}),
-        may_decide=may_decide,
         **given,
     )
 
