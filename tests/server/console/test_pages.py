@@ -18,6 +18,7 @@ HERE: Final = Path(__file__).parent
 TESTS_OF: Final = {
     **dict.fromkeys(("audit", "fingerprints"), "records"),
     **dict.fromkeys(("account", "keys", "limits", "organisations", "principals"), "administration"),
+    **dict.fromkeys(("deliveries", "people"), "notifications"),
 }
 """The tests of pages that are not called as their paths begin."""
 
