@@ -137,14 +137,15 @@ class _Secrets:
         self._known: dict[int, tuple[object, list[tuple[_Path, Any]]]] = {}
 
     def of(self, value: Any, level: int) -> list[tuple[_Path, Any]]:
-        if type(value) in _NO_SECRETS or level > _MAX_VALIDATED:
+        kind = cast("type[Any]", type(value))
+        if kind in _NO_SECRETS or level > _MAX_VALIDATED:
             return []
         if (known := self._known.get(id(value))) is not None:
             return known[1]
         found: list[tuple[_Path, Any]] = []
         # The value stays referenced, so that its id is not given to another.
         self._known[id(value)] = value, []
-        for step, member in enumerate(value) if type(value) is list else self._members(value, level, found):
+        for step, member in enumerate(value) if kind is list else self._members(value, level, found):
             if type(member) not in _NO_SECRETS and (inner := self.of(member, level + 1)):
                 found += [((step, *path), clear) for path, clear in inner]
         self._known[id(value)] = value, found
