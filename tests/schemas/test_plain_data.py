@@ -7,6 +7,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, SecretBytes, SecretStr, model_serializer
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr, model_serializer
 from pydantic_core import from_json, to_json
 
-from capset.schemas.plain_data import is_flat, plain, plain_unvalidated, unmasked
+from capset.schemas.plain_data import is_flat, plain, plain_unvalidated, secrets_in, unmasked
 
 BOTH = pytest.mark.parametrize("look", [plain, plain_unvalidated])
 Look = Callable[[Any], Any]
@@ -161,6 +162,74 @@ def test_secrets_are_masked_unless_they_are_asked_for() -> None:
     for look in (plain, plain_unvalidated):
         assert look(given) == {"a": "**********", "b": ["**********", 1]}
     assert unmasked(given) == {"a": "hunter2", "b": [b"hunter2", 1]}
+    assert secrets_in(given) == [[["a"], "hunter2"], [["b", 0], "hunter2"]]
+
+
+class Login(BaseModel, frozen=True, extra="allow"):
+    name: str
+    key: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    left: SecretStr
+    right: SecretStr
+
+
+def hush(text: str) -> SecretStr:
+    return SecretStr(text)
+
+
+def login(key: str, name: str = "n", **more: object) -> Login:
+    return Login.model_validate({"name": name, "key": hush(key), **more})
+
+
+def pair(left: str, right: str) -> Pair:
+    return Pair(hush(left), hush(right))
+
+
+def nested(secret: SecretStr, levels: int = 250) -> object:
+    value: object = secret
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+SHARED, OTHER = login("a"), login("b")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": hush("a"), "b": hush("b")}, {"a": hush("b"), "b": hush("a")}),
+        ({"a": SHARED, "b": OTHER, "c": SHARED}, {"a": SHARED, "b": OTHER, "c": OTHER}),
+        (login("a", more=hush("b")), login("a", more=hush("c"))),
+        (Secret(OTHER), Secret(SHARED)),
+        ({pair("a", "b"), pair("c", "d")}, {pair("a", "d"), pair("c", "b")}),
+        ({login("a"), login("b", "m")}, {login("b"), login("a", "m")}),
+        ({hush("a"): 1, hush("b"): 2}, {hush("a"): 2, hush("b"): 1}),
+        (nested(hush("a")), nested(hush("b"))),
+        (deque([(hush("a"),)]), deque([(hush("b"),)])),
+    ],
+)
+def test_values_that_differ_in_secrets_have_other_secrets(one: Any, other: Any) -> None:
+    assert secrets_in(one) != secrets_in(other)
+    assert secrets_in(deepcopy(one)) == secrets_in(one) != [], "and equal ones have equal ones"
+    assert from_json(to_json(secrets_in(one))) == secrets_in(one), "as plain data"
+
+
+def test_values_without_secrets_have_none_and_cycles_end() -> None:
+    assert secrets_in({"a": [1, "x", None, {2.5}, Mute(), Look], "b": {1: b"x"}}) == []
+    cycle: list[Any] = [hush("a")]
+    cycle += [cycle, {"again": cycle}]
+    assert secrets_in(cycle) == [[[0], "a"]]
+
+
+def test_lists_that_contain_each_other_are_searched_once() -> None:
+    lists: list[list[Any]] = [[] for _ in range(30)]
+    for each in lists:
+        each.extend(lists)
+    assert secrets_in(lists) == []
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.floats(), max_size=4))

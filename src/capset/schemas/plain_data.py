@@ -36,6 +36,9 @@ _LEAVES: Final = frozenset(
     }
 )
 """Types that pydantic writes by itself, without running any other code."""
+_NO_SECRETS: Final = _LEAVES - {SecretStr, SecretBytes}
+_MAX_VALIDATED: Final = 300
+"""pydantic validates and writes fewer levels."""
 
 
 def plain(value: Any) -> Any:
@@ -81,6 +84,14 @@ def unmasked(value: Any) -> Any:
             return value
 
 
+def secrets_in(value: Any) -> list[Any]:
+    """Return the secrets inside a validated value in clear, each with its path, as plain JSON data in a fixed order.
+
+    This is for a keyed digest, and for nothing else.
+    """
+    return _sorted(_Secrets().of(value, 0))
+
+
 def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
     """Whether a value is JSON data of one level that every serialiser writes identically, as most arguments are.
 
@@ -114,6 +125,64 @@ def _is_tree(value: Any, seen: set[int]) -> bool:
     if kind is list:
         return all(_is_tree(item, seen) for item in value)
     return all(type(key) is str and _is_tree(member, seen) for key, member in value.items())
+
+
+_Path = tuple[str | int, ...]
+
+
+class _Secrets:
+    """One search for secrets. Each container is searched once, and found from every path that leads to it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, list[tuple[_Path, Any]]]] = {}
+
+    def of(self, value: Any, level: int) -> list[tuple[_Path, Any]]:
+        kind = cast("type[Any]", type(value))
+        if kind in _NO_SECRETS or level > _MAX_VALIDATED:
+            return []
+        if (known := self._known.get(id(value))) is not None:
+            return known[1]
+        found: list[tuple[_Path, Any]] = []
+        # The value stays referenced, so that its id is not given to another.
+        self._known[id(value)] = value, []
+        for step, member in enumerate(value) if kind is list else self._members(value, level, found):
+            if type(member) not in _NO_SECRETS and (inner := self.of(member, level + 1)):
+                found += [((step, *path), clear) for path, clear in inner]
+        self._known[id(value)] = value, found
+        return found
+
+    def _members(self, value: Any, level: int, found: list[tuple[_Path, Any]]) -> Iterator[tuple[str | int, Any]]:
+        """Yield the members of a value, each with its step of a path; add secrets that no such path leads to."""
+        match value:
+            case SecretStr() | SecretBytes() | Secret():
+                clear = cast("Secret[Any]", value).get_secret_value()
+                found.append(((), plain(clear)))
+                yield "secret", clear
+            case BaseModel():
+                yield from vars(value).items()
+                yield from (value.model_extra or {}).items()
+            case dict() | Mapping():
+                for key, member in cast("Mapping[Any, Any]", value).items():
+                    if isinstance(key, SecretStr | SecretBytes | Secret):  # JSON has one masked key for all of them
+                        clear = plain(cast("Secret[Any]", key).get_secret_value())
+                        found.append((("key",), [clear, plain(member)]))
+                        yield f"key {to_json(clear).decode()}", member
+                    else:
+                        yield _text(key) if isinstance(key, str) else to_json(plain(key)).decode(), member
+            case list() | tuple() | deque():
+                yield from enumerate(cast("list[Any]", value))
+            case set() | frozenset():
+                # They have no order, so each stands beside its own secrets.
+                each = ((item, self.of(item, level + 1)) for item in cast("set[Any]", value))
+                found += [(("*",), [plain(item), _sorted(inner)]) for item, inner in each if inner]
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                yield from ((field.name, getattr(value, field.name)) for field in fields(value))
+            case _:
+                pass
+
+
+def _sorted(found: list[tuple[_Path, Any]]) -> list[Any]:
+    return sorted(([list(path), clear] for path, clear in found), key=to_json)
 
 
 class _Look:

@@ -13,6 +13,8 @@ from capset.errors import CapsetError, NoOutcome
 from capset.kernel.call.session_context import Credential, SessionContext
 
 if TYPE_CHECKING:
+    from pydantic import Secret
+
     from capset.definitions.approvals import ApprovalRow
     from capset.evaluation.policies import Ruling
     from capset.kernel.call.compiled_tools import CompiledTool
@@ -73,6 +75,8 @@ class CallArguments(NamedTuple):
     """The data that they were validated from: anything else is validated again."""
     inbound: Any = None
     """The message for a processor, of the type that its contract declares."""
+    secrets: Secret[list[Any]] | None = None
+    """The secrets that ``recorded`` has as masks only, by ``secrets_in``: the digest covers them, too."""
 
 
 class CallDecision(NamedTuple):
@@ -110,6 +114,10 @@ class _NotValidated(CallArguments):
 
     @property
     def inbound(self) -> Never:
+        raise _read_too_early()
+
+    @property
+    def secrets(self) -> Never:  # pyright: ignore[reportIncompatibleVariableOverride]  # as ``values``
         raise _read_too_early()
 
 

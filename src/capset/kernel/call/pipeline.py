@@ -191,7 +191,9 @@ async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
 def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -> CallEntry:
     """End a call, and return the entry of its outcome; it was counted in ``runtime.calls`` when it began."""
     context, arguments, code = call.context, call.arguments, None
-    runtime, recorded = context.runtime, None if arguments is NOT_VALIDATED else arguments.recorded
+    runtime, recorded, secrets = context.runtime, None, None
+    if arguments is not NOT_VALIDATED:
+        recorded, secrets = arguments.recorded, arguments.secrets
     if recorded is None and not isinstance(call.given, Json):
         # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
         recorded = plain_unvalidated(call.given)
@@ -209,6 +211,7 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
             call.mark,
             call.options.cause,
             recorded,
+            secrets,
             call.given,
             call.decided,
             call.attempts,

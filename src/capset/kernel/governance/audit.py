@@ -36,6 +36,8 @@ from capset.kernel.governance.redaction import MASK, Redactor
 from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
 
 if TYPE_CHECKING:
+    from pydantic import Secret
+
     from capset.kernel.call.compiled_tools import CompiledTool
     from capset.kernel.call.invocation import CallDecision, Invocation
     from capset.kernel.call.session_context import SessionContext
@@ -83,6 +85,8 @@ class CallEntry(NamedTuple):
     """The correlation and the id of what caused the call."""
     arguments: Any
     """A snapshot of the arguments; ``None`` for JSON text that was never validated."""
+    secrets: Secret[list[Any]] | None
+    """Those that the snapshot has as masks only."""
     given: Mapping[str, Any] | Json
     """The arguments as received; only JSON text is read."""
     decision: CallDecision
@@ -100,7 +104,7 @@ class CallEntry(NamedTuple):
         runtime, principal, tool, kind = context.runtime, context.principal, compiled.tool, self.decision.kind
         own_id = runtime.ids.text(self.mark)
         plain_arguments = _plain_arguments(self.arguments, self.given)
-        covered = _whole(self.arguments, plain_arguments)
+        covered = _whole(self.arguments, plain_arguments, self.secrets)
         whole = canonical(covered)
         return {
             "id": own_id,
@@ -152,6 +156,7 @@ def intent_of(call: Invocation) -> CallEntry:
         call.mark,
         call.options.cause,
         call.arguments.recorded,
+        call.arguments.secrets,
         call.given,
         call.decided,
         call.attempts,
@@ -160,8 +165,8 @@ def intent_of(call: Invocation) -> CallEntry:
 
 def digest_of(call: Invocation) -> str:
     """Return the keyed digest of a call's arguments, as in its record."""
-    recorded = call.arguments.recorded
-    return call.context.runtime.digest(canonical(_whole(recorded, _plain_arguments(recorded, call.given))))
+    recorded, secrets = call.arguments.recorded, call.arguments.secrets
+    return call.context.runtime.digest(canonical(_whole(recorded, _plain_arguments(recorded, call.given), secrets)))
 
 
 def masked_arguments(call: Invocation) -> str:
@@ -194,8 +199,10 @@ def _plain_arguments(recorded: Any, given: Mapping[str, Any] | Json) -> Any:
     return plain(recorded)
 
 
-def _whole(recorded: Any, arguments: Any) -> Any:
+def _whole(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> Any:
     """Return the arguments for the digest: masked secrets with their real values, since these distinguish calls."""
+    if secrets is not None:
+        return [arguments, secrets.get_secret_value()]  # a list, which arguments themselves never are
     if is_flat(recorded):  # so that it holds no masked secret
         return arguments
     bare = unmasked(recorded)

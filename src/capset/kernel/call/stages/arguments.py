@@ -8,6 +8,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import Secret
 from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed, PolicyBinding
@@ -20,7 +21,7 @@ from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule,
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation
 from capset.kernel.named_tuples import new_tuple
-from capset.schemas.plain_data import plain, plain_json
+from capset.schemas.plain_data import plain, plain_json, secrets_in
 from capset.schemas.schema import Schema, is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
 
@@ -51,24 +52,26 @@ def validation(installed: Installed) -> Step:
         if may_be_infinite and type(given) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
-        recorded = values if only_scalars else recordable(schema, validated)
-        call.arguments = new_tuple(CallArguments, (values, recorded, given, inbound))
+        recorded, secrets = (values, None) if only_scalars else _recordable(schema, validated)
+        call.arguments = new_tuple(CallArguments, (values, recorded, given, inbound, secrets))
 
     return step
 
 
-def recordable(schema: Schema, arguments: Any) -> Any:
-    """Return a snapshot of validated arguments, as plain JSON data, that no other code can reach."""
+def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] | None]:
+    """Return a snapshot of validated arguments, as plain JSON data that no other code can reach, and their secrets."""
     try:
-        return schema.jsonable(arguments)
+        recorded = schema.jsonable(arguments)
     except (ValueError, RecursionError):
-        return plain(arguments)
+        recorded = plain(arguments)
+    found = secrets_in(arguments)
+    return recorded, Secret(found) if found else None
 
 
 def record_again(call: Invocation, tool: AnyTool) -> None:
     """Take another snapshot of a call's arguments: its caller, in process, may have changed what it gave."""
-    again = recordable(tool.arguments, call.arguments.values)
-    call.arguments = call.arguments._replace(recorded=again)
+    recorded, secrets = _recordable(tool.arguments, call.arguments.values)
+    call.arguments = call.arguments._replace(recorded=recorded, secrets=secrets)
 
 
 T = TypeVar("T")
