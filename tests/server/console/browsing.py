@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright, expect
 
 from scripts import npm
 from tests.server.support import Site
@@ -20,7 +20,8 @@ _FLAGS: Final = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-proxy-server"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-_MILLISECONDS: Final = 10_000
+_MILLISECONDS: Final = 20_000
+expect.set_options(timeout=_MILLISECONDS)
 WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
 _SERIOUS: Final = ("serious", "critical")

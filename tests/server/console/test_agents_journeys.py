@@ -100,6 +100,7 @@ async def test_an_agent_is_made_ordered_mended_and_saved(shop: Site, browser: Br
         await page.keyboard.press("Enter")
         await expect(page.locator("#editor-said")).to_have_text("loud is number 1 of 3.")
         # By dragging.
+        await page.locator("#c2").evaluate("one => one.scrollIntoView({block: 'center'})")
         await page.locator("#c1 .handle").drag_to(page.locator("#c2"), target_position={"x": 20, "y": 4})
         assert (await entries(page))[0] == "quiet"
         # Mended where it is told.

@@ -181,6 +181,7 @@ async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: 
         assert await status_of(shop, second) == ("approved", "user:boss")
         await page.keyboard.press("n")
         await expect(page).to_have_url(f"{shop.url}/approvals/{third}")
+        await expect(page.locator(f"#beside-{third} a")).to_be_visible()
         await page.keyboard.press("j")
         assert await focused(page) in (first, third)
         await page.keyboard.press("e")
