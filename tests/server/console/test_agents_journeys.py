@@ -64,6 +64,17 @@ async def entries(page: Page) -> list[str]:
     return await page.locator("#entries input[name$='-id']").evaluate_all("found => found.map(one => one.value)")
 
 
+async def drag(page: Page, handle: str, target: str) -> None:
+    """Drag a handle to the top of an element, in steps, as a hand does."""
+    await page.locator(handle).scroll_into_view_if_needed()
+    await page.locator(handle).hover()
+    await page.mouse.down()
+    await page.mouse.move(300, 400, steps=3)
+    await page.locator(target).hover(position={"x": 20, "y": 4})
+    await page.locator(target).hover(position={"x": 20, "y": 4})
+    await page.mouse.up()
+
+
 async def stored(shop: Site, path: str) -> dict[str, Any]:
     async with shop.client("ada") as client:
         return (await client.get(f"/v1{path}")).json()
@@ -100,8 +111,7 @@ async def test_an_agent_is_made_ordered_mended_and_saved(shop: Site, browser: Br
         await page.keyboard.press("Enter")
         await expect(page.locator("#editor-said")).to_have_text("loud is number 1 of 3.")
         # By dragging.
-        await page.locator("#c2").evaluate("one => one.scrollIntoView({block: 'center'})")
-        await page.locator("#c1 .handle").drag_to(page.locator("#c2"), target_position={"x": 20, "y": 4})
+        await drag(page, "#c1 .handle", "#c2")
         assert (await entries(page))[0] == "quiet"
         # Mended where it is told.
         await page.locator("#c2").get_by_label("Prefix").fill("loud_")

@@ -66,8 +66,10 @@
     if (!over) return;
     event.preventDefault();
     if (over === dragged) return;
-    const box = over.getBoundingClientRect();
-    over.parentElement.insertBefore(dragged, event.clientY > box.top + box.height / 2 ? over.nextSibling : over);
+    // Past its middle only, in the direction of the movement: what has changed places must not change back.
+    const box = over.getBoundingClientRect(), isLower = event.clientY > box.top + box.height / 2;
+    const comesAfter = Boolean(over.compareDocumentPosition(dragged) & Node.DOCUMENT_POSITION_FOLLOWING);
+    if (isLower !== comesAfter) over.parentElement.insertBefore(dragged, isLower ? over.nextSibling : over);
   });
   document.addEventListener("drop", (event) => { if (dragged) event.preventDefault(); });
   document.addEventListener("dragend", () => {
