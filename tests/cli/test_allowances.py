@@ -224,4 +224,4 @@ def test_a_key_is_made_with_an_allowance_and_lists_it(run: Run, tmp_path: Path) 
     assert (limited["allowance"], "allowance" in plain) == (expected, False)
     told = " ".join(run("key", "list").out.split())
     assert "5/1m; 50/1d;" in told
-    assert "tokens=1000,cost=2.0/1d per org" in told
+    assert "tokens=1000,cost=2/1d per org" in told

@@ -220,9 +220,7 @@ async def test_mcp_says_which_method_it_takes(asker: httpx2.AsyncClient) -> None
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/", "/v1/agents/", "/v2/agents", "/v1/agents/a/b", "/mcp", "/mcp/agents/"]
-)
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/agents/", "/v2/agents", "/v1/agents/a/b", "/mcp", "/mcp/agents/"])
 async def test_a_path_that_there_is_not_is_told_so(asker: httpx2.AsyncClient, path: str) -> None:
     problem(await asker.get(path), 404, "not_found")
 

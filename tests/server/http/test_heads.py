@@ -104,7 +104,9 @@ async def test_what_is_no_http_is_told_so_and_let_go(shared: Site, garbage: byte
         await there.send(garbage)
         answer = await there.answer()
         assert 400 <= answer.status < 500
-        code = {400: "invalid_http", 401: "unauthenticated", 421: "wrong_host"}[answer.status]
+        code = {400: "invalid_http", 401: "unauthenticated", 405: "method_not_allowed", 421: "wrong_host"}[
+            answer.status
+        ]
         checked_problem(answer.body, answer.headers, answer.status, code)
         if answer.status == 400:
             assert await there.closed()

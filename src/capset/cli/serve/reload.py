@@ -146,8 +146,8 @@ class Reload:
         if found.digest != digest:
             raise Conflict("the file was changed while it was read; send the signal again")
         if found.lasting != current.lasting:
-            told = "governance, roles, audit, workspace and notifications hold while the server runs: start it again"
-            raise Conflict(told)
+            lasting = "governance, roles, audit, workspace and notifications"
+            raise Conflict(f"{lasting} hold while the server runs: start it again to change them")
         return found, registry
 
 

@@ -114,7 +114,7 @@ def _check_credential(caller: Caller) -> None:
     if caller.key is None:
         raise PermissionDenied(
             "Permission denied: keys are made and revoked by a caller with a key or a token; this server asks for none",
-            hint="capset key create and capset key revoke work on the database",
+            hint="capset key create NAME --principal WHO and capset key revoke ID work on the database",
         )
 
 

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
@@ -42,8 +43,8 @@ from capset.server.console.pages import (
     sessions,
     tool_calls,
 )
-from capset.server.http.request_context import RequestContext, note_refusal, request_context
-from capset.server.http.responses import hide_store_details
+from capset.server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
+from capset.server.http.responses import answer_problem, hide_store_details
 from capset.server.http.routes import Routes
 from capset.server.service import Service
 
@@ -111,13 +112,23 @@ class Console:
         return cookie_of(request_info.header(b"cookie"), name)
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._router({**scope, "root_path": scope.get("root_path", "")}, receive, _with_headers(send))
+        """Answer one request. Raises ``HttpRefusal`` for a method that the path does not have."""
+        try:
+            inner = {**scope, "root_path": scope.get("root_path", ""), "app": self}  # so that the router raises
+            await self._router(inner, receive, _with_headers(send))
+        except HTTPException as error:
+            raise HttpRefusal(error.status_code, "method_not_allowed", "This page has no such method") from None
 
     async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
-        """Answer with a page that says what went wrong; htmx gets only the message, for the place of messages."""
+        """Answer with a page that says what went wrong; htmx gets only the message, for the place of messages.
+
+        What does not say what it accepts is no browser, and gets problem details.
+        """
+        info = request_context(scope)
+        if not info.header(b"accept"):
+            return await answer_problem(send, error, info.correlation)
         response = await self._failure(Request(scope, receive), error)
-        await response(scope, receive, _with_headers(send))
+        return await response(scope, receive, _with_headers(send))
 
     async def _begin(self, request: Request) -> Response:
         """Lead to the first page: the inbox for those who approve, else the first that they may see."""

@@ -48,7 +48,7 @@ class Routes:
 
     def of(self, path: str) -> str | None:
         """Return the template of a path, ``None`` for none; literal segments precede parameters."""
-        return _match(self._root, _segments(path), 0)
+        return _match(self._root, _segments(path), 0) if path.startswith("/") else None
 
 
 def _segments(path: str) -> list[str]:

@@ -15,17 +15,17 @@ _OF: Final[Mapping[str, str]] = {
 """The group of an outcome; the others have failed."""
 GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed")
 _COLOURS: Final = {
-    "succeeded": "--good",
-    "failed": "--bad",
-    "denied": "--waiting",
-    "rejected": "--waiting",
-    "timed_out": "--bad",
-    "limited": "--accent",
-    "allow": "--good",
-    "deny": "--bad",
-    "p50_us": "--good",
-    "p95_us": "--waiting",
-    "p99_us": "--bad",
+    "succeeded": "good",
+    "failed": "bad",
+    "denied": "waiting",
+    "rejected": "waiting",
+    "timed_out": "bad",
+    "limited": "accent",
+    "allow": "good",
+    "deny": "bad",
+    "p50_us": "good",
+    "p95_us": "waiting",
+    "p99_us": "bad",
 }
 _DASHES: Final = {"rejected": [6, 4], "timed_out": [6, 4], "p95_us": [8, 3], "p99_us": [3, 3], "deny": [6, 4]}
 Bucket = Mapping[str, Any]  # JSON of a summary
@@ -112,7 +112,7 @@ def _series(
         "series": [
             {
                 "label": name.removesuffix("_us").replace("_", " "),
-                "colour": _COLOURS.get(name, "--quiet"),
+                "colour": _COLOURS.get(name, "quiet"),
                 "dash": _DASHES.get(name, []),
                 "values": [value(one, name) for one in buckets],
             }

@@ -3,7 +3,7 @@
   "use strict";
   const HEIGHT = 220;
   const drawn = new Map();
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const shown = (value, unit) => value == null ? "–" : `${value.toLocaleString("en", { maximumFractionDigits: 1 })} ${unit}`;
   const time = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
 
@@ -11,7 +11,7 @@
     const data = JSON.parse(figure.dataset.chart);
     const place = figure.querySelector(".plot");
     const isShort = data.x[data.x.length - 1] - data.x[0] <= 2 * 86400;
-    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    const axis = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
     const options = {
       width: place.clientWidth,
       height: HEIGHT,
