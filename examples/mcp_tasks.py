@@ -45,9 +45,8 @@ def ask(http: httpx2.Client, method: str, about: str, **params: Any) -> dict[str
 def approve(browser: httpx2.Client, path: str, key: str) -> None:
     """Do in a browser what an approver does: sign in with a key, read, and press the button."""
     page = browser.post(path, data={"action": "sign_in", "key": key})
-    token = re.search(r'name="token" value="(\w+)"', page.text)
-    assert token is not None, page.text
-    browser.post(path, data={"action": "approve", "token": token[1], "note": "go on"}).raise_for_status()
+    shown = dict(re.findall(r'name="(token|round)" value="(\w+)"', page.text))
+    browser.post(path, data={"action": "approve", "note": "go on", **shown}).raise_for_status()
 
 
 def make_key(folder: str, *options: str) -> str:

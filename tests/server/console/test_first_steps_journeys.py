@@ -32,6 +32,7 @@ async def test_a_new_user_gets_from_nothing_to_the_record(browser: Browser, tmp_
             await page.get_by_label("Name", exact=True).fill("payer")
             await page.get_by_label("Add a capability").fill("till")
             await page.get_by_role("button", name="Add till", exact=True).click()
+            await expect(page.locator("#editor-said")).to_have_text("till is added.")
             await page.get_by_role("button", name="Make the agent").click()
             await page.get_by_role("button", name="Run it").click()
             await page.get_by_label("Message").fill("Pay bob")
