@@ -27,7 +27,7 @@ _IGNORABLE: Final = (
 """Ranges of characters that have no form of their own though their category says so (Default_Ignorable_Code_Point)."""
 _PLAIN: Final = frozenset("\n\t\r")
 _TEXTS: Final = ("name", "title", "description")
-"""What is read first of a tool."""
+"""The keys of a tool that are read first."""
 
 
 @dataclass(frozen=True, slots=True)

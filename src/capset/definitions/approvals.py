@@ -61,7 +61,7 @@ class ApprovalRow:
     code_hash: str | None = None
     """The hash of the tool's code at that time, where it could be determined."""
     needs: str | None = None
-    """What the rules for approvers demanded at that time, as JSON; ``None`` if none was for it."""
+    """The demands of the rules for approvers at that time, as JSON; ``None`` if no rule was for it."""
     approvals: str | None = None
     """The approvals so far of the arguments as they are now, as a JSON list."""
     escalates_at: str | None = None

@@ -220,7 +220,7 @@ def _part(part: PartChange) -> PartShape:
 
 
 class FingerprintDiffShape(Shape):
-    """What differs between the payloads of two hashes of one kind; there is no change if the hashes are equal."""
+    """The differences between the payloads of two hashes of one kind; none if the hashes are equal."""
 
     before: str
     after: str

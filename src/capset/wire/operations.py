@@ -308,7 +308,7 @@ class ConsumptionShape(Shape):
 
 
 class UsageShape(Shape):
-    """What a principal, or one of its sessions, has used of what is limited; empty where nothing is."""
+    """The use that a principal, or one of its sessions, has made of its limits; empty where nothing is limited."""
 
     principal: str
     kind: str

@@ -119,7 +119,8 @@ async def test_of_a_channel_one_request_that_stalls_does_not_hold_up_the_next() 
         await asked(client, session)
         await there.wait(1)
         request = await asked(client, session, amount=2)
-        await settled(here, "ops", request)
+        row = await settled(here, "ops", request)
+        assert (row.attempts, row.error) == (1, None)
 
 
 @pytest.mark.spec("N21")

@@ -17,7 +17,7 @@ from capset.stores.base import AGENT_FIELDS
 from capset.wire.agents import AgentInput
 
 NAME: Final = "agent"
-"""What the names of the fields begin with."""
+"""The beginning of the names of the fields."""
 INSTRUCTION: Final = "instruction"
 """The fields with one instruction each."""
 ENTRY: Final = "capability"

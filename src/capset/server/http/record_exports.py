@@ -29,7 +29,7 @@ MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
 _PAGE: Final = 500
 """Number of records in memory at once, or as many as a page has bytes for."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""The characters that a spreadsheet takes for the beginning of a formula."""
 _log = logging.getLogger("capset.server")
 
 

@@ -19,12 +19,7 @@ _NAMES: Final = (*SUMMARIZED, "bucket")
 
 async def show_timeline(page: PageRequest) -> Response:
     """Show how many calls ended how, as bars that lead to their records."""
-    form = record_form(page, "timeline", names=_NAMES)
-    summary, http_status = None, 200
-    try:
-        summary = await _summary(page, form)
-    except RestRefusal as refusal:
-        form, http_status = _refused(form, refusal)
+    form, summary, http_status = await _summarized(page, "timeline")
     return page.render(
         "audit/timeline.html",
         http_status=http_status,
@@ -39,12 +34,7 @@ async def show_timeline(page: PageRequest) -> Response:
 
 async def show_charts(page: PageRequest) -> Response:
     """Show calls by decision and outcome, their latency, the tools with most calls, and what limits leave."""
-    form = record_form(page, "charts", names=_NAMES)
-    summary, http_status = None, 200
-    try:
-        summary = await _summary(page, form)
-    except RestRefusal as refusal:
-        form, http_status = _refused(form, refusal)
+    form, summary, http_status = await _summarized(page, "charts")
     return page.render(
         "audit/charts.html",
         http_status=http_status,
@@ -54,6 +44,16 @@ async def show_charts(page: PageRequest) -> Response:
         usage=await page.api.find("usage", principal=form.values.get("principal")),
         **_common(),
     )
+
+
+async def _summarized(page: PageRequest, view: str) -> tuple[RecordForm, Mapping[str, Any] | None, int]:  # JSON
+    """Return the form of a view, the summary that it asks for, and the status: that of a refusal where there is one."""
+    form = record_form(page, view, names=_NAMES)
+    try:
+        return form, await _summary(page, form), 200
+    except RestRefusal as refusal:
+        form, http_status = _refused(form, refusal)
+        return form, None, http_status
 
 
 async def _summary(page: PageRequest, form: RecordForm) -> Mapping[str, Any]:  # JSON

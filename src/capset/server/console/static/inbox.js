@@ -58,7 +58,7 @@
 
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#held button")) return;
-    waiting = document.getElementById("inbox");  // the next answer is shown whatever is under the pointer
+    waiting = document.getElementById("inbox");  // the next answer is shown even where the pointer is
     htmx.ajax("GET", waiting.getAttribute("hx-get"), { source: waiting, target: waiting, swap: "outerMorph" });
   });
 
