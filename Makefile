@@ -133,7 +133,7 @@ mutants: $(SETUP) ## change single things in the core, and count how many the te
 	@nice -n 10 $(BIN)/python -m scripts.mutants --count $(or $(COUNT),150) --seed $(or $(SEED),1) $(ARGS)
 
 scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,000,000 files everything, on both engines
-	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
+	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale tests/server/console/test_pages_scale.py
 
 clean: ## remove everything that was built
 	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Error, Page, expect
@@ -87,18 +86,13 @@ async def administer(here: Site, browser: Browser) -> None:
             await expect(second.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-async def test_a_key_is_made_used_and_revoked_on_sqlite(tmp_path: Path, browser: Browser) -> None:
-    async with site(store=f"sqlite:///{tmp_path / 'x.db'}") as here:
+async def test_a_key_is_made_used_and_revoked(store: str, browser: Browser) -> None:
+    async with site(store=store) as here:
         await administer(here, browser)
 
 
-async def test_a_key_is_made_used_and_revoked_on_postgres(postgres_url: str, browser: Browser) -> None:
-    async with site(store=postgres_url) as here:
-        await administer(here, browser)
-
-
-async def test_somebody_revokes_the_key_that_they_signed_in_with(browser: Browser) -> None:
-    async with site() as here:
+async def test_somebody_revokes_the_key_that_they_signed_in_with(store: str, browser: Browser) -> None:
+    async with site(store=store) as here:
         async with signed_in(browser, here, "ada") as page:
             await page.get_by_text("user:ada").first.click()
             await page.get_by_role("link", name="Your account").click()
@@ -109,8 +103,8 @@ async def test_somebody_revokes_the_key_that_they_signed_in_with(browser: Browse
         assert row.revoked_at
 
 
-async def test_the_pages_have_no_fault_with_text_of_others(browser: Browser) -> None:
-    async with site() as here:
+async def test_the_pages_have_no_fault_with_text_of_others(store: str, browser: Browser) -> None:
+    async with site(store=store) as here:
         await here.key("operator", org=None, scopes=ADMIN)
         await here.key(EVIL, org=EVIL, principal=EVIL, scopes=["capset:read"], attributes={"tier": EVIL + "\u202e"})
         async with signed_in(browser, here, "operator", "/organisations") as page:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,23 +38,10 @@ async def serve(store: str) -> AsyncGenerator[Site]:
         yield found
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of a new database, of each kind."""
-    return f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-
-
 @pytest.fixture
 async def shop(store: str) -> AsyncGenerator[Site]:
     """Give a server with a database."""
     async with serve(store) as found:
-        yield found
-
-
-@pytest.fixture
-async def small() -> AsyncGenerator[Site]:
-    """Give a server without a database."""
-    async with serve("memory://") as found:
         yield found
 
 
@@ -173,9 +159,9 @@ async def test_a_version_is_compared_and_rolled_back(shop: Site, browser: Browse
 
 
 @pytest.mark.spec("N10")
-async def test_what_is_typed_outlives_every_error(small: Site, browser: Browser) -> None:
-    await small.key("leaver")
-    async with signed_in(browser, small, "leaver", "/agents/new") as page:
+async def test_what_is_typed_outlives_every_error(shop: Site, browser: Browser) -> None:
+    await shop.key("leaver")
+    async with signed_in(browser, shop, "leaver", "/agents/new") as page:
         await page.get_by_label("Name", exact=True).fill("kept")
         # The server is away.
         await page.context.set_offline(True)
@@ -185,26 +171,26 @@ async def test_what_is_typed_outlives_every_error(small: Site, browser: Browser)
         await page.context.set_offline(False)
         old = await page.locator("body").get_attribute("data-token")
         # The sign-in ends, and another begins in another window.
-        (key,) = [one for one in await small.kernel.store.keys.list() if one.name == "leaver"]
-        await revoke_key(small.kernel, key.id)
+        (key,) = [one for one in await shop.kernel.store.keys.list() if one.name == "leaver"]
+        await revoke_key(shop.kernel, key.id)
         await page.get_by_role("button", name="Make the agent").click()
         await expect(page.locator("#messages")).to_contain_text("Sign in in another window")
         await expect(page.get_by_label("Name", exact=True)).to_have_value("kept")
         other = await page.context.new_page()
-        await sign_in(other, small.keys["ada"])
+        await sign_in(other, shop.keys["ada"])
         await other.close()
         await page.get_by_role("button", name="Make the agent").click()
         await expect(page.locator("#messages")).to_contain_text("not valid any more")
         await page.wait_for_function("token => document.body.dataset.token !== token", arg=old)
         await page.get_by_role("button", name="Make the agent").click()
         await expect(page.locator(".told")).to_contain_text("Saved as version 1.")
-        agent = await stored(small, page.url.removeprefix(small.url))
+        agent = await stored(shop, page.url.removeprefix(shop.url))
     assert (agent["name"], agent["system_prompt"]) == ("kept", "One.")
 
 
 @pytest.mark.spec("N10")
-async def test_what_is_typed_while_the_server_answers_stays(small: Site, browser: Browser) -> None:
-    async with signed_in(browser, small, "ada", "/agents/new") as page:
+async def test_what_is_typed_while_the_server_answers_stays(shop: Site, browser: Browser) -> None:
+    async with signed_in(browser, shop, "ada", "/agents/new") as page:
         asked, answered = asyncio.Event(), asyncio.Event()
 
         async def wait(route: Route) -> None:
@@ -226,11 +212,11 @@ async def test_what_is_typed_while_the_server_answers_stays(small: Site, browser
 
 
 @pytest.mark.spec("N10")
-async def test_every_page_holds_with_hostile_text(small: Site, browser: Browser) -> None:
+async def test_every_page_holds_with_hostile_text(shop: Site, browser: Browser) -> None:
     agent = await made(
-        small, "evil", system_prompt=HOSTILE, description=HOSTILE, instructions=[HOSTILE], tags=[HOSTILE], model=HOSTILE
+        shop, "evil", system_prompt=HOSTILE, description=HOSTILE, instructions=[HOSTILE], tags=[HOSTILE], model=HOSTILE
     )
-    async with signed_in(browser, small, "boss", "/agents") as page:
+    async with signed_in(browser, shop, "boss", "/agents") as page:
         await hold_page(page)
         for path in ("", "/edit", "/versions?before=1"):
             await page.goto(f"/agents/{agent['id']}{path}")
@@ -242,8 +228,8 @@ async def test_every_page_holds_with_hostile_text(small: Site, browser: Browser)
 
 
 @pytest.mark.spec("N10")
-async def test_one_is_asked_before_typed_text_is_left(small: Site, browser: Browser) -> None:
-    async with signed_in(browser, small, "ada", "/agents/new") as page:
+async def test_one_is_asked_before_typed_text_is_left(shop: Site, browser: Browser) -> None:
+    async with signed_in(browser, shop, "ada", "/agents/new") as page:
         await hold_page(page)
         await page.get_by_label("Name", exact=True).press_sequentially("mine")
         asked: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +36,9 @@ post = Capability("post", tools=[letter])
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncGenerator[Site]:
+async def shop(store: str) -> AsyncGenerator[Site]:
     """Give a server with the till, a boss and a chief who decide, and a caller who asks."""
-    async with site(till, store=f"sqlite:///{tmp_path}/inbox.db") as found:
+    async with site(till, store=store) as found:
         await people(found)
         yield found
 
@@ -94,14 +93,8 @@ def moves() -> AgentRunner:
 
 
 @pytest.mark.spec("N5", "N6", "N7")
-async def test_somebody_approves_what_an_agent_asked_for(tmp_path: Path, browser: Browser) -> None:
-    async with site(till, post, store=f"sqlite:///{tmp_path}/walk.db", generator=moves()) as here:
-        await walk(here, browser)
-
-
-@pytest.mark.spec("N5", "N6", "N7")
-async def test_somebody_approves_on_postgres(postgres_url: str, browser: Browser) -> None:
-    async with site(till, post, store=postgres_url, generator=moves()) as here:
+async def test_somebody_approves_what_an_agent_asked_for(store: str, browser: Browser) -> None:
+    async with site(till, post, store=store, generator=moves()) as here:
         await walk(here, browser)
 
 
@@ -260,9 +253,9 @@ async def test_hostile_text_does_nothing_in_a_browser(shop: Site, browser: Brows
 
 
 @pytest.mark.spec("N7")
-async def test_a_request_expires_while_it_is_looked_at(tmp_path: Path, browser: Browser) -> None:
+async def test_a_request_expires_while_it_is_looked_at(store: str, browser: Browser) -> None:
     clock = FakeClock()
-    async with site(till, clock=clock, store=f"sqlite:///{tmp_path}/late.db") as here:
+    async with site(till, clock=clock, store=store) as here:
         await people(here)
         request = await requested(here)
         async with signed_in(browser, here, "boss", f"/approvals/{request}") as page:

@@ -84,6 +84,20 @@ async def test_capabilities_are_found_and_paged(browser: httpx2.AsyncClient) -> 
     assert (await browser.get("/capabilities?status=odd")).status_code == 422
 
 
+@pytest.mark.spec("N17")
+async def test_the_hashes_of_all_capabilities_are_paged(browser: httpx2.AsyncClient) -> None:
+    path, seen = "/fingerprints", set[str]()
+    while path:
+        page = await browser.get(path)
+        found = set(re.findall(r"<li class=\"card\"><p><strong>([^<]+)</strong>", page.text))
+        assert not seen & found
+        seen |= found
+        following = re.search(r'rel="next" href="(/fingerprints\?installed=\d+)#installed"', page.text)
+        path = following[1] if following else ""
+    assert seen >= {"desk", "drawer", *(one.name for one in many)}
+    assert (await browser.get("/fingerprints?installed=x")).status_code == 422
+
+
 @pytest.mark.spec("N8")
 async def test_a_capability_is_shown_in_full(shop: Site, browser: httpx2.AsyncClient) -> None:
     async with shop.client("boss") as client:

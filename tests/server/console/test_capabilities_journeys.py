@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -16,8 +15,8 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncGenerator[Site]:
-    async with site(desk, drawer, evil, *many, store=f"sqlite:///{tmp_path / 'x.db'}") as found:
+async def shop(store: str) -> AsyncGenerator[Site]:
+    async with site(desk, drawer, evil, *many, store=store) as found:
         await found.key("boss", scopes=["capset:admin"])
         yield found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,8 +21,8 @@ _COUNT: Final = (
 
 
 @pytest.mark.spec("N14")
-async def test_a_new_user_gets_from_nothing_to_the_record(browser: Browser, tmp_path: Path) -> None:
-    async with shop(Call("pay", to="bob"), "Paid.", store=f"sqlite:///{tmp_path}/x.db") as found:
+async def test_a_new_user_gets_from_nothing_to_the_record(browser: Browser, store: str) -> None:
+    async with shop(Call("pay", to="bob"), "Paid.", store=store) as found:
         async with signed_in(browser, found, "boss") as page:
             await page.add_init_script(_COUNT)
             await page.goto("/")

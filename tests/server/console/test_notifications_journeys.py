@@ -14,8 +14,11 @@ from tests.server.console.test_keys import ADMIN, sign_in
 pytestmark = [pytest.mark.browser, pytest.mark.spec("N18")]
 
 
-async def test_a_delivery_that_failed_is_sent_again(browser: Browser) -> None:
-    async with receiver(answer(410), answer(204)) as there, paying(there.hook()) as (here, http, session):
+async def test_a_delivery_that_failed_is_sent_again(store: str, browser: Browser) -> None:
+    async with (
+        receiver(answer(410), answer(204)) as there,
+        paying(there.hook(), store=store) as (here, http, session),
+    ):
         await here.key("boss", scopes=ADMIN)
         await here.key("spy", org="other", scopes=ADMIN)
         request = await asked(http, session)

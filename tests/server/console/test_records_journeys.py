@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -18,17 +17,9 @@ from tests.stores.scale.filling import connected_to
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of a new store of each kind."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return f"sqlite:///{tmp_path}/x.db"
-
-
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncGenerator[Site]:
-    async with auditing(store=f"sqlite:///{tmp_path}/x.db") as found:
+async def shop(store: str) -> AsyncGenerator[Site]:
+    async with auditing(store=store) as found:
         yield found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 from pydantic import JsonValue
@@ -77,18 +75,13 @@ async def conversation_of_two_turns(browser: Browser, store: str) -> None:
 
 
 @pytest.mark.spec("N12")
-async def test_a_conversation_with_an_approval_of_ones_own(browser: Browser, tmp_path: Path) -> None:
-    await conversation_of_two_turns(browser, f"sqlite:///{tmp_path}/x.db")
+async def test_a_conversation_with_an_approval_of_ones_own(browser: Browser, store: str) -> None:
+    await conversation_of_two_turns(browser, store)
 
 
 @pytest.mark.spec("N12")
-async def test_a_conversation_on_postgres(browser: Browser, postgres_url: str) -> None:
-    await conversation_of_two_turns(browser, postgres_url)
-
-
-@pytest.mark.spec("N12")
-async def test_somebody_else_approves_in_another_browser(browser: Browser, tmp_path: Path) -> None:
-    async with shop(*PAYS, store=f"sqlite:///{tmp_path}/x.db", own=False) as found:
+async def test_somebody_else_approves_in_another_browser(browser: Browser, store: str) -> None:
+    async with shop(*PAYS, store=store, own=False) as found:
         session = await session_of(found, "plain")
         async with signed_in(browser, found, "plain", f"/sessions/{session}") as page:
             await say(page, "Pay bob, please")
@@ -103,10 +96,10 @@ async def test_somebody_else_approves_in_another_browser(browser: Browser, tmp_p
 
 
 @pytest.mark.spec("N12")
-async def test_a_turn_is_reloaded_in_its_middle_cancelled_and_taken_back(browser: Browser, tmp_path: Path) -> None:
+async def test_a_turn_is_reloaded_in_its_middle_cancelled_and_taken_back(browser: Browser, store: str) -> None:
     brake = Brake()
     moves = (ScriptStep(text="Wait for it.", calls=[ToolCall(tool="work")]), "It worked.", Call("work"), "Never said.")
-    async with shop(*moves, brake=brake, store=f"sqlite:///{tmp_path}/x.db") as found:
+    async with shop(*moves, brake=brake, store=store) as found:
         session = await session_of(found)
         async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
             await say(page, "Work")
@@ -132,8 +125,8 @@ async def test_a_turn_is_reloaded_in_its_middle_cancelled_and_taken_back(browser
 
 
 @pytest.mark.spec("N12")
-async def test_a_page_is_left_when_its_key_is_revoked(browser: Browser, tmp_path: Path) -> None:
-    async with shop("Hi.", store=f"sqlite:///{tmp_path}/x.db") as found:
+async def test_a_page_is_left_when_its_key_is_revoked(browser: Browser, store: str) -> None:
+    async with shop("Hi.", store=store) as found:
         session = await session_of(found)
         async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
             await say(page, "Hello")
@@ -144,8 +137,8 @@ async def test_a_page_is_left_when_its_key_is_revoked(browser: Browser, tmp_path
 
 
 @pytest.mark.spec("N13")
-async def test_a_tool_is_called_by_a_form(browser: Browser, tmp_path: Path) -> None:
-    async with shop(store=f"sqlite:///{tmp_path}/x.db") as found:
+async def test_a_tool_is_called_by_a_form(browser: Browser, store: str) -> None:
+    async with shop(store=store) as found:
         session = await session_of(found)
         async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
             await expect(page.get_by_text("This server has no model")).to_be_visible()
@@ -170,9 +163,9 @@ async def test_a_tool_is_called_by_a_form(browser: Browser, tmp_path: Path) -> N
 
 
 @pytest.mark.spec("N14")
-async def test_a_file_is_uploaded_edited_downloaded_and_deleted(browser: Browser, tmp_path: Path) -> None:
+async def test_a_file_is_uploaded_edited_downloaded_and_deleted(browser: Browser, store: str) -> None:
     name = 'a"><img src=x onerror=alert(1)>.txt'
-    async with shop(store=f"sqlite:///{tmp_path}/x.db") as found:
+    async with shop(store=store) as found:
         session = await session_of(found)
         async with signed_in(browser, found, "boss", f"/sessions/{session}/files/") as page:
             await expect(page.get_by_text("No files here")).to_be_visible()
@@ -196,8 +189,8 @@ async def test_a_file_is_uploaded_edited_downloaded_and_deleted(browser: Browser
 
 
 @pytest.mark.spec("N14")
-async def test_other_things_are_shown_beside_the_conversation(browser: Browser, tmp_path: Path) -> None:
-    async with shop("Hi.", store=f"sqlite:///{tmp_path}/x.db") as found:
+async def test_other_things_are_shown_beside_the_conversation(browser: Browser, store: str) -> None:
+    async with shop("Hi.", store=store) as found:
         session = await session_of(found)
         async with signed_in(browser, found, "boss", "/sessions") as page:
             await hold_page(page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset import Kernel
+from capset import Capability, Kernel
 from capset.adapters.declared_sources import DeclaredSources
 from capset.adapters.mcp import McpServer, McpServers
 from capset.adapters.openapi import OpenApi, OpenApiClient
@@ -51,8 +51,10 @@ class Wholesale:
 
 
 @asynccontextmanager
-async def wholesale(store: str = "memory://", **more: Any) -> AsyncGenerator[Wholesale]:
-    """Serve it, with connections of its own."""
+async def wholesale(
+    store: str = "memory://", capabilities: Sequence[Capability] = (), **more: Any
+) -> AsyncGenerator[Wholesale]:
+    """Serve it, with connections of its own, and with these capabilities."""
     shop = Shop()
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(serving(shop.app()))
@@ -74,7 +76,7 @@ async def wholesale(store: str = "memory://", **more: Any) -> AsyncGenerator[Who
 
             return DeclaredSources(kernel, [*servers, api], connection, **more)
 
-        async with site(store=store, sources=declared) as here:
+        async with site(*capabilities, store=store, sources=declared) as here:
             await here.key("operator", org=None, scopes=["capset:admin"])
             await here.key("boss", scopes=["capset:admin"])
             async with here.client("operator") as operator, here.client("boss") as boss:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
-from sqlalchemy import Column, Connection, func, select, tuple_
+from sqlalchemy import Column, Connection, Select, bindparam, func, select, tuple_
 
 from capset.stores.base.directory import COUNTED, KnownOrg, KnownPrincipal
 from capset.stores.sql.reader import ReadConnections
@@ -33,8 +34,14 @@ class SqlDirectory:
         def read(connection: Connection) -> list[KnownPrincipal]:
             found: list[KnownPrincipal] = []
             last = after
-            while len(found) < limit and (last := _next_principal(connection, org, last)) is not None:
-                found.append(KnownPrincipal(*last, _last_session(connection, org, *last)))
+            while len(found) < limit:
+                wanted = _next_principal(is_named=bool(org), is_first=last is None)
+                values = dict(zip(("id", "kind"), last or (), strict=False))
+                row = connection.execute(wanted, {"org": org, **values}).first()
+                if row is None:
+                    break
+                found.append(KnownPrincipal(*row))
+                last = row[0], row[1]
             return found
 
         return await self._reader.read(read)
@@ -52,19 +59,24 @@ class SqlDirectory:
         return await self._reader.read(read)
 
 
-def _next_principal(connection: Connection, org: str | None, after: tuple[str, str] | None) -> tuple[str, str] | None:
+@cache
+def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
+    """Select the first principal with sessions in an org, or the one after another, and when its last session began.
+
+    ``is_named`` says whether the org has a name.
+    """
+    their = sessions.alias()
+    newest = select(their.c.created_at).where(
+        their.c.org == bindparam("org") if is_named else their.c.org.is_(None),
+        their.c.principal == sessions.c.principal,
+        their.c.principal_kind == sessions.c.principal_kind,
+    )
     who = sessions.c.principal, sessions.c.principal_kind
-    wanted = select(*who).where(sessions.c.org == org if org else sessions.c.org.is_(None))
-    if after is not None:
-        wanted = wanted.where(tuple_(*who) > tuple_(*after))
-    row = connection.execute(wanted.order_by(*who).limit(1)).first()
-    return None if row is None else (row.principal, row.principal_kind)
-
-
-def _last_session(connection: Connection, org: str | None, id: str, kind: str) -> str:
-    own = (sessions.c.org == org if org else sessions.c.org.is_(None)) & (sessions.c.principal == id)
-    wanted = select(sessions.c.created_at).where(own, sessions.c.principal_kind == kind)
-    return str(connection.execute(wanted.order_by(sessions.c.id.desc()).limit(1)).scalar())
+    own = sessions.c.org == bindparam("org") if is_named else sessions.c.org.is_(None)
+    wanted = select(*who, newest.order_by(their.c.id.desc()).limit(1).scalar_subquery()).where(own)
+    if not is_first:
+        wanted = wanted.where(tuple_(*who) > tuple_(bindparam("id"), bindparam("kind")))
+    return wanted.order_by(*who).limit(1)
 
 
 def _next_org(connection: Connection, after: str | None) -> str | None:

@@ -10,11 +10,14 @@ from starlette.responses import Response
 
 from capset.errors import InvalidArguments
 from capset.server.console.api import RestRefusal
+from capset.server.console.forms import number
 from capset.server.console.page import PageRequest, PageRoute
 
 COMPARED_AGENTS: Final = 5
 """Agents of a hash whose present hashes are asked for; the others have a link."""
 RECENT: Final = 20
+INSTALLED: Final = 60
+"""Capabilities that a page shows of those that are installed."""
 CHANGES: Final = 200
 """Changes of one comparison that are shown."""
 _HASH: Final = re.compile("[0-9a-f]{64}", re.ASCII)
@@ -33,7 +36,11 @@ async def list_fingerprints(page: PageRequest) -> Response:
     may_audit = page.caller.has("capset:audit")
     cursor = page.query.get("cursor")
     links = await page.api.get("links", limit=RECENT, cursor=cursor) if may_audit else None
-    return page.render("fingerprints/list.html", links=links, installed=await page.api.get("fingerprints"))
+    installed = await page.api.get("fingerprints")
+    at = number(page.query, "installed") or 0
+    shown = installed["capabilities"][at : at + INSTALLED]
+    more = at + INSTALLED if at + INSTALLED < len(installed["capabilities"]) else None
+    return page.render("fingerprints/list.html", links=links, installed=installed, shown=shown, more=more)
 
 
 async def find(page: PageRequest) -> Response:
