@@ -19,8 +19,8 @@ from tests.server.support import Site, call, site
 MARK: Final = "zanzibar"
 """Stands in all that the one organisation has, and in nothing else."""
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
-_READS: Final = [route for module in PAGES for route in module.ROUTES if route.method == "GET"]
-_WRITES: Final = [route for module in PAGES for route in module.ROUTES if route.method != "GET"]
+READS: Final = [route for module in PAGES for route in module.ROUTES if route.method == "GET"]
+WRITES: Final = [route for module in PAGES for route in module.ROUTES if route.method != "GET"]
 
 
 @dataclass
@@ -93,7 +93,7 @@ async def signed_in(client: httpx2.AsyncClient, key: str) -> str:
 
 
 @pytest.mark.spec("N3")
-@pytest.mark.parametrize("route", _READS, ids=lambda route: route.path)
+@pytest.mark.parametrize("route", READS, ids=lambda route: route.path)
 async def test_another_organisation_reads_nothing(owned: Owned, route: PageRoute) -> None:
     path = owned.path_of(route)
     async with owned.site.client(None) as client:
@@ -109,7 +109,7 @@ async def test_another_organisation_changes_nothing(owned: Owned) -> None:
     before = await state_of(owned)
     async with owned.site.client(None) as client:
         token = await signed_in(client, owned.site.keys["spy"])
-        for route in _WRITES:
+        for route in WRITES:
             form = {"token": token, "agent_id": owned.agent, "version": "1", "to": "1", "tool": "pay", "name": MARK}
             answer = await client.request(
                 route.method, owned.path_of(route), data=form, headers={"x-capset-token": token}
@@ -119,7 +119,7 @@ async def test_another_organisation_changes_nothing(owned: Owned) -> None:
 
 
 @pytest.mark.spec("N1", "N3")
-@pytest.mark.parametrize("route", [*_READS, *_WRITES], ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", [*READS, *WRITES], ids=lambda route: f"{route.method} {route.path}")
 async def test_strangers_get_nothing(owned: Owned, route: PageRoute) -> None:
     before = await state_of(owned)
     path = owned.path_of(route)
