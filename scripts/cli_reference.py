@@ -28,7 +28,7 @@ PAGES: Final = {
     ),
     "run": (
         "Calls, agents, servers",
-        "call chat demo kernel replay run serve",
+        "bench call chat demo kernel replay run serve",
         "Call tools, run agents, and serve them.",
     ),
     "mcp": (

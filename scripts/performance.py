@@ -39,6 +39,33 @@ any. Nothing here is a test: a target that is missed is told, and fails no build
 This page is written from [one saved run](../reference/benchmarks.json).
 """
 
+_OWN_TOOLS: Final = """\
+## Your own tools
+
+`capset bench` measures a tool of yours on your machine: its handler alone, governed, and on record, and the share of
+each phase of the [pipeline](how-it-works.md).
+
+```sh
+capset bench test_math.add --args '{"a": 2, "b": 3}'
+```
+
+It really calls the tool, some thousand times, as the principal that `--grant` and `--attribute` describe, with records
+in a database that is removed afterwards; with `--db` in your own. A tool that changes something needs `--effects`.
+`--json` prints the same for programs.
+
+| what you set | where it shows |
+|---|---|
+| `effect="write"` or `"destructive"` | admit, begin and end: two commits, of the intent and of the outcome |
+| `effect="read"` | on record: the record is queued, and written by another thread; `record_reads=False` leaves it out |
+| policies | arguments: a function call each; one that awaits something also gives the event loop a turn |
+| `limits` | admit: a microsecond with `scope="process"`; a transaction where the store counts them |
+| `approval="ask"`, budgets | admit: rows of the store |
+| a handler that is no `async def` | run: two hops between threads |
+| `timeout`, deadlines | run: one timer of the event loop |
+| results of models | result: they are validated, and written as JSON |
+| an OpenTelemetry SDK | begin and end: a span each |
+"""
+
 _AGAIN: Final = """\
 ## Measure again
 
@@ -65,6 +92,7 @@ def page(result: Result) -> str:
         _table(calls),
         "## Everything else\n",
         _table(others),
+        _OWN_TOOLS,
         _AGAIN,
     ]
     return "\n".join(parts)

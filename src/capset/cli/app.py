@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "fingerprint": "fingerprint:fingerprint_command",
     "diff": "diff:diff_command",
     "replay": "replay:replay_command",
+    "bench": "bench:bench_command",
     "schema": "schema:schema_command",
     "export": "interop.exports:export_command",
     "import": "interop.imports:import_command",

@@ -210,12 +210,12 @@ async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way)
 
 async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) -> Called:
     # Resolved first, so that a misspelt name creates no database.
-    async with open_session(settings, _served(Registry.installed(), target, settings.db), target.session) as opened:
+    async with open_session(settings, find_called(Registry.installed(), target, settings.db), target.session) as opened:
         session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
         return await _run(session, target.tool, data, way)
 
 
-def _served(registry: Registry, target: CallTarget, db: str) -> Served:
+def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
     """Return the requested agent, or one with the tool's capability alone."""
     if any(one is not None for one in (target.agent, target.session, target.config)):
         return find_served(registry, target.agent, target.session, target.config, db, target.allowance)
