@@ -56,7 +56,7 @@ async def test_a_request_comes_with_what_people_have_to_know_and_a_link() -> Non
         assert "fine" in part(there, "plain", 1)
 
 
-@pytest.mark.spec("N33", "N26")
+@pytest.mark.spec("N33", "N26", "T48")
 async def test_text_of_others_is_no_header_no_markup_and_bounded() -> None:
     hostile = "x\r\nBcc: eve@example.org\r\n\r\n<script>alert(1)</script>\u202e" + "y" * 100_000
     async with mail_server() as there, paying(mailing(there)) as (here, client, session):

@@ -40,7 +40,7 @@ async def test_a_request_is_sent_signed_with_what_people_have_to_know() -> None:
         assert sent["timestamp"] == row.created_at
 
 
-@pytest.mark.spec("N25")
+@pytest.mark.spec("N25", "T48")
 async def test_what_was_changed_on_the_way_does_not_verify() -> None:
     async with receiver() as there, paying(there.hook()) as (_, client, session):
         await asked(client, session)
@@ -132,7 +132,7 @@ async def test_whatever_fails_is_tried_again_later(reply: Any, error: str) -> No
         assert len(there.got) == 1, "nothing else was asked"
 
 
-@pytest.mark.spec("N25")
+@pytest.mark.spec("N25", "T48")
 async def test_a_flood_is_cut_off_and_counts_as_taken() -> None:
     async with receiver(flood) as there, paying(there.hook()) as (here, client, session):
         request = await asked(client, session)
@@ -152,7 +152,7 @@ async def test_410_ends_a_delivery_and_nothing_else() -> None:
         await settled(here, "ops", second)
 
 
-@pytest.mark.spec("N25")
+@pytest.mark.spec("N25", "T48")
 async def test_an_internal_address_needs_to_be_allowed() -> None:
     async with receiver() as there, paying(there.hook(internal=[])) as (here, client, session):
         request = await asked(client, session)

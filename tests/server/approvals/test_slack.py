@@ -88,7 +88,7 @@ async def test_a_click_rejects() -> None:
         assert await status(client, request) == "rejected"
 
 
-@pytest.mark.spec("N32")
+@pytest.mark.spec("N32", "T48")
 @pytest.mark.parametrize("user", [{"user": "U9"}, {"user": "U1", "team": "T9"}])
 async def test_who_was_not_entered_decides_nothing_and_is_told(user: dict[str, Any]) -> None:
     async with chatting() as (there, here, client, session):
@@ -158,7 +158,7 @@ async def test_what_slack_did_not_sign_just_now_is_refused(forge: Any) -> None:
         assert there.told == []
 
 
-@pytest.mark.spec("N32")
+@pytest.mark.spec("N32", "T48")
 async def test_the_same_request_is_taken_once_also_by_another_server(postgres_url: str) -> None:
     async with (
         chatting(store=postgres_url) as (there, here, client, session),
@@ -230,7 +230,7 @@ async def test_a_message_that_comes_late_shows_the_decision(monkeypatch: pytest.
         assert "user:eve" in words(message)
 
 
-@pytest.mark.spec("N31", "N26")
+@pytest.mark.spec("N31", "N26", "T48")
 async def test_text_of_others_reaches_nobody_and_hides_nothing() -> None:
     async with chatting() as (there, _, client, session):
         await asked(client, session, to="<!channel> <https://evil.example|click> \u202egnp.exe token=hunter2")

@@ -74,13 +74,13 @@ async def test_a_stranger_is_led_to_the_sign_in_and_back(shop: Site, browser: ht
     assert (await browser.get("/approvals")).url.path == "/login"
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T46")
 @pytest.mark.parametrize("there", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nb", "x", ""])
 def test_a_sign_in_leads_nowhere_else(there: str) -> None:
     assert local_path(there) == ""
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T46")
 async def test_a_sign_in_ends_when_its_key_is_revoked(shop: Site, browser: httpx2.AsyncClient) -> None:
     await shop.key("leaver", scopes=["capset:admin"])
     assert (await sign_in(browser, shop.keys["leaver"])).url.path != "/login"
@@ -104,7 +104,7 @@ async def test_the_cookie_is_for_the_browser_alone(shop: Site) -> None:
     assert "Secure" in kept
 
 
-@pytest.mark.spec("N2")
+@pytest.mark.spec("N2", "T46")
 async def test_a_form_counts_only_from_a_page_of_the_sign_in(shop: Site, browser: httpx2.AsyncClient) -> None:
     asked = await requested(shop)
     page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
@@ -137,7 +137,7 @@ async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.As
     assert refused.status_code == 404
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T46")
 async def test_sign_ins_that_fail_are_limited(browser: httpx2.AsyncClient) -> None:
     async with site() as own, own.client(None) as client:
         tried = [(await sign_in(client, "wrong")).status_code for _ in range(FAILURES + 1)]

@@ -76,7 +76,7 @@ async def test_somebody_signs_in_and_is_led_to_their_page(here: Site, browser_cl
     assert again.status_code == 401, "a code and its attempt are for once"
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T47")
 @pytest.mark.parametrize(
     "changed",
     [{"state": "x"}, {"iss": "https://evil.example"}, {"error": "access_denied"}, {"code": "x"}, {"code": ""}],
@@ -91,7 +91,7 @@ async def test_an_answer_that_is_not_to_the_attempt_signs_nobody_in(
     assert (await browser_client.get("/approvals")).status_code == 303
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T47")
 async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_client: httpx2.AsyncClient) -> None:
     said = await came_back(await asked(browser_client))
     async with here.client(None) as victim:
@@ -100,7 +100,7 @@ async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_cli
         assert (await victim.get(CALLBACK, params=said)).status_code == 401
 
 
-@pytest.mark.spec("N1")
+@pytest.mark.spec("N1", "T47")
 @pytest.mark.parametrize("claims", [{"nonce": "x"}, {"aud": "other"}, {"iss": "https://evil.example"}], ids=json.dumps)
 async def test_an_id_token_for_something_else_is_refused(
     authority: Provider, browser_client: httpx2.AsyncClient, claims: dict[str, Any]

@@ -92,7 +92,7 @@ async def signed_in(client: httpx2.AsyncClient, key: str) -> str:
     return found[1]
 
 
-@pytest.mark.spec("N3")
+@pytest.mark.spec("N3", "T46")
 @pytest.mark.parametrize("route", READS, ids=lambda route: route.path)
 async def test_another_organisation_reads_nothing(owned: Owned, route: PageRoute) -> None:
     path = owned.path_of(route)
@@ -104,7 +104,7 @@ async def test_another_organisation_reads_nothing(owned: Owned, route: PageRoute
         assert MARK not in asked.replace(f"'{MARK}'", "").replace(f"&#39;{MARK}&#39;", "")
 
 
-@pytest.mark.spec("N3")
+@pytest.mark.spec("N3", "T46")
 async def test_another_organisation_changes_nothing(owned: Owned) -> None:
     before = await state_of(owned)
     async with owned.site.client(None) as client:
@@ -118,7 +118,7 @@ async def test_another_organisation_changes_nothing(owned: Owned) -> None:
     assert await state_of(owned) == before
 
 
-@pytest.mark.spec("N1", "N3")
+@pytest.mark.spec("N1", "N3", "T46")
 @pytest.mark.parametrize("route", [*READS, *WRITES], ids=lambda route: f"{route.method} {route.path}")
 async def test_strangers_get_nothing(owned: Owned, route: PageRoute) -> None:
     before = await state_of(owned)
