@@ -16,10 +16,10 @@ Report = dict[str, Any]
 _BEGIN: Final = "<!-- written by python -m scripts.failure_modes -->\n"
 _END: Final = "<!-- end -->\n"
 _SUM: Final = """\
-From [one saved run](../reference/faults.json) of {runs} runs, on {cores} cores that others used as well, {system}, Python
-{python}. Of {acknowledged:,} calls, turns and files that were acknowledged {lost} were lost. {doubled} effects happened
-twice, {open} intents stayed open, {chains} of {runs} times the chain verified, and the slowest recovery took
-{slowest:.1f} seconds. All that is promised held in {held} of {runs} runs.
+From [one saved run](../reference/faults.json) of {runs} runs, on {cores} cores that others used as well, {system},
+Python {python}. Of {acknowledged:,} calls, turns and files that were acknowledged {lost} were lost. Effects that
+happened twice: {doubled}. Intents that stayed open: {open}. The chain verified in {chains} of {runs} runs. The slowest
+recovery took {slowest:.1f} seconds. All that is promised held in {held} of {runs} runs.
 
 A number is the slowest recovery of a cell, in seconds after the component's return. A cell in which something did not
 hold says in how many runs.

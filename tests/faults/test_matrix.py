@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -18,7 +19,9 @@ from tests.faults.matrix.cells import ROWS, Row
 from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.report import cells_of, report_of
 from tests.faults.matrix.run import Run, machine, run, site_for
+from tests.faults.matrix.site import Site
 
+SEED = os.environ.get("CAPSET_SEED", "1")
 SHORT = (("server: killed, PostgreSQL", "load"), ("PostgreSQL: a backend killed, PostgreSQL", "approval"))
 LONG = (
     ("server: killed, SQLite", "files"),
@@ -37,37 +40,53 @@ def named(name: str) -> Row:
     return next(row for row in ROWS if row.name == name)
 
 
+@pytest.fixture(scope="module")
+async def site() -> AsyncGenerator[Site]:
+    """Give two servers on a PostgreSQL server of their own, for all tests of the short form: a start takes longest."""
+    with machine() as here:
+        async with site_for(here, named(SHORT[0][0])) as found:
+            yield found
+
+
+@pytest.mark.spec("D40", "D41", "D42", "D43", "D44")
+@pytest.mark.parametrize(("name", "moment"), SHORT)
+async def test_a_fault_loses_and_doubles_nothing(site: Site, name: str, moment: str) -> None:
+    hold(await run(site, named(name), moment, SEED, 0))
+
+
+@pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.spec("D40", "D41", "D42", "D43", "D44", "D45", "D46")
-@pytest.mark.parametrize(("name", "moment"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.long) for one in LONG)])
+@pytest.mark.parametrize(("name", "moment"), LONG)
 async def test_nothing_is_lost_or_doubled(name: str, moment: str) -> None:
     row = named(name)
     with machine() as here:
         if missing := here.missing(row.needs):
             pytest.skip(f"{missing} is not installed")
         async with site_for(here, row) as site:
-            found = await run(site, row, moment, os.environ.get("CAPSET_SEED", "1"), 0)
+            hold(await run(site, row, moment, SEED, 0))
+
+
+def hold(found: Run) -> None:
+    """Hold a run to all that is promised."""
     assert found.misses == []
     assert found.acknowledged > 2, "more than the calls that show that the site is back"
 
 
 @pytest.mark.spec("D47")
-async def test_what_is_lost_or_doubled_is_noticed() -> None:
-    with machine() as here:
-        async with site_for(here, named("server: killed, SQLite")) as site:
-            book = Book(site, await site.session(), "noticed-0", random.Random(1))
-            for number in range(3):
-                assert await book.call(number % 2, "act", f"noticed-0-{number}") == 200
-            assert (await book.check()) == await book.check(), "nothing yet"
-            note(site.folder, EFFECTS, "noticed-0-0")
-            note(site.folder, EFFECTS, "noticed-0-strange")
-            book.told["noticed-0-1"] = book.told["noticed-0-2"] = "no-record"
-            book.files["/never.bin"] = "digest"
-            found = await book.check()
+async def test_what_is_lost_or_doubled_is_noticed(site: Site) -> None:
+    book = Book(site, await site.session(), "noticed-0", random.Random(1))
+    for number in range(3):
+        assert await book.call(number % 2, "act", f"noticed-0-{number}") == 200
+    found = await book.check()
+    assert (found.lost, found.doubled, found.problems) == ([], [], []), "nothing yet"
+    note(site.folder, EFFECTS, "noticed-0-0")
+    note(site.folder, EFFECTS, "noticed-0-strange")
+    book.told["noticed-0-1"] = book.told["noticed-0-2"] = "no-record"
+    book.files["/never.bin"] = "digest"
+    found = await book.check()
     assert found.doubled == ["noticed-0-0"]
-    assert [one.partition(":")[0] for one in found.lost] == [
-        "the file /never.bin", "noticed-0-0", "noticed-0-1", "noticed-0-2"
-    ]  # fmt: skip
+    assert [one.partition(":")[0] for one in found.lost] == ["the file /never.bin", "noticed-0-1", "noticed-0-2"]
     assert found.problems == ["the effect noticed-0-strange has no intent"]
 
 

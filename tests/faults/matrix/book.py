@@ -146,7 +146,7 @@ class Book:
             elif phase == "outcome":
                 outcomes[record] = outcome
         for name, record in self.told.items():
-            if done[name] != 1 or outcomes.get(record) != "succeeded":
+            if not done[name] or outcomes.get(record) != "succeeded":
                 lost.append(f"{name}: {done[name]} effects, on record as {outcomes.get(record)}")
         sessions = {*self.turns, *self.unsure_turns}
         own = [name for name in done if name.startswith(f"{self.prefix}-") or name.partition("/")[0] in sessions]

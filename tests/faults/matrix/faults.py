@@ -27,7 +27,7 @@ Strike = Callable[[Book, bool], Awaitable[None]]
 ATTACK_SECONDS = 1.5
 HOUR = 3600
 HANG_SECONDS = 3.0
-"""How long PostgreSQL may take to recover by itself before it is started anew."""
+"""How long PostgreSQL may take to recover by itself before it is started again."""
 
 
 def _server(book: Book, is_target: bool) -> Served:
@@ -159,7 +159,7 @@ def _title(process: psutil.Process) -> str:
 
 
 async def _accepting(book: Book) -> None:
-    """Wait until PostgreSQL takes connections again; start it anew, as an operator would, if it has ended or hangs.
+    """Wait until PostgreSQL takes connections again; start it again, as an operator would, if it has ended or hangs.
 
     PostgreSQL 18 hangs where its recovery has found the disk full.
     """
