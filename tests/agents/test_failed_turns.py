@@ -16,7 +16,8 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from capset.agents.scripts import Call, ScriptStep
-from capset.errors import Conflict, NotFound
+from capset.errors import Conflict, NotFound, StoreError
+from capset.wire.turns import ENDINGS
 from tests.agents.support import Moves, Shelf, site
 
 
@@ -202,3 +203,25 @@ async def test_a_turn_whose_provider_failed_goes_on_when_its_caller_says_so(url:
         turn = await broken.say(row, "go")
         with pytest.raises(Conflict, match=r"failed for good \(script_error\)"):
             await broken.resume(row, turn)
+
+
+@pytest.mark.spec("D45")
+@pytest.mark.usefixtures("quick")
+async def test_a_turn_whose_store_goes_away_is_left_to_whoever_looks_next(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
+        row, store, left = await here.session(), here.kernel.store.events, [StoreError("the server has ended")]
+        real = store.append
+
+        async def away(*given: Any, **more: Any) -> Any:
+            if more.get("messages") and left:
+                raise left.pop()
+            return await real(*given, **more)
+
+        monkeypatch.setattr(store, "append", away)
+        await here.say(row, "go")
+        assert (await here.last(row))[0] not in ENDINGS, "it has not failed"
+        await here.go_on()
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        assert shelf.done == ["put a"]

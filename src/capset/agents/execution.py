@@ -11,7 +11,15 @@ from pydantic_core import from_json, to_json
 
 from capset.agents.journal import TurnJournal
 from capset.definitions.hooks import Hooks, ToolExecuted
-from capset.errors import Cancelled, CapsetError, DeadlineExceeded, InternalError, InvalidOutput, TurnSuspended
+from capset.errors import (
+    Cancelled,
+    CapsetError,
+    DeadlineExceeded,
+    InternalError,
+    InvalidOutput,
+    StoreError,
+    TurnSuspended,
+)
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.stores.base import SUSPENDED, NewEvent, SessionRow
@@ -73,6 +81,10 @@ class RunningTurn:
         except TurnSuspended as suspended:
             await self._stop(keeper, began)
             await self._suspend(session, suspended)
+        except StoreError as error:
+            await self._stop(keeper, began)
+            _log.warning("the turn %s stops here, and is to be continued: %s", journal.turn, error.message)
+            await journal.end(then=journal.left("", self._kernel.now()))
         except asyncio.CancelledError:
             await self._stop(keeper, began)
             if journal.is_lost:
@@ -114,7 +126,7 @@ class RunningTurn:
             await self._kernel.store.events.take(left, replace(left, until=self._kernel.now()))
 
     async def _outcome(self, session: Session) -> NewEvent:
-        """Return the last event. Raises ``TurnSuspended``."""
+        """Return the last event. Raises ``TurnSuspended``, and ``StoreError`` where another process may go on later."""
         journal = self.journal
         redact, correlation = self._kernel.redactor, journal.checkpoint.correlation
         left = self._seconds - journal.checkpoint.seconds
@@ -133,6 +145,8 @@ class RunningTurn:
         except TurnSuspended:
             raise
         except CapsetError as error:
+            if isinstance(error, StoreError) and error.retryable and journal.can_be_continued:
+                raise
             if redact is not None:
                 error.message = redact(error.message)
             return failed_event(error, correlation)

@@ -355,6 +355,28 @@ async def test_a_write_whose_outcome_is_not_on_record_is_not_to_be_repeated() ->
         assert "ran, but its outcome could not be put on record" in error.message
 
 
+@pytest.mark.spec("D42")
+async def test_an_outcome_that_could_not_be_put_on_record_is_once_the_store_is_back() -> None:
+    failures = [StoreError("the server ended the connection")]
+
+    def fail(phase: str) -> None:
+        if phase == "outcome" and failures:
+            raise failures.pop()
+
+    @tool
+    async def pay() -> int:
+        """Pay."""
+        return 1
+
+    async with desk(pay, store=TappedStore(fail)) as opened:
+        result = await opened.session.try_call(pay)
+        assert result.error is not None
+        assert not result.error.retryable, "it ran, and what came of it was not known to be on record"
+        record = await opened.record()
+        assert (record.id, record.outcome) == (result.record, "succeeded")
+        assert (await opened.kernel.audit.verify()).ok
+
+
 async def test_one_error_that_two_calls_raise_keeps_each_its_own_correlation() -> None:
     shared = ToolError("no")
 

@@ -261,6 +261,10 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
         await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
         call.error = _unrecorded(failure, call) if is_durable else hide_store_details(failure, call)
+        if is_durable:
+            # The caller is told now that nothing vouches for it; the log has it once the store is back.
+            with suppress(StoreError):
+                call.context.runtime.audit.append(entry)
     if call.error is not None:
         if is_durable and call.attempts:
             call.error.retryable = False  # it may have had its effects
@@ -289,7 +293,7 @@ async def _dispatch_hooks(call: Invocation) -> None:
 
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
-    """Say that a call ran and nothing vouches for its outcome; its intent stays open until the next start."""
+    """Say that a call ran and nothing vouches for its outcome yet."""
     told = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
     told.__cause__ = hide_store_details(failure, call)
     return told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from pathlib import Path
@@ -122,3 +123,19 @@ async def test_opening_a_store_removes_the_locks_of_dead_writers(tmp_path: Path)
     (folder / "dead.lock").touch()
     async with opened(tmp_path / "one.db"):
         assert not (folder / "dead.lock").exists()
+
+
+@pytest.mark.spec("D46")
+async def test_a_full_disk_that_takes_no_marks_stops_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection came back to its pool no more, and nothing was written until the process ended."""
+    async with opened(tmp_path / "a.db") as store:
+        await store.audit.commit(entry("first"))
+
+        def full(_descriptor: int, _content: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(leases.os, "write", full)
+            await store.audit.commit(entry("meanwhile"))
+        await store.audit.commit(entry("last"))
+        assert [record.id for record in await store.audit.read()] == ["first", "meanwhile", "last"]

@@ -124,11 +124,13 @@ class FileLeases:
 
     def begun(self) -> None:
         """Say that this process is writing the database."""
-        self._mark(_WRITES)
+        with contextlib.suppress(OSError):  # a full disk: it only tells others whom they wait for
+            self._mark(_WRITES)
 
     def ended(self) -> None:
         """Say that this process is not writing the database any more."""
-        self._mark(_RESTS)
+        with contextlib.suppress(OSError):  # or the connection would not come back to its pool, and none could write
+            self._mark(_RESTS)
 
     def holder(self) -> str | None:
         """Return the process that says it is writing the database, such as ``process 123 on host``, if any."""

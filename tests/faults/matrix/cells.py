@@ -1,0 +1,57 @@
+"""The matrix: which fault befalls which component, on which engine, at which moments. A component is added here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.faults.matrix import faults
+from tests.faults.matrix.faults import Strike
+
+_ALL = ("idle", "load", "approval", "turn", "files", "starting", "draining")
+_SERVING = ("idle", "load", "approval", "turn", "files")
+_BUSY = ("load", "approval", "turn", "files")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault of one component, and the moments at which it comes."""
+
+    component: str
+    fault: str
+    strike: Strike
+    engine: str
+    moments: tuple[str, ...]
+    needs: str = ""
+    """What its site has besides: a ``disk`` that can be told to be full, a ``clock`` that can be set."""
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line and in reports."""
+        return f"{self.component}: {self.fault}, {self.engine}"
+
+
+ROWS = (
+    *(
+        row
+        for engine in ("PostgreSQL", "SQLite")
+        for row in (
+            Row("server", "killed", faults.kill_server, engine, _ALL),
+            Row("server", "frozen", faults.freeze_server, engine, (*_SERVING, "draining")),
+            Row("server", "ended", faults.end_server, engine, _BUSY),
+            Row("disk", "full", faults.fill_disk, engine, (*_BUSY, "starting"), "disk"),
+            Row("disk", "slow", faults.slow_disk, engine, _BUSY, "disk"),
+            Row("clock", "an hour ahead", faults.ahead, engine, _BUSY, "clock"),
+            Row("clock", "an hour back", faults.back, engine, _BUSY, "clock"),
+        )
+    ),
+    Row("PostgreSQL", "killed", faults.kill_postgres, "PostgreSQL", _ALL),
+    Row("PostgreSQL", "a backend killed", faults.kill_backend, "PostgreSQL", _SERVING),
+    Row("PostgreSQL", "frozen", faults.freeze_postgres, "PostgreSQL", _ALL),
+    Row("PostgreSQL", "restarted", faults.restart_postgres, "PostgreSQL", _ALL),
+    Row("clients", "vanish, half open", faults.leave, "PostgreSQL", _BUSY),
+    Row("clients", "slowloris", faults.slowloris, "PostgreSQL", _BUSY),
+    Row("clients", "huge bodies", faults.huge_bodies, "PostgreSQL", _BUSY),
+    Row("clients", "flood", faults.flood, "PostgreSQL", _BUSY),
+)
+ENDING = ("killed", "ended")
+"""Faults of a server after which its process is gone."""
