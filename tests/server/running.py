@@ -45,16 +45,17 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *options: str, verb: str = "serve", **environ: str) -> Generator[Running]:
+def running(folder: Path, *options: str, verb: str = "serve", anew: bool = False, **environ: str) -> Generator[Running]:
     """Start ``capset serve`` with more options in a folder, and end it: by SIGTERM, with 0 and without a traceback.
 
     ``verb`` is another command that serves. ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for
-    packages of one's own.
+    packages of one's own; where it names another capset, the command has to start ``anew``.
     """
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "server.log"
     with log.open("wb") as errors:
-        process = command.start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
+        start = command.start_anew if anew else command.start
+        process = start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
     try:
         yield Running(address_of(process, log), command, process, log)
         process.send_signal(signal.SIGTERM)

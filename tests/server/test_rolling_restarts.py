@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -15,15 +16,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cli.support import install
-from tests.databases import require_scheme
+import capset
+from capset.stores.sql.schema.revisions import HEAD
+from tests.cli.support import Command, clean_environment, install
+from tests.databases import Server, connected, require_scheme
 from tests.server.rest.test_turns import send
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import Event, following
 from tests.server.support import call, make_agent
 from tests.server.test_many_servers import ask_mcp
 
-DELAY = 1.0
+DELAY = 1.5
 LOOK_SECONDS = 0.1
 """How often the proxy asks: several times within the delay."""
 PACKAGE = '''
@@ -44,6 +47,22 @@ async def mark(number: int) -> int:
 
 marks = Capability("marks", tools=[mark])
 '''
+MIGRATION = '''
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{head}"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add a table, and a column to one that everybody writes to."""
+    op.create_table("novelties", sa.Column("id", sa.Integer, primary_key=True))
+    op.add_column("sessions", sa.Column("novelty", sa.Text))
+'''
+"""What a version brings as a migration: additions, as all have been."""
 TURN = [{"calls": [{"tool": "mark", "arguments": {"number": -1}}]}, {"text": "Done."}]
 
 
@@ -74,7 +93,9 @@ class Proxy(httpx2.AsyncBaseTransport):
         """Ask all servers again and again whether they are ready."""
         async with httpx2.AsyncClient(timeout=2, trust_env=False) as client:
             while True:
-                self.ready = [name for name, url in [*self.servers.items()] if await _is_ready(client, url)]
+                asked = [*self.servers.items()]
+                found = await asyncio.gather(*(_is_ready(client, url) for _, url in asked))
+                self.ready = [name for (name, _), is_ready in zip(asked, found, strict=True) if is_ready]
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def until_asked(self, url: str) -> None:
@@ -164,14 +185,33 @@ class Fleet:
         install(packages, "marks", PACKAGE, capabilities={"marks": "marks:marks"})
         (folder / "script.json").write_text(json.dumps({"steps": TURN * 2_000}))
         self._environ = {"CAPSET_DB": db, "PYTHONPATH": str(packages), "MARKS": str(self.marks)}
+        self._next = folder / "next"
 
-    async def start(self, name: str) -> Running:
+    def environ(self, *, is_next: bool) -> dict[str, str]:
+        """Return the environment of a command, of the next version or of this one."""
+        path = self._environ["PYTHONPATH"]
+        return self._environ | ({"PYTHONPATH": f"{self._next}:{path}"} if is_next else {})
+
+    def make_next(self) -> None:
+        """Make the next version: this one, with another migration."""
+        shutil.copytree(Path(capset.__file__).parent, self._next / "capset", ignore=shutil.ignore_patterns("*.pyc"))
+        versions = self._next / "capset" / "stores" / "sql" / "migrations" / "versions"
+        (versions / "9999_the_next.py").write_text(MIGRATION.format(head=HEAD))
+
+    async def upgrade(self) -> None:
+        """Bring the database to the next version's revision."""
+        command = Command(self._folder, clean_environment(self._folder, **self.environ(is_next=True)))
+        done = await asyncio.to_thread(command.anew, "db", "upgrade", "--json")
+        assert done.code == 0, done.err
+
+    async def start(self, name: str, *, is_next: bool = False) -> Running:
         """Start a server, or start it again."""
         own = self._folder / name
         own.mkdir(exist_ok=True)
         self._stacks[name] = ExitStack()
         model = f"script:{self._folder / 'script.json'}"
-        starts = running(own, "--drain-delay", str(DELAY), "--model", model, **self._environ)
+        environ = self.environ(is_next=is_next)
+        starts = running(own, "--drain-delay", str(DELAY), "--model", model, anew=is_next, **environ)
         found = await asyncio.to_thread(self._stacks[name].enter_context, starts)
         self.proxy.servers[name] = httpx2.URL(found.url)
         self.running[name] = found
@@ -200,21 +240,14 @@ async def fleet(folder: Path, db: str) -> AsyncGenerator[Fleet]:
         watching.cancel()
 
 
-@pytest.mark.spec("D4", "D5")
-@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
-async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_path: Path, postgres_url: str) -> None:
-    require_scheme()
-    db = postgres_url if engine == "postgres" else f"sqlite:///{tmp_path}/capset.db"
+@asynccontextmanager
+async def loaded(servers: Fleet) -> AsyncGenerator[Load]:
+    """Load two servers by way of their proxy while inside; afterwards all is checked that was asked of them."""
     async with AsyncExitStack() as stack:
-        servers = await stack.enter_async_context(fleet(tmp_path, db))
         key = await asyncio.to_thread(servers.running["one"].key, org="acme", scopes=EVERYTHING)
+        bearing = {"Authorization": f"Bearer {key}"}
         client = await stack.enter_async_context(
-            httpx2.AsyncClient(
-                base_url="http://servers",
-                headers={"Authorization": f"Bearer {key}"},
-                transport=servers.proxy,
-                timeout=30,
-            )
+            httpx2.AsyncClient(base_url="http://servers", headers=bearing, transport=servers.proxy, timeout=30)
         )
         agent = await make_agent(client, "marks")
         session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
@@ -223,14 +256,7 @@ async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_pat
             work = (*[load.make_calls] * 4, *[load.make_calls_of_mcp] * 2, load.take_turns)
             working = [tasks.create_task(one()) for one in work]
             following_events = tasks.create_task(load.follow())
-            for name in ("one", "two"):
-                other = {"one": "two", "two": "one"}[name]
-                ends = asyncio.ensure_future(servers.stop(name))
-                await servers.proxy.until(other)
-                await ends
-                begins = await servers.start(name)
-                await servers.proxy.until("one", "two")
-                await servers.proxy.until_asked(begins.url)
+            yield load
             load.over.set()
             await asyncio.wait(working)
             following_events.cancel()
@@ -240,9 +266,50 @@ async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_pat
         assert len(load.told) > 50
         assert [one.id for one in load.events] == [str(number + 1) for number in range(len(load.events))]
         assert Counter(one.type for one in load.events)["turn.ended"] == load.turns > 0
-        assert 2 <= load.streams <= 5, "a stream ends with its server alone"
-        assert len(servers.proxy.sent) == 4, "each of the four processes was asked"
+        assert 2 <= load.streams <= len(servers.proxy.sent) + 1, "a stream ends with its server alone"
         found: Any = (await client.get("/v1/audit", params={"tool": "mark", "outcome": "failed"})).json()
         assert found["items"] == []
         verified = await asyncio.to_thread(servers.running["one"].capset, "audit", "verify")
         assert verified.code == 0, verified.err
+
+
+async def restart(servers: Fleet, name: str, *, is_next: bool = False) -> None:
+    """Restart a server: the proxy leaves it alone before it ends, and asks it again once it is ready."""
+    other = {"one": "two", "two": "one"}[name]
+    ends = asyncio.ensure_future(servers.stop(name))
+    await servers.proxy.until(other)
+    await ends
+    begins = await servers.start(name, is_next=is_next)
+    await servers.proxy.until("one", "two")
+    await servers.proxy.until_asked(begins.url)
+
+
+@pytest.mark.spec("D4", "D5")
+@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_path: Path, postgres_url: str) -> None:
+    require_scheme()
+    db = postgres_url if engine == "postgres" else f"sqlite:///{tmp_path}/capset.db"
+    async with fleet(tmp_path, db) as servers, loaded(servers):
+        await restart(servers, "one")
+        await restart(servers, "two")
+
+
+@pytest.mark.long
+@pytest.mark.spec("D6")
+async def test_an_upgrade_one_server_after_the_other_fails_no_request(tmp_path: Path, postgres: Server) -> None:
+    """Two versions serve one database: this one, and one that has brought the database to a revision of its own."""
+    require_scheme()
+    url = postgres.empty()
+
+    def revision() -> tuple[str] | None:
+        with connected(url) as connection:
+            return connection.execute("SELECT version_num FROM alembic_version").fetchone()
+
+    async with fleet(tmp_path, url) as servers, loaded(servers):
+        servers.make_next()
+        assert revision() == (HEAD,)
+        await servers.upgrade()
+        assert revision() == ("9999",)
+        await restart(servers, "one")  # of the version before still: the database says that it may
+        await restart(servers, "one", is_next=True)
+        await restart(servers, "two", is_next=True)
