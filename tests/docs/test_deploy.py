@@ -17,7 +17,7 @@ from capset.cli.app import app
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
 UNITS: Final = ("capset.service", "capset-backup.service", "capset-backup.timer")
-GUIDE: Final = (ROOT / "docs/guide/deploy.md").read_text(encoding="utf-8")
+GUIDE: Final = "".join((ROOT / f"docs/guide/{name}.md").read_text(encoding="utf-8") for name in ("deploy", "containers"))
 
 
 def commands_in(text: str) -> list[list[str]]:
