@@ -211,7 +211,7 @@ class Fleet:
         self._stacks[name] = ExitStack()
         model = f"script:{self._folder / 'script.json'}"
         environ = self.environ(is_next=is_next)
-        starts = running(own, "--drain-delay", str(DELAY), "--model", model, anew=is_next, **environ)
+        starts = running(own, "--drain-delay", str(DELAY), "--model", model, **environ)
         found = await asyncio.to_thread(self._stacks[name].enter_context, starts)
         self.proxy.servers[name] = httpx2.URL(found.url)
         self.running[name] = found
