@@ -17,7 +17,8 @@ from capset.cli.app import app
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
 UNITS: Final = ("capset.service", "capset-backup.service", "capset-backup.timer")
-GUIDE: Final = (ROOT / "docs/guide/deploy.md").read_text(encoding="utf-8")
+PAGES: Final = (ROOT / "docs/guide/deploy.md", ROOT / "docs/guide/containers.md")
+GUIDE: Final = "".join(path.read_text(encoding="utf-8") for path in PAGES)
 
 
 def commands_in(text: str) -> list[list[str]]:

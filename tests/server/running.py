@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -49,12 +50,17 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
     """Start ``capset serve`` with more options in a folder, and end it: by SIGTERM, with 0 and without a traceback.
 
     ``verb`` is another command that serves. ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for
-    packages of one's own.
+    packages of one's own; another version of capset may be one of them.
     """
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "server.log"
     with log.open("wb") as errors:
-        process = command.start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
+        # What is warm has imported this version.
+        is_another = any(
+            (Path(one) / "capset").is_dir() for one in environ.get("PYTHONPATH", "").split(os.pathsep) if one
+        )
+        start = command.start_anew if is_another else command.start
+        process = start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
     try:
         yield Running(address_of(process, log), command, process, log)
         process.send_signal(signal.SIGTERM)

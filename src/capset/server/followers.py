@@ -18,7 +18,7 @@ from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller, Callers
 from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
-from capset.stores.base import EventRow, EventStore, TurnRow
+from capset.stores.base import EventRow, EventStore, KeyStore, TurnRow
 from capset.wire.turns import ENDINGS
 
 LOOK_SECONDS: Final = 1.0
@@ -27,6 +27,8 @@ NET_SECONDS: Final = 30.0
 """The same where it does, for a notification that was lost."""
 CHECK_SECONDS: Final = 5.0
 """How often it is checked that an idle follower may still read."""
+REVOKED_SECONDS: Final = 0.5
+"""How often it is looked whose keys were revoked, by one query for all followers."""
 PAGE: Final = 16
 """The number of events read at once: each may be as long as a result."""
 _K = TypeVar("_K")
@@ -49,9 +51,9 @@ class Credential:
     caller: Caller
     authorization: str
 
-    async def is_valid(self) -> bool:
-        """Return whether the follower would still be let in."""
-        return await self.callers.knows(self.caller, self.authorization)
+    async def is_valid(self, *, afresh: bool = False) -> bool:
+        """Return whether the follower would still be let in; ``afresh`` asks the store itself."""
+        return await self.callers.knows(self.caller, self.authorization, afresh=afresh)
 
 
 class Notifier:
@@ -91,11 +93,12 @@ class Notifier:
                 _discard(self._credentials, credential, rung)
 
     @asynccontextmanager
-    async def watching(self, events: EventStore) -> AsyncGenerator[None]:
+    async def watching(self, events: EventStore, keys: KeyStore) -> AsyncGenerator[None]:
         """Look for what other processes store while inside, once for all followers."""
         async with events.listening(self.ring) as arrives:
             loop = asyncio.get_running_loop()
             tasks = [loop.create_task(self._look(events, arrives)), loop.create_task(self._check())]
+            tasks.append(loop.create_task(self._look_for_revoked(keys)))
             self.is_watching = True
             try:
                 yield
@@ -135,8 +138,26 @@ class Notifier:
                     _log.warning("the store did not say whether followers may go on: %s", error.message)
                     break
                 if not is_valid:
-                    for one in self._credentials.get(credential, ()):
-                        one.set()
+                    self._wake(credential)
+
+    async def _look_for_revoked(self, keys: KeyStore) -> None:
+        """Wake the followers whose keys were revoked, by any process."""
+        while True:
+            await asyncio.sleep(REVOKED_SECONDS)
+            shown = {one: one.caller.digest for one in self._credentials if one.caller.digest is not None}
+            if not shown:
+                continue
+            try:
+                revoked = await keys.revoked({*shown.values()})
+                for credential in [one for one, digest in shown.items() if digest in revoked]:
+                    if not await credential.is_valid(afresh=True):
+                        self._wake(credential)
+            except CapsetError:
+                continue  # the store is away, as `_check` reports
+
+    def _wake(self, credential: Credential) -> None:
+        for one in self._credentials.get(credential, ()):
+            one.set()
 
 
 def _discard(events: defaultdict[_K, set[asyncio.Event]], key: _K, event: asyncio.Event) -> None:
@@ -198,7 +219,8 @@ async def follow(
     """Yield the events of a session after a number, then new ones as they come; or of one ``turn``, up to its end.
 
     Without ``waits``, it ends after the existing events. It ends when the session is deleted, the server shuts down, or
-    the ``credential`` is no longer valid, which is checked before every read and every ``CHECK_SECONDS``.
+    the ``credential`` is no longer valid, which is checked before every read, every ``CHECK_SECONDS``, and, where it is
+    a key that was revoked, every ``REVOKED_SECONDS``.
     """
     events = kernel.store.events
     with bell.heard(session, credential) as rung:

@@ -182,6 +182,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.keys.any()
     await store.keys.find("0" * 64)
     await store.keys.get("key-1")
+    await store.keys.revoked(["0" * 64])
     for of_org in (org, "", None):
         await store.keys.page(KeyQuery(of_org, before=before))
     await store.keys.page(KeyQuery(org, principal=principal, before=before))

@@ -29,11 +29,11 @@ class TtlCache(Generic[K, V]):
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() < kept[0]:
             return kept[1]
-        before = self._forgotten
+        before, asked = self._forgotten, time.monotonic()  # what is found may have changed since it was asked for
         value = await look_up()
         if before != self._forgotten:
             return value  # something changed in the meantime, perhaps this
-        self._kept[key] = time.monotonic() + self._seconds, value
+        self._kept[key] = asked + self._seconds, value
         self._kept.move_to_end(key)
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -99,6 +99,10 @@ class KeyStore(Protocol):
 
     async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
+        ...
+
+    async def revoked(self, digests: Collection[str]) -> frozenset[str]:
+        """Return those of these digests whose keys are revoked: one look for all who follow something for long."""
         ...
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from capset.errors import StoreError
@@ -70,6 +70,12 @@ class MemoryKeys:
             self._door.record(act)
             row = self._rows[id] = replace(row, revoked_at=now)
         return row
+
+    async def revoked(self, digests: Collection[str]) -> frozenset[str]:
+        """Return those of these digests whose keys are revoked."""
+        self._door.check()
+        rows = (self._rows.get(self._ids.get(digest, "")) for digest in digests)
+        return frozenset(row.digest for row in rows if row is not None and row.revoked_at is not None)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first, after making one if the newest is too old."""

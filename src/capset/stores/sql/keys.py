@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from capset.stores.sql.writer.writer import Writer
 
 _SIGNING: Final = "signing_keys"
 _BYTES: Final = 32
+_NAMED: Final = 500  # in one statement
 _LISTS = ("permissions", "scopes")
 _OBJECTS = ("attributes", "allowance")
 
@@ -95,6 +96,18 @@ class SqlKeys:
 
         await self._writer.write(write, act)
         return await self._reader.read(lambda connection: _one(connection, api_keys.c.id == id))
+
+    async def revoked(self, digests: Collection[str]) -> frozenset[str]:
+        """Return those of these digests whose keys are revoked."""
+        asked = [*digests]
+        is_revoked = select(api_keys.c.digest).where(api_keys.c.revoked_at.is_not(None))
+
+        def read(connection: Connection) -> frozenset[str]:
+            some = (asked[start : start + _NAMED] for start in range(0, len(asked), _NAMED))
+            found = (connection.execute(is_revoked.where(api_keys.c.digest.in_(one))).scalars() for one in some)
+            return frozenset(digest for part in found for digest in part)
+
+        return await self._reader.read(read)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first, after making one if the newest is too old."""

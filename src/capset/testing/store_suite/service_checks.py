@@ -68,6 +68,19 @@ async def a_key_is_revoked_once(make: Make) -> None:
         expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
 
 
+async def revoked_keys_are_found_among_many(make: Make) -> None:
+    """Only those that are asked for, in one look; keys that no one made are not among them."""
+    async with opened(make) as store:
+        keys = [replace(_KEY, id=f"id-{number}", digest=f"{number:064}") for number in range(5)]
+        for key in keys:
+            await store.keys.create(key)
+        for key in keys[1:4]:
+            await store.keys.revoke(key.id, NOW)
+        asked = [*(key.digest for key in keys[:3]), *(f"{number:064}" for number in range(10, 1_500))]
+        expect(await store.keys.revoked(asked), frozenset(key.digest for key in keys[1:3]), "the revoked keys")
+        expect(await store.keys.revoked([]), frozenset[str](), "the revoked ones among no keys")
+
+
 async def keys_are_paged_by_org(make: Make) -> None:
     """Newest first, those of one org, of none or of all; and each is found by its id."""
     async with opened(make) as store:
@@ -215,6 +228,7 @@ async def the_oldest_replies_make_room(make: Make) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest,
     a_key_is_revoked_once,
+    revoked_keys_are_found_among_many,
     keys_are_paged_by_org,
     principals_and_orgs_are_known,
     signing_keys_are_shared_and_renewed,
