@@ -11,6 +11,9 @@ from contextlib import asynccontextmanager
 
 from siege.connection import Answer, Connection
 
+IDLE_SECONDS = 15.0
+"""How long a connection may rest before it is used again: servers close those that rest for 30 seconds."""
+
 
 class Timings:
     """How long work of each kind took, and what went otherwise than it should."""
@@ -56,22 +59,24 @@ async def _begin(work: Callable[[int, float], Awaitable[None]], number: int, due
 
 
 class Connections:
-    """Connections to a server that are used again, each by one request at a time; more are opened as they are needed."""
+    """Connections to a server that are used again, each by one request at a time; more are opened as needed."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._free: list[Connection] = []
+        self._free: list[tuple[Connection, float]] = []
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Connection]:
         """Give a connection that nobody else uses meanwhile."""
-        connection = self._free.pop() if self._free else Connection(self.port)
+        connection, since = self._free.pop() if self._free else (Connection(self.port), time.monotonic())
+        if time.monotonic() - since > IDLE_SECONDS:
+            connection.close()  # and open it again, before the server closes it under a request
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        self._free.append(connection)
+        self._free.append((connection, time.monotonic()))
 
     async def ask(self, request: bytes, timeout: float = 60.0) -> Answer:
         """Send a request on a free connection and return its whole answer. Raises ``TimeoutError``."""
@@ -80,6 +85,6 @@ class Connections:
 
     def close(self) -> None:
         """Close those that are free."""
-        for one in self._free:
+        for one, _ in self._free:
             one.close()
         self._free.clear()

@@ -54,7 +54,7 @@ def tree(pid: int) -> list[int]:
 
 def _descriptors(pid: int) -> int:
     try:
-        return len(os.listdir(f"/proc/{pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return 0
 

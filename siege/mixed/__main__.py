@@ -1,16 +1,17 @@
-"""``python -m siege.mixed``: half an hour of mixed load on a real server; ends with 1 if something goes wrong or grows."""
+"""``python -m siege.mixed``: half an hour of mixed load on a real server, and 1 if something goes wrong or grows."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from siege.load.machine import machine
 from siege.mixed.chart import chart
+from siege.mixed.report import text_of
 from siege.mixed.soak import problems, soak
 
 
@@ -23,9 +24,12 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=1, help="how many times the usual rate")
     parser.add_argument("--save", type=Path, help="write the report there, as JSON, and its chart beside it, as SVG")
     asked = parser.parse_args()
-    report = {"machine": machine(), **soak(asked.engine, asked.minutes * 60, every=asked.every, pace=asked.pace)}
+    report: dict[str, Any] = {
+        "machine": machine(),
+        **soak(asked.engine, asked.minutes * 60, every=asked.every, pace=asked.pace),
+    }
     if asked.save:
-        asked.save.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        asked.save.write_text(text_of(report), encoding="utf-8")
         asked.save.with_suffix(".svg").write_text(chart(report), encoding="utf-8")
     table = Table(title=f"{report['seconds'] / 60:.1f} minutes of mixed load, {report['engine']}: milliseconds")
     for column in ("kind", "count", "p50", "p95", "p99", "max"):

@@ -20,7 +20,7 @@ _BUCKETS: Final = 120
 def chart(report: dict[str, Any]) -> str:
     """Return the chart of a report as SVG."""
     samples = report["samples"]
-    panels = (
+    panels: tuple[tuple[str, dict[str, Points]], ...] = (
         ("milliseconds, 99th percentile of each sample", _times(samples)),
         ("memory, MB", {"RSS": [(one["at"], one["rss"] / 1e6) for one in samples]}),
         (
@@ -41,9 +41,7 @@ def chart(report: dict[str, Any]) -> str:
 
 def _times(samples: Sequence[dict[str, Any]]) -> dict[str, Points]:
     kinds = ("read call", "call with an effect", "agent's turn", "console page")
-    return {
-        kind: [(one["at"], one["times"][kind]["p99"]) for one in samples if kind in one["times"]] for kind in kinds
-    }
+    return {kind: [(one["at"], one["p99"][kind]) for one in samples if kind in one["p99"]] for kind in kinds}
 
 
 def _panel(top: int, title: str, series: dict[str, Points], seconds: float) -> Iterator[str]:
@@ -66,17 +64,16 @@ def _panel(top: int, title: str, series: dict[str, Points], seconds: float) -> I
         yield f'<text x="{at}" y="{top - 6}" text-anchor="end" fill="{colour}">{escape(name)}</text>'
 
 
-def _axes(
-    top: int, most: float, end: float, x: Callable[[float], float], y: Callable[[float], float]
-) -> Iterator[str]:
+def _axes(top: int, most: float, end: float, x: Callable[[float], float], y: Callable[[float], float]) -> Iterator[str]:
     for share in (0.0, 0.5, 1.0):
         value = share * most / 1.05
         at = f"{y(value):.1f}"
         yield f'<line x1="{_LEFT}" y1="{at}" x2="{_WIDTH - 16}" y2="{at}" stroke="{_INK}" stroke-opacity="0.3"/>'
         yield f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.0f}</text>'
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        at = f"{x(share * end):.1f}"
-        yield f'<text x="{at}" y="{top + _PANEL + 16}" text-anchor="middle">{share * end / 60:.3g} min</text>'
+        at, anchor = f"{x(share * end):.1f}", "end" if share == 1 else "middle"
+        told = f"{share * end / 60:.3g} min"
+        yield f'<text x="{at}" y="{top + _PANEL + 16}" text-anchor="{anchor}">{told}</text>'
 
 
 def _thinned(points: Points, end: float) -> Points:

@@ -103,7 +103,7 @@ async def _follow(town: Town) -> float:
         started = time.perf_counter()
         asked = post(f"/v1/sessions/{session}/messages", one.tenant.key, {"content": "keep it"})
         expect(await town.connections.ask(asked), 202)
-        while not follower.turns and time.perf_counter() - started < EVENT_SECONDS:
+        while not follower.turns and time.perf_counter() - started < EVENT_SECONDS:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         seconds = time.perf_counter() - started
         if not follower.turns or follower.gaps:

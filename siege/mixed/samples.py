@@ -14,7 +14,7 @@ from siege.pace import Timings, percentiles
 from siege.processes import cpu_seconds, usage
 
 Sample = dict[str, Any]
-"""``at`` seconds after the beginning: memory in bytes, descriptors, threads, cores, errors, and times by kind."""
+"""``at`` seconds after the beginning: memory in bytes, descriptors, threads, cores, errors, and p99 by kind."""
 
 WARM_SHARE = 0.25
 """The part of a soak that is left out of the slopes: what is made once is made there."""
@@ -52,7 +52,7 @@ class Sampler:
                     "cores": round((cpu - before) / (now - looked), 2),
                     "load": round(os.getloadavg()[0], 2),
                     "errors": found - errors,
-                    "times": {kind: percentiles(times) for kind, times in sorted(new.items()) if times},
+                    "p99": {kind: percentiles(times)["p99"] for kind, times in sorted(new.items()) if times},
                 }
             )
             looked, before, errors = now, cpu, found

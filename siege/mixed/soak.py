@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +13,7 @@ from siege.mixed.kinds import KINDS, SCRIPT, Kind
 from siege.mixed.samples import GROWTH, Sampler, growth
 from siege.mixed.town import Town
 from siege.pace import keep_pace, percentiles
-from siege.processes import peak_rss, usage
+from siege.processes import Usage, peak_rss, usage
 
 SETTLE_SECONDS = 10.0
 """How long what clients have left may take to be let go of."""
@@ -76,7 +75,7 @@ async def _soak(server: Server, admin: str, seconds: float, every: float, pace: 
     }
 
 
-def _held(found: Any) -> dict[str, int]:  # a usage
+def _held(found: Usage) -> dict[str, int]:
     return {"rss": found.rss, "descriptors": found.descriptors, "threads": found.threads}
 
 
@@ -91,8 +90,3 @@ async def _load(town: Town, sampler: Sampler, kind: Kind, seconds: float, pace: 
         sampler.timings.note(kind.name, taken, problem)
 
     await keep_pace(kind.rate * pace, seconds, work)
-
-
-def rates(kinds: Sequence[Kind] = KINDS) -> float:
-    """Return how many pieces of work a second a soak begins."""
-    return sum(kind.rate for kind in kinds)
