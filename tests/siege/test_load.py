@@ -37,6 +37,7 @@ def test_several_writers_take_turns_on_one_chain() -> None:
     assert 0 < row["lock_held"] <= 1
 
 
+@pytest.mark.long
 @pytest.mark.spec("D64")
 def test_a_soak_makes_every_kind_of_load_and_verifies_the_record() -> None:
     report = soak("sqlite", 1.5, every=0.5)
@@ -71,6 +72,6 @@ def test_a_soak_fails_by_what_grows_and_by_odd_answers() -> None:
 
 def test_percentiles_are_in_milliseconds() -> None:
     assert percentiles([number / 1000 for number in range(1, 101)]) == {
-        "count": 100, "p50": 50.5, "p95": 95.0, "p99": 99.0, "max": 100.0,
+        "count": 100, "p50": 50.5, "p95": 95.1, "p99": 99.0, "max": 100.0,
     }  # fmt: skip
     assert percentiles([])["p99"] == 0
