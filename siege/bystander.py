@@ -7,10 +7,10 @@ import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from siege.attack import Attack
 from siege.connection import Connection, in_time, request
+from siege.processes import usage
 from siege.site import Site
 
 READERS = 4
@@ -98,25 +98,6 @@ async def _probe(port: int, seen: Seen, ended: asyncio.Event) -> None:
 async def _sample(site: Site, seen: Seen, ended: asyncio.Event) -> None:
     while not ended.is_set():
         for pid in site.pids:
-            rss, threads = measured(pid)
-            seen.rss, seen.threads = max(seen.rss, rss), max(seen.threads, threads)
+            held = usage(pid)
+            seen.rss, seen.threads = max(seen.rss, held.rss), max(seen.threads, held.threads)
         await asyncio.sleep(SAMPLE_SECONDS)
-
-
-def measured(pid: int) -> tuple[int, int]:
-    """Return a server's memory with that of its children, in bytes, and its threads; on Linux."""
-    rss, threads = _status(pid)
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    if children.exists():
-        for child in children.read_text().split():
-            rss += _status(int(child))[0]
-    return rss, threads
-
-
-def _status(pid: int) -> tuple[int, int]:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0, 0
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return int(found.get("VmRSS", "0 kB").split()[0]) * 1024, int(found.get("Threads", "0"))

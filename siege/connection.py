@@ -54,8 +54,8 @@ class Connection:
             self._streams[1].close()
             self._streams = None
 
-    async def ask(self, request: bytes) -> Answer:
-        """Send a request and return its answer."""
+    async def ask(self, request: bytes, *, whole: bool = False) -> Answer:
+        """Send a request and return its answer; that of a stream without a body, unless it is to be ``whole``."""
         with _as_closed() as answer:
             reader, writer = await self.open()
             writer.write(request)
@@ -65,6 +65,8 @@ class Connection:
             body = b""
             if found:
                 body = await reader.readexactly(int(found[1]))
+            elif b"chunked" in head and whole:
+                body = await _chunks(reader)
             elif b"chunked" in head:
                 self.close()  # what is read of a stream is the attack's business
             if b"connection: close" in head.lower():
@@ -73,6 +75,14 @@ class Connection:
         if answer[-1].status == CLOSED:
             self.close()
         return answer[-1]
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    found: list[bytes] = []
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        found.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readexactly(2)
+    return b"".join(found)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from siege.attack import call
 from siege.battle import database
-from siege.bystander import measured
 from siege.connection import Connection, in_time
+from siege.processes import usage
 from siege.site import Member, Site, besieged
 
 CONNECTIONS = 16
@@ -73,7 +73,7 @@ async def _soak(site: Site, calls: int) -> tuple[list[int], Counter[str]]:
 
 async def _settled(site: Site) -> int:
     await asyncio.sleep(SETTLE_SECONDS)
-    return measured(site.pids[0])[0]
+    return usage(site.pids[0]).rss
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The capability of the besieged site: a slow tool, an instant one, and one that has to be approved."""
+"""The capability of the besieged site: a slow tool, instant ones, and one that has to be approved."""
 
 from __future__ import annotations
 
@@ -30,10 +30,16 @@ async def repeat(text: str) -> str:
     return text
 
 
+@tool(effect="write")
+async def keep(text: str) -> str:
+    """Give the text back, as if that changed something: an intent is durable before it, an outcome after it."""
+    return text
+
+
 @tool(effect="write", approval="ask")
 async def pay(to: str) -> str:
     """Pay somebody, once somebody else has approved it."""
     return f"{to} has it"
 
 
-siege_tools: Capability = Capability("siege_tools", tools=[sleep, instant, repeat, pay])
+siege_tools: Capability = Capability("siege_tools", tools=[sleep, instant, repeat, keep, pay])

@@ -1,4 +1,4 @@
-"""Limits and budgets of two ``capset serve`` on one database: real processes, real HTTP (spec 4, G14, G15, G36)."""
+"""Limits and budgets of three ``capset serve`` on one database: real processes, real HTTP (spec 4, G14, G15, G36)."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ till = Capability("till", tools=[peek, stamp, glance, mark])
 '''
 
 
-class Pair:
-    """Two servers on one database, each with a folder of its own."""
+class Servers:
+    """Servers on one database, each with a folder of its own."""
 
     def __init__(self, folder: Path, db: str) -> None:
         self._folder = folder
@@ -98,30 +98,30 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue("postgres_url")
 
 
-@pytest.mark.spec("G3", "G14", "G15", "G36")
-async def test_two_servers_on_one_database_share_what_they_let_through(db: str, tmp_path: Path) -> None:
-    pair = Pair(tmp_path, db)
+@pytest.mark.spec("D63", "G3", "G14", "G15", "G36")
+async def test_three_servers_on_one_database_share_what_they_let_through(db: str, tmp_path: Path) -> None:
+    group = Servers(tmp_path, db)
     with ExitStack() as servers:
-        two = pair.start(servers, "two")
+        two, three = group.start(servers, "two"), group.start(servers, "three")
         with ExitStack() as first:
-            one = pair.start(first, "one")
+            one = group.start(first, "one")
             headers = {"Authorization": f"Bearer {one.key(org='acme', scopes=EVERYTHING)}"}
             async with AsyncExitStack() as stack:
                 clients = [
                     await stack.enter_async_context(
                         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False)
                     )
-                    for server in (one, two)
+                    for server in (one, two, three)
                 ]
 
                 async def opened(**allowance: object) -> str:
                     agent = await make_agent(clients[0], "till", allowance=allowance or None)
                     return (await clients[1].post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
 
-                # Fifty calls of each tool over both servers: each tool's own limit lets three through.
+                # Fifty calls of each tool over all servers: each tool's own limit lets three through.
                 answers = await ask(clients, await opened(), ["peek", "stamp", "stamp", "peek"] * 25)
                 assert codes(answers) == {None: 6, "limit_exceeded": 94}
-                assert pair.done() == {"peek": 3, "stamp": 3}
+                assert group.done() == {"peek": 3, "stamp": 3}
                 waits = [int(answer.headers["retry-after"]) for answer in answers if answer.status_code == 429]
                 assert len(waits) == 94
                 assert all(0 < wait <= 60 for wait in waits)
@@ -131,14 +131,14 @@ async def test_two_servers_on_one_database_share_what_they_let_through(db: str, 
                     clients, await opened(limits=["3/1m"]), ["glance", "mark", "mark", "glance", "mark"] * 10
                 )
                 assert codes(mixed) == {None: 3, "limit_exceeded": 47}
-                assert pair.done().total() == 9
+                assert group.done().total() == 9
 
-                # A session's budget is its own: one opening in each server, and a third after a restart.
+                # A session's budget is its own: one opening in each server, and another after a restart.
                 session = await opened(session={"calls": 1})
                 spent = await ask(clients, session, ["glance", "mark"] * 5)
                 assert codes(spent) == {None: 1, "budget_exceeded": 9}
-        again = pair.start(servers, "one")
+        again = group.start(servers, "one")
         async with httpx2.AsyncClient(base_url=again.url, headers=headers, timeout=30, trust_env=False) as client:
             assert codes(await ask([client], session, ["mark", "glance"])) == {"budget_exceeded": 2}
-        assert pair.done().total() == 10
+        assert group.done().total() == 10
         assert two.capset("audit", "verify").code == 0

@@ -1,0 +1,1 @@
+"""What servers carry: many followers and sessions, several servers on one database, several writers of one chain."""
