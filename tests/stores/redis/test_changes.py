@@ -118,7 +118,7 @@ async def test_names_of_any_kind_arrive_as_they_are_and_databases_stay_apart(
 @pytest.mark.spec("D32")
 async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
-    client: Any = Redis.from_url(server.url, decode_responses=True)  # pyright: ignore[reportUnknownMemberType]
+    client: Any = Redis.from_url(server.url, decode_responses=True)
     async with two(tmp_path / "a.db", server.url) as (one, other), one.changes.listening(heard.append):
         await until(lambda: None in heard)
         await begin(other, "s")
