@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.capset-setup
 PEERS := .venv-bench/.capset-setup
-EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
+EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra redis --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
 
 export NO_MKDOCS_2_WARNING := 1
 export UV_LINK_MODE := copy
@@ -123,7 +123,6 @@ soak: $(SETUP) ## make 72,000 calls of a server on each engine, and measure the 
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege.soak $(ARGS)
 
-faults: $(SETUP) ## kill, freeze, fill and slow what a site is made of at random moments, and print the matrix (RUNS=3 KILLS=200 FREEZES=50 TURNS=50 SEED=1)
 mixed-soak: $(SETUP) ## keep a server under mixed load for half an hour; fail on errors and on what grows (ARGS="--minutes 2 --save FILE.json")
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege.mixed $(ARGS)
@@ -132,7 +131,7 @@ load: $(SETUP) ## measure 1,000 streams among 10,000 sessions, several servers, 
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege.load $(ARGS)
 
-faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 TURNS=50 SEED=1)
+faults: $(SETUP) ## kill, freeze, fill and slow what a site is made of at random moments, and print the matrix (RUNS=3 KILLS=200 FREEZES=50 TURNS=50 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
 	  CAPSET_TURN_KILLS=$(or $(TURNS),50) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py tests/faults/test_random_turns.py

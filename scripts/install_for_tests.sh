@@ -4,7 +4,7 @@
 set -euo pipefail
 
 missing=()
-for program in ${@:-curl jq gcc}; do
+for program in ${@:-curl jq gcc redis-server}; do
     command -v "$program" >/dev/null || missing+=("$program")
 done
 [ "${#missing[@]}" -gt 0 ] || exit 0

@@ -21,6 +21,7 @@ from capset.stores.base import (
     AuditLog,
     AuditPage,
     AuditQuery,
+    ChangeFeed,
     Claim,
     DeliveryStore,
     Directory,
@@ -180,6 +181,10 @@ class TappedStore:
     @property
     def replies(self) -> ReplyStore:
         return self.inner.replies
+
+    @property
+    def changes(self) -> ChangeFeed:
+        return self.inner.changes
 
     @property
     def approvals(self) -> ApprovalStore:

@@ -17,7 +17,7 @@ from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Grant, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table
 from capset.cli.common.remote import Url, ask, server_of
-from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.definitions.approvals import Answer, ApprovalScope, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
@@ -192,11 +192,13 @@ def _asked(
     server = server_of(url, db=db, **local)
     if server is not None:
         return ask(server, there)
-    return asyncio.run(_at_desk(existing_db(load_settings(db=db).db), here))
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    return asyncio.run(_at_desk(settings, here))
 
 
-async def _at_desk(url: str, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
-    async with Kernel(store=url) as kernel:
+async def _at_desk(settings: Settings, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         return await work(kernel.approvals)
 
 

@@ -163,7 +163,7 @@ async def _list_there(client: Client) -> list[KeyShape]:
 async def _create(
     settings: Settings, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
 ) -> tuple[KeyRow, str]:
-    async with Kernel(store=settings.db) as kernel:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         with acting_here(settings.principal):
             return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
 
@@ -174,7 +174,7 @@ async def _list(url: str) -> tuple[list[KeyShape], str]:
 
 
 async def _revoke(settings: Settings, id: str) -> KeyRow | None:
-    async with Kernel(store=settings.db) as kernel:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         with acting_here(settings.principal):
             return await revoke_key(kernel, id)
 

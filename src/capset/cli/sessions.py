@@ -324,7 +324,7 @@ async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessio
     from capset.server.service import Service
 
     who = replace(settings.principal, org=org)
-    async with Kernel(store=settings.db) as kernel:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         service = Service(kernel, Registry.installed(), env=settings.env)
         with acting_here(who):
             return await work(LocalSessions(service, Caller(who, frozenset({"capset:admin"}), None)))

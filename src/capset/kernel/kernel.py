@@ -49,7 +49,7 @@ from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.dispatcher import Serving
 from capset.kernel.telemetry.observers import Observer, host_observers
-from capset.stores.base import AuditLog, SessionRow, Store, make_store
+from capset.stores.base import AuditLog, SessionRow, Store, make_store, share_changes
 
 CACHED: Final = 1000
 """Maximum number of cached compositions, the most recently used ones."""
@@ -63,6 +63,7 @@ class Kernel:
     """The runtime: ``async with Kernel(store="sqlite:///capset.db") as kernel: …``.
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
+    ``redis`` is the URL of a Redis by which the processes of the store tell each other at once of what they change.
     ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps of
     blocks. ``governance`` applies to every call; ``workspace`` is the one folder of the host that tools may read.
     ``checkpoints`` signs the records and sets their retention; by default there are none and records are kept forever.
@@ -83,6 +84,7 @@ class Kernel:
         checkpoints: Checkpoints | None = None,
         observers: Iterable[Observer] | None = None,
         channels: Iterable[NotificationChannel] = (),
+        redis: str | None = None,
     ) -> None:
         self._channels = checked_channels(channels)
         self._checkpoints = checkpoints
@@ -93,7 +95,8 @@ class Kernel:
         self._workspace = None if workspace is None else workspace_folder(workspace)
         self._secrets = secrets or EnvironmentSecrets()
         self._generator = generator
-        self._store = make_store(store) if isinstance(store, str) else store
+        stored = make_store(store) if isinstance(store, str) else store
+        self._store = stored if redis is None else share_changes(stored, redis)
         self._clock = clock or SystemClock()
         self._runtime: KernelRuntime | None = None
         self._compose = lru_cache(CACHED)(compose)

@@ -127,7 +127,7 @@ async def open_app(
     try:
         with timed_tasks(), service.kernel.observe(tally):
             async with (
-                service.turns.bell.watching(service.kernel.store.events, service.kernel.store.keys),
+                service.turns.bell.watching(service.kernel.store),
                 mcp_endpoints(service) as endpoints,
             ):
                 answer_call = partial(calls.answer_call, service)

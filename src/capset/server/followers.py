@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
@@ -18,7 +18,7 @@ from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller, Callers
 from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
-from capset.stores.base import EventRow, EventStore, KeyStore, TurnRow
+from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, Store, TurnRow
 from capset.wire.turns import ENDINGS
 
 LOOK_SECONDS: Final = 1.0
@@ -66,12 +66,31 @@ class Notifier:
         """Set once the server is shutting down."""
         self.is_watching = False
         """Whether something looks for what other processes store; otherwise each follower does."""
+        self._heard: defaultdict[ChangeKind, list[Callable[[str | None], None]]] = defaultdict(list)
+        self._recheck = asyncio.Event()
+        self.on("key", lambda _: self._recheck.set())
 
     def ring(self, session: str | None) -> None:
         """Wake the followers of a session; ``None`` wakes all."""
         for followed in [*self._waiting] if session is None else [session]:
             for one in self._waiting.get(followed, ()):
                 one.set()
+
+    def on(self, kind: ChangeKind, hear: Callable[[str | None], None]) -> None:
+        """Call ``hear`` with the id of each change of a kind that another process makes, ``None`` for any."""
+        self._heard[kind].append(hear)
+
+    def hear(self, notice: ChangeNotice | None) -> None:
+        """Pass on a notice of another process; with ``None`` some may have been missed."""
+        if notice is None:
+            self.ring(None)
+            for hear in [hear for several in self._heard.values() for hear in several]:
+                hear(None)
+        elif notice.kind == "events":
+            self.ring(notice.id)
+        else:
+            for hear in self._heard[notice.kind]:
+                hear(notice.id)
 
     def close(self) -> None:
         """Wake all followers so that they leave: the server is shutting down."""
@@ -93,12 +112,13 @@ class Notifier:
                 _discard(self._credentials, credential, rung)
 
     @asynccontextmanager
-    async def watching(self, events: EventStore, keys: KeyStore) -> AsyncGenerator[None]:
+    async def watching(self, store: Store) -> AsyncGenerator[None]:
         """Look for what other processes store while inside, once for all followers."""
-        async with events.listening(self.ring) as arrives:
+        events = store.events
+        async with store.changes.listening(self.hear) as arrives:
             loop = asyncio.get_running_loop()
             tasks = [loop.create_task(self._look(events, arrives)), loop.create_task(self._check())]
-            tasks.append(loop.create_task(self._look_for_revoked(keys)))
+            tasks.append(loop.create_task(self._look_for_revoked(store.keys)))
             self.is_watching = True
             try:
                 yield
@@ -130,7 +150,10 @@ class Notifier:
     async def _check(self) -> None:
         """Wake the followers whose credentials are no longer valid."""
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._recheck.wait()
+            self._recheck.clear()
             for credential in [*self._credentials]:
                 try:
                     is_valid = await credential.is_valid()

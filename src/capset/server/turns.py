@@ -33,6 +33,12 @@ class ServerTurns:
         self._kernel = kernel
         self._service = service
         self.turns = TurnService(kernel, self, seconds=limits.turn_seconds, most=limits.turns, stored=self.bell.ring)
+        self.bell.on("approval", self._decided)
+
+    def _decided(self, request: str | None) -> None:
+        """Go on at once with what waits for a request that another process has decided; ``None``: for any."""
+        self._kernel.approvals.heard(request)
+        self.turns.wake()
 
     def check_runner(self) -> None:
         """Raise ``HttpRefusal`` (501) if this server cannot run turns of agents."""

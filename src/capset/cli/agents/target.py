@@ -86,7 +86,7 @@ def asked(
 async def _here(settings: Settings, org: str | None, work: Callable[[LocalAgents], Awaitable[T]]) -> T:
     who = replace(settings.principal, org=org)
     registry = Registry.installed()
-    async with Kernel(store=settings.db) as kernel:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         with acting_here(who):
             return await work(LocalAgents(kernel, StoredAgents(kernel, registry), who, settings.env))
 

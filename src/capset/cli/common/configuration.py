@@ -58,13 +58,15 @@ def make_kernel(
     *,
     signs: bool = True,
     generator: GeneratorRunner | None = None,
+    redis: str | None = None,
 ) -> Kernel:
     """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
 
-    Without ``signs``, the configuration's checkpoints are left to the caller. ``generator`` runs agents.
+    Without ``signs``, the configuration's checkpoints are left to the caller. ``generator`` runs agents;
+    ``redis`` tells other processes of changes.
     """
     if configuration is None:
-        return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator)
+        return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator, redis=redis)
     governance = configuration.governance
     return Kernel(
         store=store,
@@ -73,4 +75,5 @@ def make_kernel(
         workspace=configuration.workspace,
         checkpoints=configuration.checkpoints if signs else None,
         channels=configuration.channels,
+        redis=redis,
     )

@@ -15,6 +15,10 @@ from capset.errors import DefinitionError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Db = Annotated[str | None, typer.Option("--db", help="Where records are kept: a URL or a file (or CAPSET_DB).")]
+Redis = Annotated[
+    str | None,
+    typer.Option("--redis", metavar="URL", help="Redis by which servers tell each other of changes (or CAPSET_REDIS)."),
+]
 Who = Annotated[str | None, typer.Option("--principal", help="Who acts (or CAPSET_PRINCIPAL).")]
 Grant = Annotated[
     list[str] | None,

@@ -16,7 +16,7 @@ from capset.errors import DefinitionError, refuse_unknown_keys
 
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
-_KNOWN: Final = ("db", "principal", "grant", "attributes", "env", "allowance")
+_KNOWN: Final = ("db", "redis", "principal", "grant", "attributes", "env", "allowance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,14 @@ class Settings:
     db: str
     principal: Principal
     env: Mapping[str, Any]
+    redis: str | None = None
+    """The Redis by which processes of the database tell each other of changes."""
 
 
 def load_settings(
     *,
     db: str | None = None,
+    redis: str | None = None,
     principal: str | None = None,
     grant: list[str] | None = None,
     attribute: list[str] | None = None,
@@ -56,7 +59,9 @@ def load_settings(
     if not attribute and "CAPSET_ATTRIBUTES" in variables:
         attributes = _object("CAPSET_ATTRIBUTES", variables["CAPSET_ATTRIBUTES"] or "{}")
     environment = file.get("env", {}) | given_env(env)
-    return Settings(_url(named), Principal(who, permissions=granted, attributes=attributes), environment)
+    beside = variables.get("CAPSET_REDIS", file.get("redis")) if redis is None else redis
+    acting = Principal(who, permissions=granted, attributes=attributes)
+    return Settings(_url(named), acting, environment, beside or None)
 
 
 def given_env(env: list[str] | None) -> dict[str, Any]:
@@ -128,7 +133,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DefinitionError(f"{FILE} is not TOML: {error}") from None
     refuse_unknown_keys(FILE, data, _KNOWN)
-    for key in ("db", "principal"):
+    for key in ("db", "redis", "principal"):
         if not isinstance(data.get(key, ""), str):
             raise DefinitionError(f"{FILE}: {key} must be text; got {data[key]!r}")
     grant = data.get("grant", [])

@@ -152,7 +152,7 @@ async def open_kernel(
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
     async with (
         served.upstream or nullcontext(),
-        make_kernel(db, served.configuration, served.allowance, generator=generator) as kernel,
+        make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis) as kernel,
     ):
         if is_kept and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, served, settings)

@@ -23,7 +23,7 @@ from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, 
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, make_runner
-from capset.cli.common.options import Attribute, Db, Env, Grant, Who
+from capset.cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.upstream import Upstream
@@ -125,6 +125,7 @@ def serve_command(
     attribute: Attribute = None,
     env: Env = None,
     db: Db = None,
+    redis: Redis = None,
     jwt_issuer: JwtIssuer = None,
     jwt_audience: JwtAudience = None,
     jwt_jwks: JwtJwks = None,
@@ -146,7 +147,7 @@ def serve_command(
     from capset.server.auth.resources import PublicAddress
     from capset.server.http.middleware import AllowedHosts
 
-    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    settings = load_settings(db=db, redis=redis, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
         raise DefinitionError(
             f"--insecure is for loopback only; got --host {host}",
@@ -277,7 +278,14 @@ async def _serve(
                 Thread(target=webbrowser.open, args=[served.public_url or address], daemon=True).start()
 
         actor = actor_here(settings.principal, "serve")
-        kernel = make_kernel(settings.db, served.configuration, served.allowance, signs=False, generator=served.runner)
+        kernel = make_kernel(
+            settings.db,
+            served.configuration,
+            served.allowance,
+            signs=False,
+            generator=served.runner,
+            redis=settings.redis,
+        )
         async with served.upstream, kernel:
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()

@@ -234,6 +234,11 @@ class ApprovalService:
         """End an approval that a server without rules for approvers gave before the request had all that it needs."""
         await self._store.move(replace(row, status="expired", note="not approved by all that it needs"), row.status)
 
+    def heard(self, id: str | None) -> None:
+        """Have calls look at once whether a request was decided by another process; ``None`` stands for all."""
+        for event in [event for request, event in self._decided.items() if id in (None, request)]:
+            event.set()
+
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request's time is up."""
         return row.expires_at <= self._now()
@@ -246,6 +251,7 @@ class ApprovalService:
                     await decided.wait()
             except TimeoutError:
                 pass
+            decided.clear()  # a notice that was wrong ends one pause, not all
             found = await self._store.get(row.org, row.id)
             if found is None:
                 return replace(row, status="expired")

@@ -73,6 +73,11 @@ class Listeners:
             if of == session:
                 rung.set()
 
+    def ring_all(self) -> None:
+        """Look at once what another process has changed."""
+        for rung in self._open:
+            rung.set()
+
     def close(self) -> None:
         """End all streams: the process is shutting down."""
         self.closed.set()

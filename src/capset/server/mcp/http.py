@@ -117,6 +117,10 @@ class McpDoor:
                 self._manager = None
                 await self._drain()
 
+    def look_again(self) -> None:
+        """Have clients that listen for changes told at once of what another process has changed."""
+        self._listeners.ring_all()
+
     async def handle(
         self,
         scope: Scope,

@@ -51,6 +51,8 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
         door, service, "agents", service.agent_session, service.agent, access, service.agent_by_default
     )
     of_session = _Entrance(door, service, "sessions", service.session, service.session, access)
+    for kind in ("lists", "key"):
+        service.turns.bell.on(kind, lambda _: door.look_again())
     async with door.run():
         ending = asyncio.create_task(_end_streams(door, service))
         try:

@@ -31,6 +31,7 @@ from capset.stores.base.agents import (
     VersionQuery,
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Measured, MeasuredCall, Pruned
+from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, EventFeed, Hear
 from capset.stores.base.deliveries import (
     DeliveryPage,
     DeliveryQuery,
@@ -73,11 +74,12 @@ from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
-from capset.stores.base.store import GROUP, Store, make_store
+from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
 from capset.stores.base.usage import UsageStore, UsageWindow
 
 __all__ = [
     "AGENT_FIELDS",
+    "CHANGES_GROUP",
     "GROUP",
     "KEPT",
     "MOVED",
@@ -102,6 +104,9 @@ __all__ = [
     "Begun",
     "CapabilityRow",
     "Change",
+    "ChangeFeed",
+    "ChangeKind",
+    "ChangeNotice",
     "Claim",
     "DeliveryPage",
     "DeliveryQuery",
@@ -113,10 +118,12 @@ __all__ = [
     "DocumentStore",
     "Entry",
     "EnvelopeRow",
+    "EventFeed",
     "EventPage",
     "EventRow",
     "EventStore",
     "FileStore",
+    "Hear",
     "KeyPage",
     "KeyQuery",
     "KeyRow",
@@ -171,4 +178,5 @@ __all__ = [
     "Window",
     "WindowFull",
     "make_store",
+    "share_changes",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
 from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
+from capset.stores.base.changes import ChangeFeed
 from capset.stores.base.deliveries import DeliveryStore
 from capset.stores.base.directory import Directory
 from capset.stores.base.events import EventStore
@@ -24,6 +25,8 @@ from capset.stores.base.usage import UsageStore
 
 GROUP = "capset.stores"
 """The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""
+CHANGES_GROUP = "capset.changes"
+"""The entry point group of what tells of changes: named as in ``GROUP``, a function of the store and the URL."""
 
 
 class Store(Protocol):
@@ -72,6 +75,11 @@ class Store(Protocol):
     @property
     def events(self) -> EventStore:
         """The sessions' current turns, their events, and the messages of their conversations."""
+        ...
+
+    @property
+    def changes(self) -> ChangeFeed:
+        """The notices of what other processes have changed."""
         ...
 
     @property
@@ -132,18 +140,38 @@ def make_store(url: str) -> Store:
     The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
     text that is no URL, and for a scheme that no installed package provides.
     """
-    from importlib.metadata import distributions, entry_points  # slow to import
-
     named, separator, _ = url.partition("://")
     scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
+    make, known = _load(GROUP, scheme)
+    if not separator or make is None:
+        told = unknown("store", scheme, known) if separator else f"a store is named by a URL; got {url!r:.200}"
+        raise DefinitionError(told, hint="write it as sqlite:///FILE, postgresql://… or memory://")
+    return cast("Store", make(url))
+
+
+def share_changes(store: Store, url: str) -> Store:
+    """Return a store whose processes tell each other of changes by the server at a URL, such as ``redis://host:6379``.
+
+    The scheme is looked up in the entry point group ``capset.changes``. Raises ``DefinitionError`` for a URL that
+    cannot be read, and for a scheme that no installed package provides; it does not repeat the URL, which may hold a
+    password.
+    """
+    scheme, separator, _ = url.partition("://")
+    share, known = _load(CHANGES_GROUP, scheme) if separator else (None, ())
+    if share is None:
+        told = unknown("server of changes", scheme[:40], known) if separator else "Redis is named by a URL"
+        raise DefinitionError(told, hint="write it as redis://HOST:PORT/NUMBER, or with rediss:// for TLS")
+    return cast("Store", share(store, url))
+
+
+def _load(group: str, scheme: str) -> tuple[Callable[..., Any] | None, Collection[str]]:
+    """Return what an entry point provides for the URLs of a scheme, and all schemes if there is none."""
+    from importlib.metadata import distributions, entry_points  # slow to import
+
     # Capset's own come first: to read what every installed package provides takes most of the time of a kernel's start.
-    own = (point for one in distributions(name="capset") for point in one.entry_points.select(group=GROUP))
+    own = (point for one in distributions(name="capset") for point in one.entry_points.select(group=group))
     found = {point.name: point for point in own}
     if scheme not in found:
-        found |= {point.name: point for point in entry_points(group=GROUP)}
-    if not separator or scheme not in found:
-        told = unknown("store", scheme, found) if separator else f"a store is named by a URL; got {url!r:.200}"
-        raise DefinitionError(told, hint="write it as sqlite:///FILE, postgresql://… or memory://")
-    # An entry point is code of an unknown type; the protocol says what it must be.
-    make = cast("Callable[[str], Any]", found[scheme].load())
-    return cast("Store", make(url))
+        found |= {point.name: point for point in entry_points(group=group)}
+    # An entry point is code of an unknown type; the protocols say what it must be.
+    return (cast("Callable[..., Any]", found[scheme].load()) if scheme in found else None), found

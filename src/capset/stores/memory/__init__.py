@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
+from capset.stores.base import EventFeed
 from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
@@ -95,6 +96,11 @@ class MemoryStore:
     def events(self) -> MemoryEvents:
         """The sessions' current turns, their events, and the messages of their conversations."""
         return self._events
+
+    @property
+    def changes(self) -> EventFeed:
+        """The notices of other processes: there are none."""
+        return EventFeed(self._events)
 
     @property
     def approvals(self) -> MemoryApprovals:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, delete, select
 from capset.clock import iso
 from capset.errors import StoreError, counted
 from capset.stores.audit_rules import BadEntry, Row, interrupted
+from capset.stores.base import EventFeed
 from capset.stores.sql.admissions import SqlAdmissions, SqlApprovals
 from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit.log import SqlAudit
@@ -128,6 +129,11 @@ class SqlStore(ABC):
     def events(self) -> SqlEvents:
         """The sessions' current turns, their events, and the messages of their conversations."""
         return self._events
+
+    @property
+    def changes(self) -> EventFeed:
+        """The notices of what other processes have changed: of events, if the engine has any."""
+        return EventFeed(self._events)
 
     @property
     def approvals(self) -> SqlApprovals:

@@ -13,6 +13,7 @@ from capset.stores.base import (
     SUSPENDED,
     AuditQuery,
     Begun,
+    ChangeNotice,
     EventRow,
     MessageRow,
     NewEvent,
@@ -168,6 +169,20 @@ async def a_listener_hears_sessions_until_it_leaves(make: Make) -> None:
         expect(heard, [], "what is heard after leaving")
 
 
+async def notices_of_changes_are_of_what_has_changed(make: Make) -> None:
+    """Of the session's events, or ``None`` for some that were missed; after the listener has left, of nothing."""
+    async with with_sessions(make, "a") as store:
+        heard: list[ChangeNotice | None] = []
+        async with store.changes.listening(heard.append):
+            await _begin(store, "t1")
+            await asyncio.sleep(0.05)
+        expect({*heard} <= {ChangeNotice("events", "a"), None}, True, f"nothing but the session is heard: {heard}")
+        heard.clear()
+        await _append(store, "t1", [_SOME])
+        await asyncio.sleep(0.05)
+        expect(heard, [], "what is heard after leaving")
+
+
 async def a_turn_is_written_by_its_holder_alone(make: Make) -> None:
     """Check that a process that has lost a turn to another stores nothing of it, and ends it not."""
     async with with_sessions(make, "a") as store:
@@ -280,6 +295,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     events_go_with_their_session,
     the_latest_events_of_many_sessions_are_told,
     a_listener_hears_sessions_until_it_leaves,
+    notices_of_changes_are_of_what_has_changed,
     a_turn_is_written_by_its_holder_alone,
     a_turn_with_a_checkpoint_is_continued_not_interrupted,
     messages_come_back_in_order,
