@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.capset-setup
 PEERS := .venv-bench/.capset-setup
-EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
+EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra dbos --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
 
 export NO_MKDOCS_2_WARNING := 1
 export UV_LINK_MODE := copy

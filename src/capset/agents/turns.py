@@ -92,7 +92,8 @@ class TurnService:
         self._host = host
         self._seconds = seconds
         self._stored = stored
-        self._holder = ""
+        self.holder = ""
+        """The name by which it holds turns: another's than every other process; one is made where none is given."""
         self.running: dict[str, RunningTurn] = {}
         """Those that run now, by id."""
         self._wake = asyncio.Event()
@@ -102,7 +103,8 @@ class TurnService:
     async def begin(self, row: SessionRow, new: NewTurn) -> Begun:
         """Begin a turn of a session, and return its id and the number of its first event; it runs in the background.
 
-        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``TooManyTurns`` while as many
+        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``StateError`` (409) for a run
+        that is not queued, ``TooManyTurns`` while as many
         of its principal run here as may, and ``StateError`` (404) if it was deleted.
         """
         with self._room(row) as has_room:
@@ -124,9 +126,12 @@ class TurnService:
         )
         # From the first moment on: what was acknowledged is done, also if this process dies at once.
         kept = write_checkpoint(checkpoint) if continues(kernel.generator) else None
-        held = TurnRow(row.id, kernel.new_id(), self._own_holder(), held_until(kernel), kept)
+        held = TurnRow(row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), kept)
         started = started_event(row.agent, row.agent_version, runtime_hash)
-        begun = await kernel.store.events.begin(held, started, now=kernel.now(), interrupted=interrupted())
+        is_run = new.run is not None
+        begun = await kernel.store.events.begin(
+            held, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run
+        )
         if begun.turn != held.turn:
             raise await self._busy(row, begun)
         self._stored(row.id)
@@ -379,8 +384,8 @@ class TurnService:
         return TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
 
     def _own_holder(self) -> str:
-        self._holder = self._holder or self._kernel.new_id()
-        return self._holder
+        self.holder = self.holder or self._kernel.new_id()
+        return self.holder
 
 
 def interrupted() -> NewEvent:

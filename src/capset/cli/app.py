@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "import": "interop.imports:import_command",
     "kernel": "kernel:kernel_command",
     "serve": "serve:serve_command",
+    "worker": "worker:worker_command",
     "run": "conversation.commands:run_command",
     "chat": "conversation.commands:chat_command",
     "demo": "demo:demo_command",

@@ -61,16 +61,18 @@ class ServerTurns:
         Raises ``Unauthenticated`` for a key that is not, ``CallerAway`` for a caller with a token, and ``NotHere`` for
         one that this server does not know, such as a command line's.
         """
+        return await self._service.open_turn(await self.find_caller(caller), row, hooks)
+
+    async def find_caller(self, described: Mapping[str, Any]) -> Caller:
+        """Return a caller from its description, as it is now. Raises as ``reopen`` does."""
         callers = self._service.callers
-        if caller.get("kind") == KEY:
-            found = await callers.by_digest(str(caller.get("digest")))
-        elif caller.get("kind") == ANYONE and callers.anyone is not None:
-            found = callers.anyone
-        elif caller.get("kind") == BEARER:
+        if described.get("kind") == KEY:
+            return await callers.by_digest(str(described.get("digest")))
+        if described.get("kind") == ANYONE and callers.anyone is not None:
+            return callers.anyone
+        if described.get("kind") == BEARER:
             raise CallerAway
-        else:
-            raise NotHere
-        return await self._service.open_turn(found, row, hooks)
+        raise NotHere
 
     async def resume(self, caller: Caller, row: SessionRow, turn: str) -> None:
         """Continue a turn on behalf of a caller; see ``TurnService.resume``."""

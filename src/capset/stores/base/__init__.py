@@ -71,6 +71,20 @@ from capset.stores.base.lineage import (
 from capset.stores.base.people import PersonPage, PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
+from capset.stores.base.runs import (
+    RunKind,
+    RunPage,
+    RunQuery,
+    RunRow,
+    RunState,
+    RunStore,
+    SchedulePage,
+    ScheduleQuery,
+    ScheduleRow,
+    ScheduleStore,
+    WorkerRow,
+    WorkerStore,
+)
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
@@ -149,6 +163,16 @@ __all__ = [
     "RegistrationRow",
     "ReplyRow",
     "ReplyStore",
+    "RunKind",
+    "RunPage",
+    "RunQuery",
+    "RunRow",
+    "RunState",
+    "RunStore",
+    "SchedulePage",
+    "ScheduleQuery",
+    "ScheduleRow",
+    "ScheduleStore",
     "ScopeKey",
     "SessionPage",
     "SessionQuery",
@@ -170,5 +194,7 @@ __all__ = [
     "VersionQuery",
     "Window",
     "WindowFull",
+    "WorkerRow",
+    "WorkerStore",
     "make_store",
 ]

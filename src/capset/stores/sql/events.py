@@ -25,6 +25,7 @@ from capset.stores.base import (
 from capset.stores.rows import can_be
 from capset.stores.sql.inserts import insert_rows
 from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.runs import begins, follow
 from capset.stores.sql.schema.tables import session_events, session_messages, session_turns, sessions
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import busy, gone, over, storable
@@ -88,11 +89,15 @@ class SqlEvents:
         self._reader = reader
         self._notifications = notifications
 
-    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+    async def begin(
+        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+    ) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is in already."""
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
+            if is_run and not begins(connection, turn.turn):
+                raise over(turn.turn)
             there = _turn(connection, turn.session)
             if there is not None and not _interrupt(connection, there, now, interrupted):
                 return Begun(there.turn, _last(connection, turn.session))
@@ -302,6 +307,7 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
         for number, one in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT, new)
+    follow(connection, turn, events, now)
     last = after + len(new)
     if last > KEPT:
         own = session_events.c.session == session

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from capset.errors import StoreError
 from capset.stores.sql.documents import FTS5_TABLES
-from capset.stores.sql.schema.lineage_tables import metadata  # with the tables of both modules
+from capset.stores.sql.schema.run_tables import metadata  # with the tables of all three modules
 
 _REVISIONS: Final = sorted(
     one.name.partition("_")[0]
@@ -28,7 +28,7 @@ _REVISIONS: Final = sorted(
 HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0028"
+ENOUGH: Final = "0030"
 """The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)

@@ -1,0 +1,285 @@
+"""The runs in SQL, with their schedules, and the workers: a row each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final, cast
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from capset.errors import StoreError
+from capset.stores.base import (
+    Entry,
+    NewEvent,
+    RunPage,
+    RunQuery,
+    RunRow,
+    SchedulePage,
+    ScheduleQuery,
+    ScheduleRow,
+    WorkerRow,
+)
+from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.run_tables import runs, schedules, workers
+from capset.stores.sql.schema.tables import sessions
+from capset.stores.sql.writer.writer import Writer
+from capset.stores.texts import gone, storable
+
+_OF_TURN: Final = runs.c.id == bindparam("of_turn")
+_NOW: Final = bindparam("now", type_=Text)
+# Made once: every turn ends with one of these.
+_FOLLOW: Final = {
+    "running": update(runs)
+    .where(_OF_TURN)
+    .values(
+        state="running",
+        due_at=case((runs.c.state.in_(("queued", "running")), runs.c.due_at), else_=_NOW),
+        begun_at=func.coalesce(runs.c.begun_at, _NOW),
+        ended_at=None,
+        outcome=None,
+    ),
+    "waiting": update(runs).where(_OF_TURN).values(state="waiting", due_at=None, attempts=runs.c.attempts + 1),
+}
+_END: Final = (
+    update(runs)
+    .where(_OF_TURN)
+    .values(state=bindparam("new_state"), due_at=None, ended_at=_NOW, outcome=bindparam("new_outcome"))
+)
+
+
+class SqlRuns:
+    """The runs. They refer to their session and are deleted with it."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, row: RunRow, *, most: int | None = None) -> None:
+        """Store a new run."""
+        await self._writer.write(lambda connection: add_run(connection, row, most=most))
+
+    async def get(self, id: str) -> RunRow | None:
+        """Return a run, or ``None``."""
+
+        def read(connection: Connection) -> RunRow | None:
+            found = connection.execute(select(runs).where(runs.c.id == id)).mappings().one_or_none()
+            return None if found is None else _run(found)
+
+        return await self._reader.read(read)
+
+    async def list(self, query: RunQuery) -> RunPage:
+        """Return runs, newest first."""
+        equal = ("principal", "principal_kind", "state", "queue", "schedule")
+        items, following = await self._reader.read(lambda connection: _page(connection, runs, query, equal))
+        return RunPage(tuple(map(_run, items)), following)
+
+    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
+        """Return the runs of a queue that are to be handed to the engine, the longest due first."""
+        is_due = (runs.c.queue == queue, runs.c.due_at <= now)
+        return await self._read(select(runs).where(*is_due).order_by(runs.c.due_at, runs.c.id).limit(limit))
+
+    async def waiting(self, *, limit: int = 100, after: str = "") -> Sequence[RunRow]:
+        """Return calls that wait for approvals, in the order of their ids, from after an id on."""
+        of_calls = (runs.c.state == "waiting") & (runs.c.kind == "call")
+        return await self._read(select(runs).where(of_calls, runs.c.id > after).order_by(runs.c.id).limit(limit))
+
+    async def change(self, seen: RunRow, then: RunRow) -> bool:
+        """Store a run's changes if its state, time and attempts are as ``seen``; return whether they were."""
+        same = [runs.c[name].is_not_distinct_from(getattr(seen, name)) for name in ("state", "due_at", "attempts")]
+        changed = {name: value for name, value in _values(then).items() if value != _values(seen)[name]}
+        if not changed:
+            return True
+        stored = update(runs).where(runs.c.id == seen.id, *same).values(changed)
+        return await self._writer.write(lambda connection: bool(connection.execute(stored).rowcount))
+
+    async def _read(self, wanted: Select[Any]) -> Sequence[RunRow]:
+        def read(connection: Connection) -> Sequence[RunRow]:
+            return [_run(found) for found in connection.execute(wanted).mappings()]
+
+        return await self._reader.read(read)
+
+
+class SqlSchedules:
+    """The schedules."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
+        """Store a new schedule."""
+        values = asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
+        of_org = select(func.count()).where(schedules.c.org == (row.org or ""))
+
+        def write(connection: Connection) -> bool:  # true, or the act would not be stored
+            if most is not None and connection.execute(of_org).scalar_one() >= most:
+                raise RunsFull
+            try:
+                connection.execute(insert(schedules).values(values))
+            except IntegrityError as error:
+                raise StoreError(f"there is a schedule {row.id!r} already") from error
+            return True
+
+        await self._writer.write(write, act)
+
+    async def get(self, id: str) -> ScheduleRow | None:
+        """Return a schedule, or ``None``."""
+
+        def read(connection: Connection) -> ScheduleRow | None:
+            found = connection.execute(select(schedules).where(schedules.c.id == id)).mappings().one_or_none()
+            return None if found is None else _schedule(found)
+
+        return await self._reader.read(read)
+
+    async def list(self, query: ScheduleQuery) -> SchedulePage:
+        """Return schedules, newest first."""
+        equal = ("principal", "principal_kind")
+        items, following = await self._reader.read(lambda connection: _page(connection, schedules, query, equal))
+        return SchedulePage(tuple(map(_schedule, items)), following)
+
+    async def remove(self, id: str, *, act: Entry | None = None) -> bool:
+        """Delete a schedule, and return whether there was one."""
+        removed = delete(schedules).where(schedules.c.id == id)
+        return await self._writer.write(lambda connection: bool(connection.execute(removed).rowcount), act)
+
+    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
+        """Return the schedules of a queue whose next time has come, the longest due first."""
+        is_due = (schedules.c.queue == queue, schedules.c.next_at <= now)
+        wanted = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id).limit(limit)
+
+        def read(connection: Connection) -> Sequence[ScheduleRow]:
+            return [_schedule(found) for found in connection.execute(wanted).mappings()]
+
+        return await self._reader.read(read)
+
+    async def fire(self, seen: ScheduleRow, *, next_at: str, run: RunRow | None) -> bool:
+        """Store the next time of a schedule, and the run of the time that has come, if it has one."""
+        same = (schedules.c.id == seen.id) & (schedules.c.next_at == seen.next_at)
+        moved = update(schedules).where(same).values(next_at=next_at)
+
+        def write(connection: Connection) -> bool:
+            if not connection.execute(moved).rowcount:
+                return False
+            if run is not None:
+                add_run(connection, run)
+            return True
+
+        return await self._writer.write(write)
+
+
+class SqlWorkers:
+    """The workers."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def renew(self, row: WorkerRow) -> None:
+        """Store a worker, or until when it is alive."""
+        renewed = update(workers).where(workers.c.id == row.id).values(until=row.until)
+        new = insert(workers).values(asdict(row) | {"queues": json.dumps(row.queues)})
+
+        def write(connection: Connection) -> None:
+            if not connection.execute(renewed).rowcount:
+                connection.execute(new)
+
+        await self._writer.write(write)
+
+    async def list(self) -> Sequence[WorkerRow]:
+        """Return every worker, in the order of their ids."""
+        wanted = select(workers).order_by(workers.c.id)
+
+        def read(connection: Connection) -> Sequence[WorkerRow]:
+            found = [WorkerRow(**row) for row in connection.execute(wanted).mappings()]
+            return [replace(one, queues=tuple(json.loads(cast("str", one.queues)))) for one in found]
+
+        return await self._reader.read(read)
+
+    async def take(self, seen: WorkerRow, *, until: str) -> bool:
+        """Change until when a worker is alive if that is as ``seen``; return whether it was."""
+        same = (workers.c.id == seen.id) & (workers.c.until == seen.until)
+        taken = update(workers).where(same).values(until=until)
+        return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
+
+    async def remove(self, id: str) -> None:
+        """Delete a worker."""
+        removed = delete(workers).where(workers.c.id == id)
+        await self._writer.write(lambda connection: connection.execute(removed))
+
+
+def add_run(connection: Connection, row: RunRow, *, most: int | None = None) -> None:
+    """Store a new run within the current transaction."""
+    if connection.execute(select(sessions.c.id).where(sessions.c.id == row.session)).first() is None:
+        raise gone("run")
+    if most is not None:
+        of_org = (runs.c.org == (row.org or "")) & runs.c.state.in_(UNFINISHED)
+        if connection.execute(select(func.count()).where(of_org)).scalar_one() >= most:
+            raise RunsFull
+    try:
+        connection.execute(insert(runs).values(_values(row)))
+    except IntegrityError as error:
+        raise StoreError(f"there is a run {row.id!r} already") from error
+
+
+def begins(connection: Connection, id: str) -> bool:
+    """Return whether a run is still to begin."""
+    return connection.execute(select(runs.c.state).where(runs.c.id == id)).scalar() == "queued"
+
+
+def follow(connection: Connection, turn: str, events: Sequence[NewEvent], now: str) -> None:
+    """Change the state of the run that a turn is, if it is one, after new events of the turn."""
+    telling = [event for event in events if event.type in STATE_AFTER]
+    if not telling:
+        return
+    state, values = STATE_AFTER[telling[-1].type], {"of_turn": turn}
+    if state == "waiting":
+        connection.execute(_FOLLOW[state], values)
+    elif state == "running":
+        connection.execute(_FOLLOW[state], {**values, "now": now})
+    else:
+        data = storable(telling[-1].data, "the event")
+        connection.execute(_END, {**values, "now": now, "new_state": state, "new_outcome": data})
+
+
+def _page(
+    connection: Connection, table: Table, query: RunQuery | ScheduleQuery, equal: Sequence[str]
+) -> tuple[Sequence[RowMapping], str | None]:
+    wanted = select(table).where(table.c.org == (query.org or ""))
+    for name in equal:
+        if (value := getattr(query, name)) is not None:
+            wanted = wanted.where(table.c[name] == value)
+    if query.before is not None:
+        wanted = wanted.where(table.c.id < query.before)
+    found, has_more = read_rows(connection, wanted.order_by(table.c.id.desc()), query.limit, query.max_bytes)
+    return found, found[-1]["id"] if has_more else None
+
+
+def _values(row: RunRow) -> Mapping[str, Any]:
+    return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
+
+
+def _run(found: RowMapping) -> RunRow:
+    row = RunRow(**found)
+    return replace(row, org=row.org or None)
+
+
+def _schedule(found: RowMapping) -> ScheduleRow:
+    row = ScheduleRow(**found)
+    return replace(row, org=row.org or None)

@@ -1,0 +1,280 @@
+"""Checks of runs, of their schedules, and of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from capset.errors import StateError, StoreError
+from capset.stores.base import (
+    SUSPENDED,
+    AuditQuery,
+    NewEvent,
+    RunQuery,
+    RunRow,
+    ScheduleQuery,
+    ScheduleRow,
+    Store,
+    TurnRow,
+    WorkerRow,
+)
+from capset.stores.base.runs import RunsFull
+from capset.testing.store_suite.support import (
+    LATER,
+    NOW,
+    Check,
+    Make,
+    begin,
+    entry,
+    expect,
+    expect_error,
+    opened,
+    with_sessions,
+)
+
+_SOON: Final = "2026-01-01T00:01:00.000000Z"
+_BROKEN: Final = NewEvent("turn.failed", "{}")
+
+
+def run_row(id: str, **changes: Any) -> RunRow:
+    """Return the row of a run in the session ``a``."""
+    row = RunRow(
+        id=id,
+        org="acme",
+        principal="ada",
+        principal_kind="user",
+        kind="turn",
+        queue="default",
+        session="a",
+        agent="scribe",
+        caller='{"kind":"anyone"}',
+        content='"Grüße"',
+        correlation="c-1",
+        created_at=NOW,
+        due_at=NOW,
+    )
+    return replace(row, **changes)
+
+
+def schedule_row(id: str, **changes: Any) -> ScheduleRow:
+    """Return the row of a schedule."""
+    row = ScheduleRow(
+        id=id,
+        org="acme",
+        principal="ada",
+        principal_kind="user",
+        agent_id="agent-1",
+        queue="default",
+        cron="0 9 * * 1",
+        timezone="UTC",
+        caller='{"kind":"anyone"}',
+        content='"Grüße"',
+        next_at=NOW,
+        created_at=NOW,
+    )
+    return replace(row, **changes)
+
+
+async def _begin(store: Store, id: str, session: str = "a") -> str:
+    turn = TurnRow(session, id, "here", LATER, "{}")
+    started = NewEvent("turn.started", "{}")
+    return (await store.events.begin(turn, started, now=_SOON, interrupted=_BROKEN, is_run=True)).turn
+
+
+async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: TurnRow | None = None) -> RunRow | None:
+    held = TurnRow("a", id, "here", LATER, "{}")
+    await store.events.append(held, [NewEvent(event, data)], now=LATER, then=then)
+    return await store.runs.get(id)
+
+
+async def a_run_is_stored_and_found(make: Make) -> None:
+    """By its id, and those of a principal in pages, newest first."""
+    async with with_sessions(make, "a", "b") as store:
+        rows = [run_row("r-1"), run_row("r-2", queue="mail", session="b"), run_row("r-3", schedule="s-1")]
+        for row in (*rows, run_row("r-4", principal="bob"), run_row("r-5", org=None)):
+            await store.runs.add(row)
+        expect(await store.runs.get("r-1"), rows[0], "a run")
+        expect(await store.runs.get("r-5"), run_row("r-5", org=None), "a run without an org")
+        expect(await store.runs.get("r-9"), None, "an unknown run")
+        await expect_error(StoreError, store.runs.add(rows[0]), "a second run of that id")
+
+        async def listed(**wanted: Any) -> list[str]:
+            return [one.id for one in (await store.runs.list(RunQuery("acme", "ada", **wanted))).items]
+
+        expect(await listed(), ["r-3", "r-2", "r-1"], "the runs of a principal")
+        expect(await listed(queue="mail"), ["r-2"], "those of a queue")
+        expect(await listed(schedule="s-1"), ["r-3"], "those of a schedule")
+        expect(await listed(state="running"), [], "those that run")
+        page = await store.runs.list(RunQuery("acme", "ada", limit=2))
+        rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
+        expect([one.id for one in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
+        expect(rest.next, None, "what comes after the last page")
+
+
+async def a_run_belongs_to_its_session(make: Make) -> None:
+    """Refuse one of a missing session, and delete it with its session."""
+    async with opened(make) as store:
+        await expect_error(StateError, store.runs.add(run_row("r-1")), "a run of a missing session")
+        await begin(store, "a")
+        await store.runs.add(run_row("r-1"))
+        await store.sessions.delete("a")
+        expect(await store.runs.get("r-1"), None, "the run of a deleted session")
+
+
+async def an_org_has_no_more_unfinished_runs_than_it_may(make: Make) -> None:
+    """Refuse one more, and take it once another has ended."""
+    async with with_sessions(make, "a") as store:
+        await store.runs.add(run_row("r-1"), most=1)
+        await expect_error(RunsFull, store.runs.add(run_row("r-2"), most=1), "one run too many")
+        await store.runs.add(run_row("r-3", org="other"), most=1)
+        await store.runs.change(run_row("r-1"), run_row("r-1", state="cancelled", ended_at=LATER))
+        await store.runs.add(run_row("r-2"), most=1)
+
+
+async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
+    """Those of a queue that the engine has not got, or has let go of."""
+    async with with_sessions(make, "a") as store:
+        rows = (
+            run_row("r-1", due_at=_SOON),
+            run_row("r-2"),
+            run_row("r-3", queue="mail"),
+            run_row("r-4", due_at=None),
+            run_row("r-5", due_at=LATER),
+            run_row("r-6", state="waiting", kind="call", due_at=None),
+            run_row("r-7", state="running"),
+            run_row("r-8", state="failed", due_at=None),
+        )
+        for row in rows:
+            await store.runs.add(row)
+
+        async def due(queue: str, limit: int = 100) -> list[str]:
+            return [one.id for one in await store.runs.due(queue, now=_SOON, limit=limit)]
+
+        expect(await due("default"), ["r-2", "r-7", "r-1"], "what is due in a queue")
+        expect(await due("default", limit=2), ["r-2", "r-7"], "the first two")
+        expect(await due("mail"), ["r-3"], "what is due in another")
+        expect([one.id for one in await store.runs.waiting()], ["r-6"], "the calls that wait for approvals")
+        expect(list(await store.runs.waiting(after="r-6")), [], "those after the last")
+
+
+async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
+    """Of several that change it at once, one does."""
+    async with with_sessions(make, "a") as store:
+        seen = run_row("r-1")
+        await store.runs.add(seen)
+        changes = [store.runs.change(seen, replace(seen, due_at=None, approval=f"a-{number}")) for number in range(3)]
+        expect(sorted(await asyncio.gather(*changes)), [False, False, True], "who changed it")
+        there = await store.runs.get("r-1")
+        expect(there is not None and there.due_at is None, True, "whether the change is stored")
+        there = there or seen
+        ended = replace(there, state="succeeded", outcome='{"é":1}', ended_at=LATER, attempts=2, approval="a-9")
+        expect(await store.runs.change(there, ended), True, "whether it is changed")
+        expect(await store.runs.get("r-1"), ended, "the changed run")
+
+
+async def a_run_begins_once(make: Make) -> None:
+    """Its turn begins while it is queued, in one process, and never again; not while its session is in another."""
+    async with with_sessions(make, "a", "b") as store:
+        await store.runs.add(run_row("r-1"))
+        expect(await _begin(store, "r-1"), "r-1", "the turn that has begun")
+        begun = run_row("r-1", state="running", begun_at=_SOON)
+        expect(await store.runs.get("r-1"), begun, "a run that has begun")
+        await store.runs.add(run_row("r-2"))
+        expect(await _begin(store, "r-2"), "r-1", "the turn that its session is in")
+        expect(await store.runs.get("r-2"), run_row("r-2"), "a run whose session is in another turn")
+        await _tell(store, "r-1", "turn.ended", '{"output":"é"}')
+        await expect_error(StateError, _begin(store, "r-1"), "a second turn of a run")
+        await expect_error(StateError, _begin(store, "r-9"), "a turn of no run")
+        expect(await _begin(store, "r-2"), "r-2", "the turn that follows")
+
+
+async def a_run_follows_its_turn(make: Make) -> None:
+    """In the same transaction: it waits, runs again, and ends with the data of the last event."""
+    async with with_sessions(make, "a") as store:
+        row = run_row("r-1", due_at=None, attempts=1)
+        await store.runs.add(row)
+        await _begin(store, "r-1")
+        suspended = TurnRow("a", "r-1", SUSPENDED, LATER, "{}")
+        waiting = replace(row, state="waiting", begun_at=_SOON, attempts=2)
+        expect(await _tell(store, "r-1", "turn.suspended", then=suspended), waiting, "a run that waits")
+        held = TurnRow("a", "r-1", "here", LATER, "{}")
+        await store.events.take(suspended, held)
+        running = replace(waiting, state="running", due_at=LATER)
+        expect(await _tell(store, "r-1", "turn.resumed", then=held), running, "a run that goes on")
+        ended = replace(waiting, state="failed", ended_at=LATER, outcome='{"error":"é"}')
+        expect(await _tell(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
+        retried = NewEvent("turn.retried", "{}")
+        await store.events.begin(held, retried, now=LATER, interrupted=_BROKEN)
+        expect(await store.runs.get("r-1"), running, "a run that is tried again")
+        cancelled = replace(waiting, state="cancelled", ended_at=LATER, outcome='{"by":"ada"}')
+        expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
+
+
+async def a_schedule_is_stored_and_found(make: Make) -> None:
+    """By its id, and those of a principal; it is deleted with the act of that, and its runs stay."""
+    async with with_sessions(make, "a") as store:
+        rows = [schedule_row("s-1"), schedule_row("s-2", org=None), schedule_row("s-3", principal="bob")]
+        await store.schedules.add(rows[0], most=1, act=entry("a-1", phase="act", act="schedule.create"))
+        await expect_error(RunsFull, store.schedules.add(schedule_row("s-9"), most=1), "one schedule too many")
+        for row in rows[1:]:
+            await store.schedules.add(row)
+        await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
+        expect(await store.schedules.get("s-2"), rows[1], "a schedule without an org")
+        expect(await store.schedules.get("s-9"), None, "an unknown schedule")
+        expect((await store.schedules.list(ScheduleQuery("acme", "ada"))).items, (rows[0],), "those of a principal")
+        await store.runs.add(run_row("r-1", schedule="s-1"))
+        act = entry("a-2", phase="act", act="schedule.delete")
+        expect(await store.schedules.remove("s-1", act=act), True, "whether a schedule is deleted")
+        expect(await store.schedules.remove("s-1", act=act), False, "whether it is deleted twice")
+        expect(await store.runs.get("r-1"), run_row("r-1", schedule="s-1"), "the run of a deleted schedule")
+        told = [one.id for one in (await store.audit.query(AuditQuery(kind="act", limit=9))).items]
+        expect(told, ["a-2", "a-1"], "the acts on record")
+
+
+async def a_schedule_fires_once(make: Make) -> None:
+    """Of several workers that find it due, one stores the next time and the run, in one transaction."""
+    async with with_sessions(make, "a") as store:
+        await store.schedules.add(schedule_row("s-1"))
+        await store.schedules.add(schedule_row("s-2", next_at=LATER))
+        await store.schedules.add(schedule_row("s-3", queue="mail"))
+        (due,) = await store.schedules.due("default", now=_SOON)
+        expect(due, schedule_row("s-1"), "what is due")
+        firing = [store.schedules.fire(due, next_at=LATER, run=run_row(f"r-{number}")) for number in range(3)]
+        expect(sorted(await asyncio.gather(*firing)), [False, False, True], "who fired it")
+        expect(len((await store.runs.list(RunQuery("acme", "ada"))).items), 1, "how many runs there are")
+        expect(await store.schedules.get("s-1"), schedule_row("s-1", next_at=LATER), "a schedule that has fired")
+        expect(list(await store.schedules.due("default", now=_SOON)), [], "what is due then")
+        seen = schedule_row("s-3", queue="mail")
+        await expect_error(StateError, store.schedules.fire(seen, next_at=LATER, run=run_row("r-9", session="x")), "x")
+        expect(await store.schedules.get("s-3"), seen, "a schedule whose run could not be stored")
+
+
+async def a_dead_worker_is_taken_by_one(make: Make) -> None:
+    """Whoever saw until when it was alive; and a worker that comes back is stored again."""
+    async with opened(make) as store:
+        worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
+        await store.workers.renew(worker)
+        await store.workers.renew(WorkerRow("w-2", ("default",), _SOON, LATER))
+        expect([one.id for one in await store.workers.list()], ["w-1", "w-2"], "the workers")
+        taking = [store.workers.take(worker, until=f"2026-01-03T00:00:0{number}.000000Z") for number in range(3)]
+        expect(sorted(await asyncio.gather(*taking)), [False, False, True], "who took it")
+        await store.workers.remove("w-1")
+        expect([one.id for one in await store.workers.list()], ["w-2"], "the workers without it")
+        await store.workers.renew(worker)
+        await store.workers.renew(replace(worker, until=LATER))
+        expect((await store.workers.list())[0], replace(worker, until=LATER), "a worker that has come back")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_run_is_stored_and_found,
+    a_run_belongs_to_its_session,
+    an_org_has_no_more_unfinished_runs_than_it_may,
+    runs_are_handed_on_when_they_are_due,
+    a_run_is_changed_by_who_knows_its_state,
+    a_run_begins_once,
+    a_run_follows_its_turn,
+    a_schedule_is_stored_and_found,
+    a_schedule_fires_once,
+    a_dead_worker_is_taken_by_one,
+)
