@@ -109,7 +109,10 @@ class Notes:
 
 @contextmanager
 def working(store: str, notes: Path, *queues: str, **environ: str) -> Generator[Popen[str]]:
-    """Start a worker in a process of its own, and kill it at the end."""
+    """Start a worker in a process of its own, and kill it at the end.
+
+    ``DEAD=3`` has others take its runs sooner than workers do; ``ASKING=1`` has its agent ask for an approval.
+    """
     root = Path(__file__).parents[3]
     variables = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}", **environ}
     command = [sys.executable, __file__, store, str(notes), *(queues or ("default",))]
@@ -158,7 +161,12 @@ async def main(store: str, notes: Path, *names: str) -> None:
 
     queues = [read_queue(name, 4) for name in names]
     async with service_on(store, notes) as service:
-        worker = Worker(service, service.kernel.new_id(), [one.name for one in queues])
+        worker = Worker(
+            service,
+            service.kernel.new_id(),
+            [one.name for one in queues],
+            dead_seconds=int(os.environ.get("DEAD", "10")),
+        )
         engine = RunEngine(store, worker.id, queues, worker.work)
         await engine.start()
         task = asyncio.ensure_future(worker.run(engine))

@@ -58,13 +58,15 @@ class Engine(Protocol):
 class Worker:
     """One worker, while its service's kernel is open. ``id`` names it among all."""
 
-    def __init__(self, service: Service, id: str, queues: Sequence[str]) -> None:
+    def __init__(self, service: Service, id: str, queues: Sequence[str], *, dead_seconds: int = DEAD_SECONDS) -> None:
+        """``dead_seconds`` is how long after its last sign of life others take its runs."""
         self.id = id
         self._service = service
         self._kernel = service.kernel
         self._queues = tuple(queues)
         self._doing: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self._dead_seconds = dead_seconds
         service.turns.turns.holder = _holder(id)  # by which others see that it holds a turn
 
     async def run(self, engine: Engine) -> None:
@@ -223,7 +225,7 @@ class Worker:
                 for other in await workers.list():
                     if other.until <= now and other.id != self.id and await workers.take(other, until=self._until()):
                         await self._take_over(other, engine)
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(min(BEAT_SECONDS, self._dead_seconds / 3))
 
     async def _take_over(self, dead: WorkerRow, engine: Engine) -> None:
         count = await engine.recover(dead.id)
@@ -233,7 +235,7 @@ class Worker:
 
     def _until(self) -> str:
         """Return the time until which this worker is alive from now on."""
-        return iso(self._kernel.clock.time_ns() + DEAD_SECONDS * 1_000_000_000)
+        return iso(self._kernel.clock.time_ns() + self._dead_seconds * 1_000_000_000)
 
 
 def _holder(worker: str) -> str:
