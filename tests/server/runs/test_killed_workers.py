@@ -29,7 +29,7 @@ async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, 
             await_start(one)
             turn = await queued(service)
             broken = await queued(service, call=("linger", {"text": "four", "seconds": 60}))
-            again = await queued(service, call=("renew", {"text": "five", "seconds": 2}))
+            again = await queued(service, call=("renew", {"text": "five"}))
             for deed in ("begin two", "begin four", "begin five"):
                 await notes.process_of(deed)
             with working(url, notes.path, DEAD=dead) as two:
@@ -48,6 +48,7 @@ async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, 
         assert verified.ok, verified.problem
 
 
+@pytest.mark.long
 @pytest.mark.spec("D13")
 async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> None:
     """Its worker dies between its outcome and the run's end: the run ends by what is on record."""
@@ -64,6 +65,7 @@ async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> No
         assert notes.deeds == ["put one"]
 
 
+@pytest.mark.long
 @pytest.mark.spec("D14")
 async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, tmp_path: Path) -> None:
     """It holds no worker: they end in order meanwhile, and another goes on with the turn, and with the call."""

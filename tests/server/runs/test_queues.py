@@ -14,7 +14,7 @@ import pytest
 
 from tests.server.runs.working import Notes, await_start, ended, queued, service_on, working
 
-SECRET = "the-secret-word"  # noqa: S105  # of this test
+SECRET = "the-secret-word"  # of this test
 
 
 def engine_rows(url: str) -> list[str]:
@@ -22,7 +22,7 @@ def engine_rows(url: str) -> list[str]:
     if url.startswith("sqlite"):
         with sqlite3.connect(f"{url.removeprefix('sqlite:///')}.runs") as file:
             tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return [f"{table} {row}" for table in tables for row in file.execute(f"SELECT * FROM {table}")]  # noqa: S608
+            return [f"{table} {row}" for table in tables for row in file.execute(f"SELECT * FROM {table}")]
     with psycopg.connect(url) as connection:
         named = "SELECT tablename FROM pg_tables WHERE schemaname = 'capset_runs'"
         tables = [name for (name,) in connection.execute(named)]
@@ -32,6 +32,7 @@ def engine_rows(url: str) -> list[str]:
         ]
 
 
+@pytest.mark.long
 @pytest.mark.spec("D11", "D15")
 async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     """Two at once at most, three within two seconds; and what is queued lies in capset's own tables alone."""
@@ -60,6 +61,7 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     assert [row for row in rows if SECRET in row or '"tool"' in row or "anyone" in row] == []
 
 
+@pytest.mark.long
 @pytest.mark.spec("D12")
 async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path) -> None:
     """It is acknowledged by one write, and begins with the first worker of its queue."""

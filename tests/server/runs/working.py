@@ -54,10 +54,11 @@ def agent_of(notes: Path, name: str) -> Agent:
         return text
 
     @tool(effect="write", idempotent=True)
-    async def renew(text: str, seconds: float = 3) -> str:
-        """Do something that takes long, and may be done again."""
+    async def renew(text: str) -> str:
+        """Do something that takes long the first time, and may be done again."""
+        is_first = f"begin {text}" not in Notes(notes).deeds
         note(f"begin {text}")
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(60 * is_first)
         note(f"end {text}")
         return text
 
