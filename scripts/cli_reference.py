@@ -28,7 +28,7 @@ PAGES: Final = {
     ),
     "run": (
         "Calls, agents, servers",
-        "call chat demo kernel replay run serve",
+        "call chat demo kernel replay run serve worker",
         "Call tools, run agents, and serve them.",
     ),
     "mcp": (

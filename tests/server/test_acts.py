@@ -31,6 +31,8 @@ EXEMPT = {
     "check_config": "keeps nothing",
     "create_session": "grants nothing: each call in it is on record with its id",
     "call_tool": "its calls are records",
+    "create_run": "the calls of a run are records, and its row and its events are kept",
+    "cancel_run": "as create_run",
     "send_message": "the calls of the turn are records, and its events are kept",
     "fork_session": "grants nothing: each call in it is on record with its id",
     "cancel_turn": "an event of the turn says by whom",

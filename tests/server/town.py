@@ -54,7 +54,7 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
 
 
 async def with_channel(found: Site, whose: Belongings) -> Belongings:
-    """Add a delivery that is not due, and a person of a chat."""
+    """Add a delivery that is not due, a person of a chat, and a run that is queued."""
     store, now = found.kernel.store, found.kernel.now()
     request = await found.kernel.approvals.find(whose.approval, "acme")
     assert request is not None
@@ -62,7 +62,9 @@ async def with_channel(found: Site, whose: Belongings) -> Belongings:
     assert await store.approvals.move(request, "pending", deliveries=[delivery])
     person = replace(PERSON, id=found.kernel.new_id(), user="U0ADA", principal=SECRET)
     assert await store.people.add(person)
-    return replace(whose, delivery=delivery.id, person=person.id)
+    run = run_row(found.kernel.new_id(), session=whose.session, content=f'"{SECRET}"', queue="none")
+    await store.runs.add(run)
+    return replace(whose, delivery=delivery.id, person=person.id, run=run.id)
 
 
 async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:

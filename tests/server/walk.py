@@ -34,6 +34,7 @@ class Belongings:
     hash: str = "0" * 64
     delivery: str = "nowhere"
     person: str = "nowhere"
+    run: str = "nowhere"
 
 
 ADMINISTERED = frozenset(
@@ -88,6 +89,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_messages": {},
         "fork_session": {"json": {}},
         "rewind_session": {"json": {"turn": "turn-1"}},
+        "create_run": {"json": {"session_id": whose.session, "content": "hello"}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
@@ -129,6 +131,10 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "rewind_session": "session",
         "cancel_turn": "session",
         "resume_turn": "session",
+        "create_run": "session",
+        "list_runs": "",
+        "get_run": "run",
+        "cancel_run": "run",
         "get_snapshot": "session",
         "list_session_tools": "session",
         "call_tool": "session",
@@ -195,6 +201,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "hash": whose.hash,
         "delivery": whose.delivery,
         "person": whose.person,
+        "run": whose.run,
     }
     found: list[Step] = []
     for template, operations in document["paths"].items():

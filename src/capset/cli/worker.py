@@ -27,7 +27,7 @@ from capset.cli.serve.limits import HttpLimit, request_limits
 from capset.cli.serve.process import prepare
 from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance
-from capset.definitions.limits import limit_of, window_seconds
+from capset.definitions.limits import limit_of
 from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
@@ -179,6 +179,6 @@ def read_queue(given: str, worker_concurrency: int) -> Queue:
     rate = None
     if found["rate"] is not None:
         limit = limit_of(found["rate"])
-        rate = (limit.requests, window_seconds(limit.window))
+        rate = (limit.requests, limit.window)
     of_worker = worker_concurrency if most is None else min(worker_concurrency, most)
     return Queue(found["name"], most, of_worker, rate)

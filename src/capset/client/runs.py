@@ -50,21 +50,16 @@ class RunResource:
         *,
         state: RunState | None = None,
         queue: str | None = None,
-        schedule: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPageShape:
         """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
-        wanted = {"state": state, "queue": queue, "schedule": schedule, "limit": limit, "cursor": cursor}
+        wanted = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
         return await self._connection.get(RunPageShape, path_of("runs"), wanted)
 
-    def all(
-        self, *, state: RunState | None = None, queue: str | None = None, schedule: str | None = None
-    ) -> AsyncGenerator[RunShape]:
+    def all(self, *, state: RunState | None = None, queue: str | None = None) -> AsyncGenerator[RunShape]:
         """Iterate over all of the caller's runs, newest first, page by page."""
-        return every(
-            lambda cursor: self.list(state=state, queue=queue, schedule=schedule, limit=LARGEST_PAGE, cursor=cursor)
-        )
+        return every(lambda cursor: self.list(state=state, queue=queue, limit=LARGEST_PAGE, cursor=cursor))
 
     async def get(self, id: str) -> RunShape:
         """Return a run. Raises ``NotFound``."""

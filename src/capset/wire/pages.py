@@ -18,7 +18,6 @@ from capset.stores.base import (
     LinkQuery,
     PersonQuery,
     RunQuery,
-    ScheduleQuery,
     SessionQuery,
     VersionQuery,
 )
@@ -36,7 +35,6 @@ _Query = TypeVar(
     LinkQuery,
     PersonQuery,
     RunQuery,
-    ScheduleQuery,
     SessionQuery,
     VersionQuery,
 )

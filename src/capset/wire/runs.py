@@ -62,7 +62,6 @@ class RunShape(Shape):
     queue: str
     session: str
     agent: str
-    schedule: str | None = None
     attempts: int
     approval: str | None = None
     outcome: dict[str, Any] | None = None

@@ -55,7 +55,7 @@ EXEMPT = {
     **dict.fromkeys(("agents preview", "sessions list", "sessions show", "sessions state", "sessions events"), READS),
     **dict.fromkeys(("approvals list", "approvals show", "audit checkpoints", "audit verify", "audit pin"), READS),
     **dict.fromkeys(("people list", "deliveries list"), READS),
-    **dict.fromkeys(("call", "kernel", "mcp serve", "replay", "demo", "run", "chat"), CALLS),
+    **dict.fromkeys(("call", "kernel", "mcp serve", "replay", "demo", "run", "chat", "worker"), CALLS),
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
     **dict.fromkeys(("mcp list", "mcp diff"), READS),
     "gateway import": "prints a text, and opens no database",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.server.runs.working import Notes, await_start, ended, queued, service_on, working
 
@@ -27,9 +28,11 @@ def engine_rows(url: str) -> list[str]:
         named = "SELECT tablename FROM pg_tables WHERE schemaname = 'capset_runs'"
         tables = [name for (name,) in connection.execute(named)]
         assert tables
-        return [
-            f"{table} {row}" for table in tables for row in connection.execute(f'SELECT * FROM capset_runs."{table}"')
-        ]
+        found: list[str] = []
+        for table in tables:
+            asked = sql.SQL("SELECT * FROM {}").format(sql.Identifier("capset_runs", table))
+            found += [f"{table} {row}" for row in connection.execute(asked)]
+        return found
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from capset.stores.base.runs import UNFINISHED
 from tests.server.support import registry_of
 
 ADA = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
-MOVES = (Call("put", text="one"), Call("linger", text="two"), Call("put", text="three"), "Done.")
+MOVES = (Call("put", text="one"), Call("linger", text="two", seconds=60), Call("put", text="three"), "Done.")
 ASKING = (Call("put", text="one"), Call("burn", text="two"), "Done.")
 
 
@@ -134,7 +134,7 @@ def await_start(*processes: Popen[str]) -> None:
 async def queued(
     service: Service,
     *,
-    call: tuple[str, dict[str, object]] | None = None,
+    call: tuple[str, Mapping[str, object]] | None = None,
     queue: str = "default",
 ) -> RunRow:
     """Queue a turn of the agent, or a call in a session of it."""

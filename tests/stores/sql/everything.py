@@ -25,7 +25,6 @@ from capset.stores.base import (
     RegistrationRow,
     ReplyRow,
     RunQuery,
-    ScheduleQuery,
     ScopeKey,
     SessionQuery,
     SessionRow,
@@ -38,7 +37,7 @@ from capset.stores.base import (
 from capset.stores.sql.blobs import PART_BYTES
 from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
-from capset.testing.store_suite.run_checks import run_row, schedule_row
+from capset.testing.store_suite.run_checks import run_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
 Filters = tuple[dict[str, Any], ...]
@@ -119,10 +118,6 @@ async def write_everything(store: Store) -> None:
     await store.events.append(begun, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
     await store.runs.add(run_row("r-2", session="d"))
     await store.runs.change(run_row("r-2", session="d"), run_row("r-2", session="d", due_at=None))
-    await store.schedules.add(schedule_row("sc-1"), most=9)
-    await store.schedules.fire(schedule_row("sc-1"), next_at=LATER, run=run_row("r-3", session="d"))
-    await store.schedules.add(schedule_row("sc-2"))
-    await store.schedules.remove("sc-2")
     worker = WorkerRow("w-1", ("default",), NOW, LATER)
     await store.workers.renew(worker)
     await store.workers.take(worker, until=NOW)
@@ -230,13 +225,10 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.runs.get("r-1")
     await store.runs.due("default", now=LATER)
     await store.runs.waiting(after="r")
-    of_runs: Filters = ({}, {"state": "queued"}, {"queue": "mail"}, {"schedule": "sc-1"})
+    of_runs: Filters = ({}, {"state": "queued"}, {"queue": "mail"})
     for start in (None, "zzzz"):
         for one in of_runs:
             await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **one))
-        await store.schedules.list(ScheduleQuery(org, "ada", limit=50, before=start))
-    await store.schedules.get("sc-1")
-    await store.schedules.due("default", now=LATER)
     await store.workers.list()
     await store.deliveries.claim("other", "one", now=NOW, until=LATER, limit=1)
     await store.deliveries.find("ops", "approval.requested d-1")

@@ -20,7 +20,6 @@ class RunFilter(Paged):
 
     state: RunState | None = None
     queue: Annotated[QueueName | None, Query()] = None
-    schedule: Annotated[str | None, Query(max_length=200)] = None
 
 
 @router.post("", status_code=202, responses=problems(400, 404, 409, 413, 415, 422, 429), operation_id="create_run")
@@ -64,7 +63,6 @@ async def list_runs(service: Served, caller: CallsSome, wanted: Annotated[RunFil
         who.kind,
         state=wanted.state,
         queue=wanted.queue,
-        schedule=wanted.schedule,
         limit=wanted.limit,
         before=wanted.cursor,
     )

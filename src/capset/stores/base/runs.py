@@ -1,12 +1,10 @@
-"""The protocols of runs, which are queued for workers, of their schedules, and of the workers themselves."""
+"""The protocols of runs, which are queued for workers, and of the workers themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
-
-from capset.stores.base.audit import Entry
 
 RunKind = Literal["turn", "call"]
 """A turn of an agent, or one call of a tool."""
@@ -59,28 +57,6 @@ class RunRow:
     ended_at: str | None = None
     outcome: str | None = None
     approval: str | None = None
-    schedule: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRow:
-    """A schedule: a message to an agent, sent in a session of its own at the times of ``cron``, next at ``next_at``.
-
-    ``caller`` and ``content`` are as those of a run.
-    """
-
-    id: str
-    org: str | None
-    principal: str
-    principal_kind: str
-    agent_id: str
-    queue: str
-    cron: str
-    timezone: str
-    caller: str
-    content: str
-    next_at: str
-    created_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +81,6 @@ class RunQuery:
     principal_kind: str = "user"
     state: RunState | None = None
     queue: str | None = None
-    schedule: str | None = None
     limit: int = 50
     before: str | None = None
     max_bytes: int | None = None
@@ -122,26 +97,6 @@ class RunPage:
     """Some runs, and the ``before`` of the next page, if there is one."""
 
     items: tuple[RunRow, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleQuery:
-    """A query for the schedules of one principal, newest first; see ``RunQuery`` for its paging."""
-
-    org: str | None
-    principal: str
-    principal_kind: str = "user"
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulePage:
-    """Some schedules, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[ScheduleRow, ...]
     next: str | None
 
 
@@ -181,37 +136,6 @@ class RunStore(Protocol):
 
     async def change(self, seen: RunRow, then: RunRow) -> bool:
         """Store a run's changes if its state, time and attempts are as ``seen``; return whether they were."""
-        ...
-
-
-class ScheduleStore(Protocol):
-    """The schedules."""
-
-    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
-        """Store a new schedule. Raises ``RunsFull`` if its org has ``most``, ``StoreError`` if its id is taken."""
-        ...
-
-    async def get(self, id: str) -> ScheduleRow | None:
-        """Return a schedule, or ``None``."""
-        ...
-
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
-        """Return schedules, newest first."""
-        ...
-
-    async def remove(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a schedule, and return whether there was one; its runs stay."""
-        ...
-
-    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
-        """Return the schedules of a queue whose next time has come, the longest due first."""
-        ...
-
-    async def fire(self, seen: ScheduleRow, *, next_at: str, run: RunRow | None) -> bool:
-        """Store the next time of a schedule, and the run of the time that has come, if it has one.
-
-        Returns whether the next time was as ``seen``; otherwise nothing is stored: another worker was faster.
-        """
         ...
 
 

@@ -18,7 +18,7 @@ from capset.stores.base.lineage import LineageStore
 from capset.stores.base.people import PersonStore
 from capset.stores.base.pins import PinStore
 from capset.stores.base.replies import ReplyStore
-from capset.stores.base.runs import RunStore, ScheduleStore, WorkerStore
+from capset.stores.base.runs import RunStore, WorkerStore
 from capset.stores.base.sessions import SessionStore
 from capset.stores.base.states import DocumentStore, StateStore
 from capset.stores.base.usage import UsageStore
@@ -108,11 +108,6 @@ class Store(Protocol):
     @property
     def runs(self) -> RunStore:
         """The runs."""
-        ...
-
-    @property
-    def schedules(self) -> ScheduleStore:
-        """The schedules of runs."""
         ...
 
     @property

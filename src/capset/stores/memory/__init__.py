@@ -15,7 +15,7 @@ from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
 from capset.stores.memory.pins import MemoryPins
-from capset.stores.memory.runs import MemoryRuns, MemorySchedules, MemoryWorkers
+from capset.stores.memory.runs import MemoryRuns, MemoryWorkers
 from capset.stores.memory.sessions import MemoryReplies, MemorySessions
 from capset.stores.memory.states import MemoryDocuments, MemoryStates
 from capset.stores.memory.usage import MemoryUsage
@@ -38,7 +38,6 @@ class MemoryStore:
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
         self._runs = MemoryRuns(self._door, self._files.sessions)
-        self._schedules = MemorySchedules(self._door, self._runs)
         self._workers = MemoryWorkers(self._door)
         self._events = MemoryEvents(self._door, self._files.sessions, self._runs)
         self._deliveries = MemoryDeliveries(self._door)
@@ -134,11 +133,6 @@ class MemoryStore:
     def runs(self) -> MemoryRuns:
         """The runs."""
         return self._runs
-
-    @property
-    def schedules(self) -> MemorySchedules:
-        """The schedules of runs."""
-        return self._schedules
 
     @property
     def workers(self) -> MemoryWorkers:

@@ -1,4 +1,4 @@
-"""The runs in memory, with their schedules, and the workers."""
+"""The runs in memory, and the workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, RunPage, RunQuery, RunRow, SchedulePage, ScheduleQuery, ScheduleRow, WorkerRow
+from capset.stores.base import RunPage, RunQuery, RunRow, WorkerRow
 from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
@@ -44,7 +44,7 @@ class MemoryRuns:
     async def list(self, query: RunQuery) -> RunPage:
         """Return runs, newest first."""
         self._door.check()
-        names = ("principal", "principal_kind", "state", "queue", "schedule")
+        names = ("principal", "principal_kind", "state", "queue")
         wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
         found = [
             row
@@ -100,68 +100,6 @@ class MemoryRuns:
     def drop(self, session: str) -> None:
         """Forget the runs of a deleted session."""
         self._rows = {row.id: row for row in self._rows.values() if row.session != session}
-
-
-class MemorySchedules:
-    """The schedules, by id."""
-
-    def __init__(self, door: Lifecycle, runs: MemoryRuns) -> None:
-        self._door = door
-        self._runs = runs
-        self._rows: dict[str, ScheduleRow] = {}
-
-    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
-        """Store a new schedule."""
-        self._door.check()
-        if row.id in self._rows:
-            raise StoreError(f"there is a schedule {row.id!r} already")
-        if most is not None and sum(one.org == row.org for one in self._rows.values()) >= most:
-            raise RunsFull
-        self._door.record(act)
-        self._rows[row.id] = replace(row, content=storable(row.content, "the message"))
-
-    async def get(self, id: str) -> ScheduleRow | None:
-        """Return a schedule, or ``None``."""
-        self._door.check()
-        return self._rows.get(id)
-
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
-        """Return schedules, newest first."""
-        self._door.check()
-        own = (query.org, query.principal, query.principal_kind)
-        found = [
-            row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
-            if (row.org, row.principal, row.principal_kind) == own and (query.before is None or row.id < query.before)
-        ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
-        return SchedulePage(items, items[-1].id if has_more else None)
-
-    async def remove(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a schedule, and return whether there was one."""
-        self._door.check()
-        if id not in self._rows:
-            return False
-        self._door.record(act)
-        del self._rows[id]
-        return True
-
-    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
-        """Return the schedules of a queue whose next time has come, the longest due first."""
-        self._door.check()
-        found = [row for row in self._rows.values() if row.next_at <= now and row.queue == queue]
-        return sorted(found, key=lambda row: (row.next_at, row.id))[:limit]
-
-    async def fire(self, seen: ScheduleRow, *, next_at: str, run: RunRow | None) -> bool:
-        """Store the next time of a schedule, and the run of the time that has come, if it has one."""
-        self._door.check()
-        there = self._rows.get(seen.id)
-        if there is None or there.next_at != seen.next_at:
-            return False
-        if run is not None:
-            await self._runs.add(run)
-        self._rows[seen.id] = replace(there, next_at=next_at)
-        return True
 
 
 class MemoryWorkers:

@@ -1,4 +1,4 @@
-"""The runs in SQL, with their schedules, and the workers: a row each."""
+"""The runs in SQL, and the workers: a row each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
-    Table,
     Text,
     bindparam,
     case,
@@ -25,19 +24,15 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.base import (
-    Entry,
     NewEvent,
     RunPage,
     RunQuery,
     RunRow,
-    SchedulePage,
-    ScheduleQuery,
-    ScheduleRow,
     WorkerRow,
 )
 from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
 from capset.stores.sql.reader import ReadConnections, read_rows
-from capset.stores.sql.schema.run_tables import runs, schedules, workers
+from capset.stores.sql.schema.run_tables import runs, workers
 from capset.stores.sql.schema.tables import sessions
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, storable
@@ -86,9 +81,19 @@ class SqlRuns:
 
     async def list(self, query: RunQuery) -> RunPage:
         """Return runs, newest first."""
-        equal = ("principal", "principal_kind", "state", "queue", "schedule")
-        items, following = await self._reader.read(lambda connection: _page(connection, runs, query, equal))
-        return RunPage(tuple(map(_run, items)), following)
+        wanted = select(runs).where(runs.c.org == (query.org or "")).order_by(runs.c.id.desc())
+        for name in ("principal", "principal_kind", "state", "queue"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(runs.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(runs.c.id < query.before)
+
+        def read(connection: Connection) -> RunPage:
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([_run(row) for row in found])
+            return RunPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
         """Return the runs of a queue that are to be handed to the engine, the longest due first."""
@@ -114,74 +119,6 @@ class SqlRuns:
             return [_run(found) for found in connection.execute(wanted).mappings()]
 
         return await self._reader.read(read)
-
-
-class SqlSchedules:
-    """The schedules."""
-
-    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
-        """Store a new schedule."""
-        values = asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
-        of_org = select(func.count()).where(schedules.c.org == (row.org or ""))
-
-        def write(connection: Connection) -> bool:  # true, or the act would not be stored
-            if most is not None and connection.execute(of_org).scalar_one() >= most:
-                raise RunsFull
-            try:
-                connection.execute(insert(schedules).values(values))
-            except IntegrityError as error:
-                raise StoreError(f"there is a schedule {row.id!r} already") from error
-            return True
-
-        await self._writer.write(write, act)
-
-    async def get(self, id: str) -> ScheduleRow | None:
-        """Return a schedule, or ``None``."""
-
-        def read(connection: Connection) -> ScheduleRow | None:
-            found = connection.execute(select(schedules).where(schedules.c.id == id)).mappings().one_or_none()
-            return None if found is None else _schedule(found)
-
-        return await self._reader.read(read)
-
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
-        """Return schedules, newest first."""
-        equal = ("principal", "principal_kind")
-        items, following = await self._reader.read(lambda connection: _page(connection, schedules, query, equal))
-        return SchedulePage(tuple(map(_schedule, items)), following)
-
-    async def remove(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a schedule, and return whether there was one."""
-        removed = delete(schedules).where(schedules.c.id == id)
-        return await self._writer.write(lambda connection: bool(connection.execute(removed).rowcount), act)
-
-    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
-        """Return the schedules of a queue whose next time has come, the longest due first."""
-        is_due = (schedules.c.queue == queue, schedules.c.next_at <= now)
-        wanted = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id).limit(limit)
-
-        def read(connection: Connection) -> Sequence[ScheduleRow]:
-            return [_schedule(found) for found in connection.execute(wanted).mappings()]
-
-        return await self._reader.read(read)
-
-    async def fire(self, seen: ScheduleRow, *, next_at: str, run: RunRow | None) -> bool:
-        """Store the next time of a schedule, and the run of the time that has come, if it has one."""
-        same = (schedules.c.id == seen.id) & (schedules.c.next_at == seen.next_at)
-        moved = update(schedules).where(same).values(next_at=next_at)
-
-        def write(connection: Connection) -> bool:
-            if not connection.execute(moved).rowcount:
-                return False
-            if run is not None:
-                add_run(connection, run)
-            return True
-
-        return await self._writer.write(write)
 
 
 class SqlWorkers:
@@ -258,28 +195,10 @@ def follow(connection: Connection, turn: str, events: Sequence[NewEvent], now: s
         connection.execute(_END, {**values, "now": now, "new_state": state, "new_outcome": data})
 
 
-def _page(
-    connection: Connection, table: Table, query: RunQuery | ScheduleQuery, equal: Sequence[str]
-) -> tuple[Sequence[RowMapping], str | None]:
-    wanted = select(table).where(table.c.org == (query.org or ""))
-    for name in equal:
-        if (value := getattr(query, name)) is not None:
-            wanted = wanted.where(table.c[name] == value)
-    if query.before is not None:
-        wanted = wanted.where(table.c.id < query.before)
-    found, has_more = read_rows(connection, wanted.order_by(table.c.id.desc()), query.limit, query.max_bytes)
-    return found, found[-1]["id"] if has_more else None
-
-
 def _values(row: RunRow) -> Mapping[str, Any]:
     return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
 
 
 def _run(found: RowMapping) -> RunRow:
     row = RunRow(**found)
-    return replace(row, org=row.org or None)
-
-
-def _schedule(found: RowMapping) -> ScheduleRow:
-    row = ScheduleRow(**found)
     return replace(row, org=row.org or None)

@@ -33,7 +33,7 @@ from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.replies import SqlReplies, free_keys, reserving_writers
-from capset.stores.sql.runs import SqlRuns, SqlSchedules, SqlWorkers
+from capset.stores.sql.runs import SqlRuns, SqlWorkers
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
 from capset.stores.sql.sessions import SqlSessions
@@ -77,7 +77,6 @@ class SqlStore(ABC):
         self._replies = SqlReplies(self._writer, self._leases)
         self._events = SqlEvents(self._writer, self._reader, notifications)
         self._runs = SqlRuns(self._writer, self._reader)
-        self._schedules = SqlSchedules(self._writer, self._reader)
         self._workers = SqlWorkers(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
@@ -157,11 +156,6 @@ class SqlStore(ABC):
     def runs(self) -> SqlRuns:
         """The runs."""
         return self._runs
-
-    @property
-    def schedules(self) -> SqlSchedules:
-        """The schedules of runs."""
-        return self._schedules
 
     @property
     def workers(self) -> SqlWorkers:

@@ -1,4 +1,4 @@
-"""Checks of runs, of their schedules, and of the workers."""
+"""Checks of runs, and of the workers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Any, Final
 from capset.errors import StateError, StoreError
 from capset.stores.base import (
     SUSPENDED,
-    AuditQuery,
     NewEvent,
     RunQuery,
     RunRow,
-    ScheduleQuery,
-    ScheduleRow,
     Store,
     TurnRow,
     WorkerRow,
@@ -26,7 +23,6 @@ from capset.testing.store_suite.support import (
     Check,
     Make,
     begin,
-    entry,
     expect,
     expect_error,
     opened,
@@ -57,25 +53,6 @@ def run_row(id: str, **changes: Any) -> RunRow:
     return replace(row, **changes)
 
 
-def schedule_row(id: str, **changes: Any) -> ScheduleRow:
-    """Return the row of a schedule."""
-    row = ScheduleRow(
-        id=id,
-        org="acme",
-        principal="ada",
-        principal_kind="user",
-        agent_id="agent-1",
-        queue="default",
-        cron="0 9 * * 1",
-        timezone="UTC",
-        caller='{"kind":"anyone"}',
-        content='"Grüße"',
-        next_at=NOW,
-        created_at=NOW,
-    )
-    return replace(row, **changes)
-
-
 async def _begin(store: Store, id: str, session: str = "a") -> str:
     turn = TurnRow(session, id, "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
@@ -91,7 +68,7 @@ async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: Tu
 async def a_run_is_stored_and_found(make: Make) -> None:
     """By its id, and those of a principal in pages, newest first."""
     async with with_sessions(make, "a", "b") as store:
-        rows = [run_row("r-1"), run_row("r-2", queue="mail", session="b"), run_row("r-3", schedule="s-1")]
+        rows = [run_row("r-1"), run_row("r-2", queue="mail", session="b"), run_row("r-3")]
         for row in (*rows, run_row("r-4", principal="bob"), run_row("r-5", org=None)):
             await store.runs.add(row)
         expect(await store.runs.get("r-1"), rows[0], "a run")
@@ -104,7 +81,6 @@ async def a_run_is_stored_and_found(make: Make) -> None:
 
         expect(await listed(), ["r-3", "r-2", "r-1"], "the runs of a principal")
         expect(await listed(queue="mail"), ["r-2"], "those of a queue")
-        expect(await listed(schedule="s-1"), ["r-3"], "those of a schedule")
         expect(await listed(state="running"), [], "those that run")
         page = await store.runs.list(RunQuery("acme", "ada", limit=2))
         rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
@@ -211,45 +187,6 @@ async def a_run_follows_its_turn(make: Make) -> None:
         expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
 
 
-async def a_schedule_is_stored_and_found(make: Make) -> None:
-    """By its id, and those of a principal; it is deleted with the act of that, and its runs stay."""
-    async with with_sessions(make, "a") as store:
-        rows = [schedule_row("s-1"), schedule_row("s-2", org=None), schedule_row("s-3", principal="bob")]
-        await store.schedules.add(rows[0], most=1, act=entry("a-1", phase="act", act="schedule.create"))
-        await expect_error(RunsFull, store.schedules.add(schedule_row("s-9"), most=1), "one schedule too many")
-        for row in rows[1:]:
-            await store.schedules.add(row)
-        await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
-        expect(await store.schedules.get("s-2"), rows[1], "a schedule without an org")
-        expect(await store.schedules.get("s-9"), None, "an unknown schedule")
-        expect((await store.schedules.list(ScheduleQuery("acme", "ada"))).items, (rows[0],), "those of a principal")
-        await store.runs.add(run_row("r-1", schedule="s-1"))
-        act = entry("a-2", phase="act", act="schedule.delete")
-        expect(await store.schedules.remove("s-1", act=act), True, "whether a schedule is deleted")
-        expect(await store.schedules.remove("s-1", act=act), False, "whether it is deleted twice")
-        expect(await store.runs.get("r-1"), run_row("r-1", schedule="s-1"), "the run of a deleted schedule")
-        told = [one.id for one in (await store.audit.query(AuditQuery(kind="act", limit=9))).items]
-        expect(told, ["a-2", "a-1"], "the acts on record")
-
-
-async def a_schedule_fires_once(make: Make) -> None:
-    """Of several workers that find it due, one stores the next time and the run, in one transaction."""
-    async with with_sessions(make, "a") as store:
-        await store.schedules.add(schedule_row("s-1"))
-        await store.schedules.add(schedule_row("s-2", next_at=LATER))
-        await store.schedules.add(schedule_row("s-3", queue="mail"))
-        (due,) = await store.schedules.due("default", now=_SOON)
-        expect(due, schedule_row("s-1"), "what is due")
-        firing = [store.schedules.fire(due, next_at=LATER, run=run_row(f"r-{number}")) for number in range(3)]
-        expect(sorted(await asyncio.gather(*firing)), [False, False, True], "who fired it")
-        expect(len((await store.runs.list(RunQuery("acme", "ada"))).items), 1, "how many runs there are")
-        expect(await store.schedules.get("s-1"), schedule_row("s-1", next_at=LATER), "a schedule that has fired")
-        expect(list(await store.schedules.due("default", now=_SOON)), [], "what is due then")
-        seen = schedule_row("s-3", queue="mail")
-        await expect_error(StateError, store.schedules.fire(seen, next_at=LATER, run=run_row("r-9", session="x")), "x")
-        expect(await store.schedules.get("s-3"), seen, "a schedule whose run could not be stored")
-
-
 async def a_dead_worker_is_taken_by_one(make: Make) -> None:
     """Whoever saw until when it was alive; and a worker that comes back is stored again."""
     async with opened(make) as store:
@@ -274,7 +211,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_run_is_changed_by_who_knows_its_state,
     a_run_begins_once,
     a_run_follows_its_turn,
-    a_schedule_is_stored_and_found,
-    a_schedule_fires_once,
     a_dead_worker_is_taken_by_one,
 )

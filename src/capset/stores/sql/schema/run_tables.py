@@ -1,4 +1,4 @@
-"""The tables of runs, of their schedules and of workers, beside those of ``schema.tables``."""
+"""The tables of runs and of workers, beside those of ``schema.tables``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ runs: Final = Table(
     *(Column(name, Text, nullable=False) for name in ("agent", "caller", "content", "correlation")),
     *(Column(name, Text, nullable=False) for name in ("created_at", "state")),
     Column("attempts", Integer, nullable=False),
-    *(Column(name, Text) for name in ("due_at", "begun_at", "ended_at", "outcome", "approval", "schedule")),
+    *(Column(name, Text) for name in ("due_at", "begun_at", "ended_at", "outcome", "approval")),
     Index("ix_runs_principal", "org", "principal", "principal_kind", "id"),
     Index("ix_runs_state", "org", "state"),
     Index("ix_runs_due", "queue", "due_at", "id"),
@@ -25,18 +25,6 @@ runs: Final = Table(
     Index("ix_runs_session", "session"),
 )
 """The runs: ``stores.base.RunRow``; ``caller``, ``content`` and ``outcome`` are JSON."""
-
-schedules: Final = Table(
-    "schedules",
-    metadata,
-    Column("id", Text, primary_key=True),
-    *(Column(name, Text, nullable=False) for name in ("org", "principal", "principal_kind", "agent_id", "queue")),
-    *(Column(name, Text, nullable=False) for name in ("cron", "timezone", "caller", "content")),
-    *(Column(name, Text, nullable=False) for name in ("next_at", "created_at")),
-    Index("ix_schedules_principal", "org", "principal", "principal_kind", "id"),
-    Index("ix_schedules_due", "queue", "next_at", "id"),
-)
-"""The schedules: ``stores.base.ScheduleRow``."""
 
 workers: Final = Table(
     "workers",

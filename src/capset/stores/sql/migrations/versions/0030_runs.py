@@ -1,4 +1,4 @@
-"""Runs that are queued for workers, their schedules, and the workers."""
+"""Runs that are queued for workers, and the workers."""
 
 from __future__ import annotations
 
@@ -31,17 +31,7 @@ def upgrade() -> None:
         *(sa.Column(name, TEXT, nullable=False) for name in ("agent", "caller", "content", "correlation")),
         *(sa.Column(name, TEXT, nullable=False) for name in ("created_at", "state")),
         sa.Column("attempts", sa.Integer, nullable=False),
-        *(sa.Column(name, TEXT) for name in ("due_at", "begun_at", "ended_at", "outcome", "approval", "schedule")),
-    )
-    op.create_table(
-        "schedules",
-        sa.Column("id", TEXT, primary_key=True),
-        *(
-            sa.Column(name, TEXT, nullable=False)
-            for name in ("org", "principal", "principal_kind", "agent_id", "queue")
-        ),
-        *(sa.Column(name, TEXT, nullable=False) for name in ("cron", "timezone", "caller", "content")),
-        *(sa.Column(name, TEXT, nullable=False) for name in ("next_at", "created_at")),
+        *(sa.Column(name, TEXT) for name in ("due_at", "begun_at", "ended_at", "outcome", "approval")),
     )
     op.create_table(
         "workers",

@@ -1,4 +1,4 @@
-"""The indexes by which runs and schedules are found, and those of earlier revisions that may be missing."""
+"""The indexes by which runs are found, and those of earlier revisions that may be missing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _OWN = (
     ("ix_runs_due", "runs", ("queue", "due_at", "id"), None),
     ("ix_runs_waiting", "runs", ("state", "kind", "id"), None),
     ("ix_runs_session", "runs", ("session",), None),
-    ("ix_schedules_principal", "schedules", ("org", "principal", "principal_kind", "id"), None),
-    ("ix_schedules_due", "schedules", ("queue", "next_at", "id"), None),
 )
 INDEXES = (*import_module("capset.stores.sql.migrations.versions.0029_indexes_of_deliveries").INDEXES, *_OWN)
 """The name of each, its table, its columns, and the condition of a partial one."""
