@@ -33,10 +33,12 @@ from capset.stores.base import (
     PersonStore,
     PinStore,
     ReplyStore,
+    RunStore,
     SessionStore,
     StateStore,
     Store,
     UsageStore,
+    WorkerStore,
     make_store,
 )
 
@@ -196,6 +198,14 @@ class TappedStore:
     @property
     def admissions(self) -> AdmissionStore:
         return cast("AdmissionStore", TappedAdmissions(self.inner.admissions, self._tap))  # it hands on the rest
+
+    @property
+    def runs(self) -> RunStore:
+        return self.inner.runs
+
+    @property
+    def workers(self) -> WorkerStore:
+        return self.inner.workers
 
     @property
     def pins(self) -> PinStore:

@@ -109,7 +109,7 @@ def worker_command(
 
 @dataclass(frozen=True, slots=True)
 class _Working:
-    """What a worker works with."""
+    """The queues of a worker, and everything that its kernel and its service are made of."""
 
     queues: tuple[Queue, ...]
     installed: Registry

@@ -56,8 +56,8 @@ async def test_keys_for_one_tool_queue_calls_of_that_alone(shared: Site, asker: 
     async with shared.client("ada-echoes") as client:
         call = {"session_id": session, "tool": "echo", "arguments": {"text": "hi"}}
         assert (await client.post("/v1/runs", json=call)).status_code == 202
-        problem(await client.post("/v1/runs", json={**call, "tool": "other"}), 403, "insufficient_scope")
-        problem(await client.post("/v1/runs", json={"session_id": session, "content": "hi"}), 403, "insufficient_scope")
+        problem(await client.post("/v1/runs", json={**call, "tool": "other"}), 403, "permission_denied")
+        problem(await client.post("/v1/runs", json={"session_id": session, "content": "hi"}), 403, "permission_denied")
 
 
 @pytest.mark.spec("D10")

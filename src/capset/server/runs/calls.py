@@ -80,7 +80,7 @@ async def _end(service: Service, run: RunRow, data: Any) -> bool:  # JSON data
 async def _store(
     service: Service, run: RunRow, state: RunState, outcome: str | None, *, approval: str | None = None
 ) -> bool:
-    """Store how a run stands now; what another has stored meanwhile is the same, or newer."""
+    """Store how a run stands now, unless another process has stored that, or something newer."""
     has_ended = outcome is not None
     then = replace(
         run,

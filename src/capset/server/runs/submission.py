@@ -25,7 +25,7 @@ _TRIES: Final = 20
 def described(service: Service, caller: Caller) -> str:
     """Return from what a worker knows a caller again, as JSON text.
 
-    Raises ``PermissionDenied`` for a caller with a token, which nobody else can show.
+    Raises ``PermissionDenied`` for a caller with a token, which no worker can show.
     """
     if caller.key is not None and caller.key_id is None:
         raise PermissionDenied(

@@ -40,7 +40,7 @@ _log = logging.getLogger("capset.runs")
 
 
 class Engine(Protocol):
-    """What gives runs to workers, within the limits of queues: ``capset.adapters.dbos.RunEngine``."""
+    """The engine that gives runs to workers, within the limits of queues: ``capset.adapters.dbos.RunEngine``."""
 
     async def enqueue(self, queue: str, workflow: str, run: str) -> None:
         """Queue a run. An id of a workflow stands for one: to queue it again does nothing."""
@@ -85,7 +85,7 @@ class Worker:
                 task.cancel()
             await asyncio.wait([*tasks, *self._doing])
             await engine.stop()
-            await workers.renew(replace(row, until=self._kernel.now()))  # whatever is left is for others at once
+            await workers.renew(replace(row, until=self._kernel.now()))  # others take what is left at once
 
     async def work(self, id: str) -> None:
         """Do a run, as far as it goes now: to its end, or until it waits for approvals. Others go on if it is left."""

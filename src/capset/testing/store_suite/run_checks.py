@@ -188,7 +188,7 @@ async def a_run_follows_its_turn(make: Make) -> None:
 
 
 async def a_dead_worker_is_taken_by_one(make: Make) -> None:
-    """Whoever saw until when it was alive; and a worker that comes back is stored again."""
+    """Of several that saw until when it was alive, one takes it; a worker that comes back is stored again."""
     async with opened(make) as store:
         worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
         await store.workers.renew(worker)
