@@ -79,7 +79,7 @@ async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, 
             for run in (turn, call):
                 assert (await ended(service, run, until=["waiting"])).state == "waiting"
             one.send_signal(signal.SIGTERM)
-            assert one.wait(20) == 0
+            assert one.wait(40) == 0
         assert notes.deeds == ["put one"]
         for run in (turn, call):
             (record,) = (

@@ -50,7 +50,7 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
             assert {run.state for run in done} == {"succeeded"}
             for process in (one, two):
                 process.send_signal(signal.SIGTERM)
-            assert [await asyncio.to_thread(process.wait, 20) for process in (one, two)] == [0, 0]
+            assert [await asyncio.to_thread(process.wait, 40) for process in (one, two)] == [0, 0]
     most = now = 0
     for deed in notes.deeds:
         now += deed.startswith("begin") - deed.startswith("end")

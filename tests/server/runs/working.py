@@ -144,7 +144,7 @@ async def queued(
     return await submit(service, ADA, session, kind, content, queue=queue, correlation="c-1")
 
 
-async def ended(service: Service, run: RunRow, *, seconds: float = 30, until: Sequence[str] = ()) -> RunRow:
+async def ended(service: Service, run: RunRow, *, seconds: float = 60, until: Sequence[str] = ()) -> RunRow:
     """Return a run once it has ended, or is in one of these states."""
     async with asyncio.timeout(seconds):
         while True:
