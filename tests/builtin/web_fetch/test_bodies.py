@@ -131,7 +131,7 @@ async def test_head_tells_what_is_known(lines: list[str], told: tuple[str, int |
 )
 async def test_binary_content_is_told_of_and_not_read(content_type: str) -> None:
     lines = (f"Content-Type: {content_type}", "Content-Length: 5000000000", "Last-Modified: yesterday")
-    async with site(endless(head(*lines), b"\0" * 65_536), body=FOR_EVER) as it:
+    async with site(endless(head(*lines), b"\0" * 65_536), first_byte=FOR_EVER, body=FOR_EVER) as it:
         found = await it.answered("/page", as_markdown=True)
     assert "content" not in found
     assert (found["content_type"], found["size"], found["last_modified"]) == (content_type, 5_000_000_000, "yesterday")
@@ -153,7 +153,9 @@ async def test_binary_content_is_told_of_and_not_read(content_type: str) -> None
 )
 @pytest.mark.parametrize("content_type", ["Content-Type: application/octet-stream", "X: no type", "Content-Type: ?"])
 async def test_binary_content_of_no_known_type_is_seen_by_its_beginning(content_type: str, data: bytes) -> None:
-    async with site(endless(head(content_type, CHUNKED), b"%x\r\n%b\r\n" % (len(data), data)), body=FOR_EVER) as it:
+    async with site(
+        endless(head(content_type, CHUNKED), b"%x\r\n%b\r\n" % (len(data), data)), first_byte=FOR_EVER, body=FOR_EVER
+    ) as it:
         found = await it.answered()
         assert ("content" in found, found["size"], found["truncated"]) == (False, None, False)
         it.server.pages["/page"] = head(content_type) + data
@@ -190,7 +192,7 @@ def bombs(coding: str) -> bytes:
 async def test_a_bomb_is_cut_at_the_cap(coding: str, wanted: dict[str, Any]) -> None:
     bomb = bombs(coding)
     assert len(bomb) < 200_000
-    async with site(head(HTML, f"Content-Encoding: {coding}") + bomb, body=FOR_EVER) as it:
+    async with site(head(HTML, f"Content-Encoding: {coding}") + bomb, first_byte=FOR_EVER, body=FOR_EVER) as it:
         found = await it.answered(**wanted)
     assert (found["size"], found["truncated"]) == (10_000_000, True)
     assert found["content"].startswith("boom boom ")
@@ -219,7 +221,7 @@ async def test_every_coding_is_undone(coding: str) -> None:
     ids=["until it closes", "chunked", "of a length"],
 )
 async def test_what_is_longer_than_the_cap_is_cut(page: Page | bytes) -> None:
-    async with site(page, max_bytes=1_001, body=FOR_EVER) as it:
+    async with site(page, max_bytes=1_001, first_byte=FOR_EVER, body=FOR_EVER) as it:
         found = await it.answered()
     assert (found["size"], found["truncated"]) == (1_001, True)
     assert found["content"] == "1234567890" * 100 + "1" + CUT_OFF.format(1_001)
@@ -237,7 +239,7 @@ async def test_what_is_as_long_as_the_cap_is_whole_and_no_letter_is_halved(size:
 @pytest.mark.spec("P27")
 async def test_html_that_would_take_too_much_memory_is_converted_in_part() -> None:
     page = (b"<!--" + b"x" * 10_000 + b"-->" + "<p>😀".encode()) * 700
-    async with site(answer(body=page, content_type="text/html"), body=FOR_EVER) as it:
+    async with site(answer(body=page, content_type="text/html"), first_byte=FOR_EVER, body=FOR_EVER) as it:
         found = await it.answered(as_markdown=True)
     assert (found["size"], found["truncated"]) == (len(page), True)
     assert found["content"].startswith("😀\n\n😀")
