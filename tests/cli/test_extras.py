@@ -54,6 +54,7 @@ NEEDED = {
     "server": [
         ("serve",),
         ("gateway", "gateway.yaml"),
+        ("worker",),
         ("sessions", "list"),
         ("sessions", "create", "clerk.yaml"),
         ("serve", "--insecure", "--jwt-issuer", "https://example.com"),
@@ -124,7 +125,7 @@ def test_commands_that_need_no_extra_work_without(folder: Path) -> None:
 
 @pytest.mark.parametrize("extra", ["client", "mcp", "agent", "server"])
 def test_with_its_extra_alone_nothing_is_missing(extra: str, folder: Path) -> None:
-    commands = [one for one in NEEDED[extra] if one[:1] not in (("serve",), ("gateway",))]
+    commands = [one for one in NEEDED[extra] if one[:1] not in (("serve",), ("gateway",), ("worker",))]
     for one, (_, said) in zip(commands, ran(folder, extra, commands), strict=True):
         assert "extra" not in said, (one, said)
         assert "went wrong" not in said, (one, said)
