@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import httpx2
@@ -36,20 +37,29 @@ def test_workers_share_a_database_with_servers() -> None:
 async def test_a_worker_does_what_a_server_took(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(SCRIPT)
     with running(tmp_path) as server:
-        key = server.key(scopes=["capset:admin"], grant=["session_files:write"])
+        key = server.key(scopes=["capset:admin"], grant=["session_files:read", "session_files:write"])
         command = Command(tmp_path, clean_environment(tmp_path))
-        worker = command.start("worker", "--model", "script:script.json", "--queue", "mail=2,10/1m")
-        headers = {"authorization": f"Bearer {key}"}
-        async with httpx2.AsyncClient(base_url=server.url, headers=headers, trust_env=False, timeout=30) as ada:
-            agent = {"name": "helper", "capabilities": ["session_file_system"]}
-            made = (await ada.post("/v1/agents", json=agent)).json()
-            body = {"agent_id": made["id"], "content": "Write.", "queue": "mail"}
-            run = (await ada.post("/v1/runs", json=body)).json()
-            async with asyncio.timeout(60):
-                while run["state"] not in ("succeeded", "failed"):
-                    await asyncio.sleep(0.2)
-                    run = (await ada.get(f"/v1/runs/{run['id']}")).json()
-            assert (run["state"], run["outcome"]) == ("succeeded", {"output": "Done."})
-            assert (await ada.get(f"/v1/sessions/{run['session']}/files/a.txt")).text == "hi"
-        worker.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(worker.wait, 40) == 0
+        options = ("worker", "--model", "script:script.json", "--queue", "mail=2,10/1m")
+        worker = command.start(*options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            await _one_run(server.url, key)
+            worker.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(worker.wait, 40) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+async def _one_run(url: str, key: str) -> None:
+    headers = {"authorization": f"Bearer {key}"}
+    async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=30) as ada:
+        agent = {"name": "helper", "capabilities": ["session_file_system"]}
+        made = (await ada.post("/v1/agents", json=agent)).json()
+        body = {"agent_id": made["id"], "content": "Write.", "queue": "mail"}
+        run = (await ada.post("/v1/runs", json=body)).json()
+        async with asyncio.timeout(60):
+            while run["state"] not in ("succeeded", "failed"):
+                await asyncio.sleep(0.2)
+                run = (await ada.get(f"/v1/runs/{run['id']}")).json()
+        assert (run["state"], run["outcome"]) == ("succeeded", {"output": "Done."})
+        assert (await ada.get(f"/v1/sessions/{run['session']}/files/a.txt")).text == "hi"
