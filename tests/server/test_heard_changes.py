@@ -9,18 +9,24 @@ from typing import Any, cast
 
 import pytest
 
+from capset import Principal
 from capset.server import followers
+from capset.server.auth.callers import Caller
 from capset.server.followers import Credential, Notifier
-from capset.stores.base import TurnRow, make_store, share_changes
+from capset.stores.base import KeyRow, TurnRow, make_store, share_changes
 from capset.stores.base.events import NewEvent
 from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
 from tests.redis_servers import redis_server
+
+KEY = KeyRow("key", "laptop", "0" * 64, None, "ada", "user", (), (), NOW)
 
 
 class Revoked:
     """A credential that is not valid any more."""
 
-    async def is_valid(self) -> bool:
+    caller = Caller(Principal("ada"), frozenset(), KEY.id, digest=KEY.digest)
+
+    async def is_valid(self, *, afresh: bool = False) -> bool:
         return False
 
 
@@ -30,6 +36,7 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
 ) -> None:
     monkeypatch.setattr(followers, "LOOK_SECONDS", 60.0)
     monkeypatch.setattr(followers, "CHECK_SECONDS", 60.0)
+    monkeypatch.setattr(followers, "REVOKED_SECONDS", 60.0)
     with redis_server() as server:
         url = f"sqlite:///{tmp_path}/capset.db"
         one, other = [share_changes(make_store(url), server.url) for _ in range(2)]
@@ -52,6 +59,7 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
             assert await decided.get() == "r"
             await other.pins.change("server", [], ["tool"])
             assert await lists.get() == ""
+            await other.keys.create(KEY)
             with bell.heard("s", cast("Credential", cast("Any", Revoked()))) as rung:
                 await other.keys.revoke("key", NOW)
                 await rung.wait()

@@ -67,8 +67,8 @@ class Notifier:
         self.is_watching = False
         """Whether something looks for what other processes store; otherwise each follower does."""
         self._heard: defaultdict[ChangeKind, list[Callable[[str | None], None]]] = defaultdict(list)
-        self._recheck = asyncio.Event()
-        self.on("key", lambda _: self._recheck.set())
+        self._has_revoked = asyncio.Event()
+        self.on("key", lambda _: self._has_revoked.set())
 
     def ring(self, session: str | None) -> None:
         """Wake the followers of a session; ``None`` wakes all."""
@@ -150,10 +150,7 @@ class Notifier:
     async def _check(self) -> None:
         """Wake the followers whose credentials are no longer valid."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_SECONDS):
-                    await self._recheck.wait()
-            self._recheck.clear()
+            await asyncio.sleep(CHECK_SECONDS)
             for credential in [*self._credentials]:
                 try:
                     is_valid = await credential.is_valid()
@@ -164,9 +161,12 @@ class Notifier:
                     self._wake(credential)
 
     async def _look_for_revoked(self, keys: KeyStore) -> None:
-        """Wake the followers whose keys were revoked, by any process."""
+        """Wake the followers whose keys were revoked, by any process: at once where that is told of."""
         while True:
-            await asyncio.sleep(REVOKED_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REVOKED_SECONDS):
+                    await self._has_revoked.wait()
+            self._has_revoked.clear()
             shown = {one: one.caller.digest for one in self._credentials if one.caller.digest is not None}
             if not shown:
                 continue
