@@ -5,7 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.capset-setup
 PEERS := .venv-bench/.capset-setup
-EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra redis --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
+FORGE := .venv-contextforge/.capset-setup
+EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra redis --extra dbos --extra web --extra email --extra slack --extra otel --extra sandbox --extra sandbox-data
 
 export NO_MKDOCS_2_WARNING := 1
 export UV_LINK_MODE := copy
@@ -16,7 +17,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test uvloop matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -36,7 +37,11 @@ test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 
 long: $(SETUP) ## run the tests that take long: generated requests at whole servers, properties with more examples
 	@scripts/install_for_tests.sh
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto -m "(long or property) and not clients and not browser" $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto --dist worksteal -m "(long or property) and not clients and not browser" $(ARGS)
+
+uvloop: $(SETUP) ## run the tests of the core again on uvloop, the event loop of servers (TESTS=tests for all of them)
+	@CAPSET_LOOP=uvloop $(BIN)/pytest -q -n auto --dist worksteal $(if $(TESTS),-m "not long and not clients and not browser",-m "not long" -k "not postgres") $(ARGS) \
+	  $(or $(TESTS),tests/fingerprint tests/kernel tests/evaluation)
 
 matrix: $(SETUP) ## run the tests of the core on each Python from 3.11 to 3.14 that is here (ARGS=tests/server)
 	@$(BIN)/python -m scripts.matrix $(ARGS)
@@ -46,6 +51,7 @@ GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py test
   tests/docs/test_capability_pages.py tests/server/test_openapi.py tests/adapters/agents/test_fields.py \
   tests/wire/test_records.py tests/builtin/test_definitions.py \
   tests/kernel/call/test_hot_path.py::test_a_tool_has_no_steps_but_those_that_it_needs \
+  tests/kernel/call/stages/test_plain_calls.py::test_the_tools_whose_calls_can_be_plain \
   tests/server/test_acts.py::test_every_operation_that_changes_something_has_an_act_or_a_reason \
   tests/server/test_acts.py::test_the_guide_lists_every_act_as_the_table_does \
   tests/cli/audit/test_acts.py::test_every_command_has_an_act_or_a_reason tests/server/console/test_pages.py \
@@ -66,7 +72,7 @@ format: $(SETUP) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(PEERS) ## measure, side by side with peers (ARGS="--quick --json")
+bench: $(PEERS) $(FORGE) ## measure, side by side with peers (ARGS="--quick --json")
 	@.venv-bench/bin/python -m benchmarks $(ARGS)
 
 agentdojo: $(PEERS) ## replay the ground truth of AgentDojo's suites as turns of agents
@@ -145,7 +151,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale tests/server/console/test_pages_scale.py
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
+	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-contextforge .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
 	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules tests/interop_clients/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -175,4 +181,12 @@ $(SETUP): pyproject.toml uv.lock $(ANEW)
 $(PEERS): $(SETUP)
 	@echo "bench: installing the peers into .venv-bench"
 	@UV_PROJECT_ENVIRONMENT=.venv-bench $(BIN)/uv sync --frozen --quiet --group peers $(EXTRAS)
+	@touch $@
+
+# Its SDK of MCP is older than capset's. Where it cannot be installed, it is not measured.
+$(FORGE): $(SETUP)
+	@echo "bench: installing ContextForge into .venv-contextforge"
+	@{ $(PYTHON) -m venv .venv-contextforge && \
+	  $(BIN)/uv pip install -q --python .venv-contextforge/bin/python mcp-contextforge-gateway==1.0.7.post20260921; } || \
+	  { rm -rf .venv-contextforge; mkdir .venv-contextforge; echo "bench: it cannot be installed here"; }
 	@touch $@

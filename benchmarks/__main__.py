@@ -17,6 +17,8 @@ from rich.table import Table
 
 from benchmarks import (
     agent_turn,
+    approvals,
+    audit_log,
     compose,
     durable,
     evaluating,
@@ -26,11 +28,14 @@ from benchmarks import (
     import_cpu,
     mcp_rates,
     observed_call,
+    open_sessions,
     pages,
     registered,
     rest_call,
     rest_rates,
+    runs,
     sandbox_runs,
+    session_files,
     shared_limit,
     state,
     streams,
@@ -40,9 +45,10 @@ from benchmarks.row import Row
 MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
-        *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
+        *(governed_call, observed_call, durable, approvals, shared_limit, registered, open_sessions, import_cpu),
+        *(compose, audit_log, session_files),
         *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, pages, agent_turn),
-        sandbox_runs,
+        *(runs, sandbox_runs),
     )
 }
 
@@ -52,6 +58,7 @@ PACKAGES = (
     "fastmcp",
     "langchain-core",
     "openai-agents",
+    "agent-os-kernel",
     "html-to-markdown",
     "markdownify",
 )

@@ -48,8 +48,8 @@ def measure(*, quick: bool) -> list[Row]:
     """Return how the time of a tool grows with their number, and the price of the kernel's cache in dict lookups."""
     sizes = (10, 100, 1_000) if quick else (10, 100, 1_000, 10_000)
     rounds = 1 if quick else 5
-    per_tool = {size: min(_compose_seconds(size) for _ in range(rounds)) / size for size in sizes}
-    curve = {f"{size} tools": f"{seconds * size * 1000:.2f} ms" for size, seconds in per_tool.items()}
+    per_tool = {size: min(seconds(size) for _ in range(rounds)) / size for size in sizes}
+    curve = {f"{size} tools": f"{each * size * 1000:.2f} ms" for size, each in per_tool.items()}
     growth = per_tool[sizes[-1]] / per_tool[100]
     kernel, agent = Kernel(store="memory://"), agent_of(100)
     known = {agent: kernel.compose(agent)}
@@ -75,7 +75,8 @@ def measure(*, quick: bool) -> list[Row]:
     ]
 
 
-def _compose_seconds(tools: int) -> float:
+def seconds(tools: int) -> float:
+    """Return how long so many new tools take to be composed, with their hashes."""
     agent = agent_of(tools)
     gc.collect()
     began = time.perf_counter()

@@ -16,7 +16,7 @@ from capset import tool
 from capset.fingerprint.canonical import canonical, digest
 from capset.fingerprint.payloads import tool_payload
 
-FIRST_HASH = 0.2
+FIRST_HASH = 0.15
 """How much of the time of the ``rfc8785`` package a tool's first hash may take."""
 
 

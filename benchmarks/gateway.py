@@ -1,4 +1,4 @@
-"""A call through the gateway beside the same call of its MCP server, and a list of 500 tools of others."""
+"""A call through the gateway beside that of its MCP server and through ContextForge, and a list of 500 tools."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
+from benchmarks import context_forge
 from benchmarks.mcp_rates import request_of
 from benchmarks.rest_call import running
 from benchmarks.row import Row
@@ -20,7 +21,7 @@ _MAIN = "from capset.cli import main; main()"
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Return the time of a call less a millisecond in times of the server's own, and that of a list; medians."""
+    """Return the time of a call less a millisecond in times of the server's own, of a list, and of a peer; medians."""
     rounds, calls = (2, 50) if quick else (8, 300)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -34,13 +35,14 @@ def measure(*, quick: bool) -> list[Row]:
             for _ in range(rounds)
         ]
         listed = asyncio.run(_median(all_of_them, _list(), calls // 5))
+        theirs = None if quick else _by_context_forge(Path(folder), upstream)
     own, ours = (statistics.median(each[place] for each in found[1:]) for place in (0, 1))
     peers = {
         "server alone": f"{own * 1e3:.2f} ms",
         "through the gateway": f"{ours * 1e3:.2f} ms",
         "list of 500 tools": f"{listed * 1e3:.1f} ms",
     }
-    return [
+    rows = [
         Row(
             "gateway, reading call less 1 ms",
             round((ours - 1e-3) / own, 2),
@@ -51,6 +53,20 @@ def measure(*, quick: bool) -> list[Row]:
         ),
         Row("gateway, list of 500 tools", round(listed * 1e3, 1), "ms", 20, "at most", peers),
     ]
+    if theirs is not None:
+        told = {"ContextForge": f"{theirs * 1e3:.1f} ms", "capset": peers["through the gateway"]}
+        name = "a reading call through ContextForge"
+        rows.append(Row(name, round(theirs / ours, 1), "times one through capset's gateway", 1, "at least", told))
+    return rows
+
+
+def _by_context_forge(folder: Path, upstream: str) -> float | None:
+    """Return the seconds of the same call through ContextForge, where it is installed: it takes a while to start."""
+    if not context_forge.is_installed():
+        return None
+    with context_forge.calling(folder, upstream, "look0") as (address, request):
+        asyncio.run(_median(address, request, 20))  # to warm up
+        return asyncio.run(_median(address, request, 60))  # it allows 100 a minute
 
 
 def _gateway(folder: str, name: str, upstream: str) -> AbstractContextManager[tuple[int, str]]:

@@ -20,19 +20,21 @@ from capset.definitions.limits import Limit
 
 TARGET = 6
 """Spec 4, G33: the gate, beside a bare await with the same suspension; 5 is the aim."""
-NO_POLICIES_TARGET, AT_ONCE_TARGET, TURN_TARGET = 12, 16, 30
+NO_POLICIES_TARGET, AT_ONCE_TARGET, TURN_TARGET = 5, 6.5, 30
 """Beside the bare await alone (G33): without policies, with three that do not suspend, and with a turn of the loop."""
-CPU_TARGET = 100
+CPU_TARGET = 35
 PEER_TARGETS = {
-    "pydantic-ai ToolManager.handle_call": 1,
-    "FastMCP call_tool": 10,
-    "LangChain ainvoke": 10,
-    "OpenAI Agents on_invoke_tool": 0.25,
+    "pydantic-ai ToolManager.handle_call": 4,
+    "FastMCP call_tool": 30,
+    "LangChain ainvoke": 35,
+    "OpenAI Agents on_invoke_tool": 1.1,
+    "agent-os-kernel execute, its policies": 1,
 }
-"""How many times the time of a governed call theirs is to be (G33); the last only has to be in sight."""
+"""How many times the time of a governed call, with policies that do not suspend, theirs is to be (G33)."""
 NEVER_REACHED = Limit(1_000_000, "1s", scope="process")
 """A limit that is checked and reserved at every call, and never refuses one; ``shared_limit`` has one of the store."""
 BARE, SUSPENDED = "bare", "bare, after one suspension"
+GATED = "governed call, three policies"
 WHOLE = "governed call, three policies, one suspends"
 
 
@@ -116,7 +118,7 @@ async def _measure(folder: Path, *, quick: bool) -> list[Row]:
     told = {name: f"{times[name]:.2f} µs" for name in own}
     return [
         *_against_bare(times, told, dict.fromkeys(missing, "not installed")),
-        *_against_peers(times[WHOLE], {name: times[name] for name in peers}),
+        *_against_peers(times[GATED], {name: times[name] for name in peers}),
         Row(
             "CPU of a governed call and its record",
             round(cpu[WHOLE] / cpu[BARE], 1),
@@ -133,7 +135,7 @@ def _jobs(session: Session) -> dict[str, Job]:
         BARE: lambda: bare({"a": 2, "b": 3}),
         SUSPENDED: lambda: suspended({"a": 2, "b": 3}),
         "governed call, no policies": lambda: session.call(governed, a=2, b=3),
-        "governed call, three policies": lambda: session.call(gated, a=2, b=3),
+        GATED: lambda: session.call(gated, a=2, b=3),
         WHOLE: lambda: session.call(whole, a=2, b=3),
     }
 
@@ -144,7 +146,7 @@ def _against_bare(times: Mapping[str, float], told: dict[str, str], missing: dic
     after = f"{unit} after the same suspension"  # which is a turn of the event loop
     compared = [
         ("governed call, no policies", "governed call, no policies", BARE, unit, NO_POLICIES_TARGET),
-        ("governed call, three policies", "governed call, three policies", BARE, unit, AT_ONCE_TARGET),
+        (GATED, GATED, BARE, unit, AT_ONCE_TARGET),
         (WHOLE, WHOLE, BARE, unit, TURN_TARGET),
         (f"{WHOLE}, beside a suspension", WHOLE, SUSPENDED, after, TARGET),
     ]
@@ -156,7 +158,7 @@ def _against_bare(times: Mapping[str, float], told: dict[str, str], missing: dic
 
 
 def _against_peers(governed_time: float, peers: Mapping[str, float]) -> list[Row]:
-    unit = "times a governed call with every stage on"
+    unit = "times a governed call with every stage on, whose three policies do not suspend"
     return [
         Row(
             name,
@@ -164,7 +166,7 @@ def _against_peers(governed_time: float, peers: Mapping[str, float]) -> list[Row
             unit,
             PEER_TARGETS[name],
             "at least",
-            {name: f"{took:.2f} µs", WHOLE: f"{governed_time:.2f} µs"},
+            {name: f"{took:.2f} µs", GATED: f"{governed_time:.2f} µs"},
         )
         for name, took in peers.items()
     ]

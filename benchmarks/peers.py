@@ -1,4 +1,4 @@
-"""The same tool in other libraries, called in process as they call it themselves, and with no governance at all.
+"""The same tool in other libraries, called in process as they call it themselves, and but for one with no governance.
 
 They are in the dependency group ``peers``, which ``make bench`` installs into an environment of its own; one that is
 not installed is named, and left out.
@@ -52,11 +52,27 @@ async def _openai_agents() -> Job:
     return lambda: tool.on_invoke_tool(context, _TEXT)
 
 
+async def _agent_os() -> Job:
+    """Return a call by the kernel of the Agent Governance Toolkit, with its three policies.
+
+    Its record is the history that it returns. What it does with an action is a stub, which the tool replaces.
+    """
+    stateless = import_module("agent_os.stateless")
+
+    async def act(_: object, action: str, params: dict[str, int], state: object) -> dict[str, Any]:
+        return {"data": await add(**params)}
+
+    kernel = type("Kernel", (stateless.StatelessKernel,), {"_execute_action": act})()
+    context = stateless.ExecutionContext("bench", policies=["read_only", "no_pii", "strict"])
+    return lambda: kernel.execute("add", ARGUMENTS, context)
+
+
 PEERS: Final[dict[str, tuple[str, Callable[[], Awaitable[Job]]]]] = {
     "pydantic-ai ToolManager.handle_call": ("pydantic_ai", _pydantic_ai),
     "FastMCP call_tool": ("fastmcp", _fastmcp),
     "LangChain ainvoke": ("langchain_core", _langchain),
     "OpenAI Agents on_invoke_tool": ("agents", _openai_agents),
+    "agent-os-kernel execute, its policies": ("agent_os", _agent_os),
 }
 """Each with its module, whose absence says that it is not installed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import cycle
@@ -22,12 +23,17 @@ CALLED = 10
 
 def measure(*, quick: bool) -> list[Row]:
     """Return how the time of a call with a limit and three policies grows with the number of tools."""
-    sizes = (10, 100) if quick else (10, 100, 1_000, 10_000)
+    found = microseconds((10, 100) if quick else (10, 100, 1_000, 10_000), rounds=1 if quick else 15)
+    return [_row(how, times) for how, times in found.items()]
+
+
+def microseconds(sizes: Sequence[int], *, rounds: int) -> dict[str, dict[int, float]]:
+    """Return the time of a call by tool and by name, at each number of tools."""
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), sizes, rounds=1 if quick else 15))
+        return asyncio.run(_measure(Path(folder), sizes, rounds=rounds))
 
 
-async def _measure(folder: Path, sizes: tuple[int, ...], *, rounds: int) -> list[Row]:
+async def _measure(folder: Path, sizes: Sequence[int], *, rounds: int) -> dict[str, dict[int, float]]:
     async with AsyncExitStack() as stack:
         kernel = await stack.enter_async_context(Kernel(store=f"sqlite:///{folder / 'bench.db'}"))
         by_tool: dict[int, Job] = {}
@@ -37,7 +43,7 @@ async def _measure(folder: Path, sizes: tuple[int, ...], *, rounds: int) -> list
         jobs = {f"{size} by tool": job for size, job in by_tool.items()}
         jobs |= {f"{size} by name": job for size, job in by_name.items()}
         times = await in_turns(jobs, rounds=rounds, before=kernel.audit.flush)
-    return [_row(how, {size: times[f"{size} by {how}"] for size in sizes}) for how in ("tool", "name")]
+    return {how: {size: times[f"{size} by {how}"] for size in sizes} for how in ("tool", "name")}
 
 
 async def _jobs(kernel: Kernel, stack: AsyncExitStack, size: int) -> tuple[Job, Job]:

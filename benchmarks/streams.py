@@ -156,20 +156,20 @@ async def _memory(session: Session, events: int) -> Row:
         async for _message in messages:
             seen += 1
             if seen == events // 100:
-                early = _resident_mb()
-    grown = _resident_mb() / early
+                early = resident_mb()
+    grown = resident_mb() / early
     return Row(
         f"memory over {events:,} messages", round(grown, 3), "times", FLAT, "at most", {"at first": f"{early:.0f} MB"}
     )
 
 
 async def _idle(session: Session, count: int) -> Row:
-    before = _resident_mb()
+    before = resident_mb()
     async with AsyncExitStack() as stack:
         for _ in range(count):
             await stack.enter_async_context(session.invoke(Message("query", "Count.Up", {"count": 1})))
         await asyncio.sleep(0.5)
-        took = _resident_mb() - before
+        took = resident_mb() - before
     return Row(
         f"{count:,} open invocations that wait",
         round(took, 1),
@@ -180,7 +180,7 @@ async def _idle(session: Session, count: int) -> Row:
     )
 
 
-def _resident_mb() -> float:
+def resident_mb() -> float:
     """Return the memory that the process has now; where that is not told, the most that it had."""
     gc.collect()
     told = Path("/proc/self/statm")

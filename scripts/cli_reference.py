@@ -28,7 +28,7 @@ PAGES: Final = {
     ),
     "run": (
         "Calls, agents, servers",
-        "bench call chat demo kernel replay run serve",
+        "bench call chat demo kernel replay run serve worker",
         "Call tools, run agents, and serve them.",
     ),
     "mcp": (

@@ -1,4 +1,4 @@
-"""``python -m scripts.performance``: write the page and the chart of performance, of a saved run of the benchmarks."""
+"""``python -m scripts.performance``: write the pages and the charts of saved runs of the benchmarks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from scripts import growth
+
 DOCS: Final = Path(__file__).parents[1] / "docs"
 RESULT: Final = DOCS / "reference" / "benchmarks.json"
 PAGE: Final = DOCS / "guide" / "performance.md"
+ROWS: Final = DOCS / "guide" / "benchmarks.md"
 CHART: Final = DOCS / "guide" / "performance.svg"
+CURVES: Final = DOCS / "reference" / "curves.json"
+LOAD: Final = DOCS / "reference" / "load.json"
+GROWTH: Final = DOCS / "guide" / "growth.svg"
 
 Scale = Callable[[float], float]
 """Where a number of microseconds stands, in pixels from the left."""
@@ -31,10 +37,21 @@ _LABELS, _WIDTH, _STEP, _BAR = 330, 820, 30, 16
 _HEAD: Final = """\
 # Performance
 
-What governance costs, measured by `make bench` beside what it is compared with: in one process, in turns, so that all
-meet the same noise. A time is the median of a round, in the best of several rounds; what counts are the ratios, since
-they hold on other machines too. Targets are those of the [requirements](../spec/4-governance.md#speed), where they name
-any. Nothing here is a test: a target that is missed is told, and fails no build.
+What governance costs, what you pay for by which setting, and how to measure your own tools. What is measured stands
+beside what it is compared with: in one process, in turns, so that all meet the same noise. A time is the median of a
+round, in the best of several rounds; what counts are the ratios, since they hold on other machines too.
+
+This page is written from [one saved run](../reference/benchmarks.json); all of its rows, and those that miss their
+target, are on the page [Benchmarks](benchmarks.md).
+"""
+
+_ROWS_HEAD: Final = """\
+# Benchmarks
+
+All that `make bench` measures, beside what it is compared with in the same run. Targets are those of the
+[requirements](../spec/4-governance.md#speed), where they name any; the others keep from growing what was measured once.
+Nothing here is a test: a target that is missed is told, and fails no build. What one server carries, and what several
+do together, is on the page [Scale](scale.md).
 
 This page is written from [one saved run](../reference/benchmarks.json).
 """
@@ -71,8 +88,12 @@ _AGAIN: Final = """\
 
 ```sh
 make bench ARGS="--save docs/reference/benchmarks.json"
+.venv/bin/python -m benchmarks.curves --save docs/reference/curves.json
 .venv/bin/python -m scripts.performance
+.venv/bin/python -m benchmarks.compare before.json after.json
 ```
+
+The last puts two saved runs of one machine side by side, and names what has become worse by more than 5 %.
 
 The peers are installed into `.venv-bench`, an environment of their own; without them, capset is measured alone.
 Nothing of it uses the network or a key, and the peers' telemetry is off.
@@ -80,8 +101,7 @@ Nothing of it uses the network or a key, and the peers' telemetry is off.
 
 
 def page(result: Result) -> str:
-    """Return the page of a result."""
-    calls, others = _split(result["rows"])
+    """Return the page about performance."""
     parts = [
         _HEAD,
         _where(result),
@@ -89,10 +109,21 @@ def page(result: Result) -> str:
         _MEANS,
         "![Microseconds of one call, by library](performance.svg)\n",
         _suspension(_times(result)),
-        _table(calls),
-        "## Everything else\n",
-        _table(others),
+        _table([row for row in result["rows"] if _is_of_calls(row)]),
         _OWN_TOOLS,
+    ]
+    return "\n".join(parts)
+
+
+def rows_page(result: Result, grown: Result, load: Result) -> str:
+    """Return the page of all rows, and of what was measured as numbers grow."""
+    parts = [
+        _ROWS_HEAD,
+        _where(result),
+        _not_met(result["rows"]),
+        "## All rows\n",
+        _table(result["rows"]),
+        growth.section(grown, load),
         _AGAIN,
     ]
     return "\n".join(parts)
@@ -102,8 +133,31 @@ _MEANS: Final = """\
 The tool adds two numbers. A governed call has every stage on: permission, validation, a limit, three policies of which
 one suspends, validation of the output, and a record in the chained audit log, written to SQLite by the writer's thread.
 The bare call is an `await` of the same function after the same validation by pydantic. Peers call the same tool as they
-do in process, without any governance.
+do in process, without any governance (agent-os-kernel asks its own three policies), and suspend nowhere; so they are
+compared with the call whose policies do not.
 """
+
+
+def _not_met(rows: list[Result]) -> str:
+    """Return the list of rows that miss their target, and by how much."""
+    missed = [row for row in rows if not row["met"]]
+    if not missed:
+        return "Every target is met.\n"
+    lines = [f"## Not met\n\n{len(missed)} of {len(rows)} rows miss their target. {_WHY}\n"]
+    for row in missed:
+        share = max(row["value"], row["target"]) / min(row["value"], row["target"]) - 1
+        asked = f"{row['direction']} {row['target']:g}"
+        lines.append(f"- {row['name']}: {row['value']:g} {row['unit']}, {asked} asked, so {share:.0%} off")
+    return "\n".join([*lines, ""])
+
+
+_WHY: Final = (
+    "What was tried, and the arithmetic of what is left, stands in [ADR 15](../adr/0015-hot-path.md), "
+    "[48](../adr/0048-the-cost-of-a-turn.md), [53](../adr/0053-calls-over-mcp-without-the-sdk.md), "
+    "[64](../adr/0064-what-loads-when.md), [79](../adr/0079-what-compiled-code-would-give.md), "
+    "[82](../adr/0082-plain-calls.md) and [83](../adr/0083-one-write-for-each-answer.md), which has every row before "
+    "that work and after."
+)
 
 
 def _where(result: Result) -> str:
@@ -113,9 +167,8 @@ def _where(result: Result) -> str:
     return f"Measured on {machine['cores']} cores, {machine['system']}, Python {machine['python']}; {named}.{rough}\n"
 
 
-def _split(rows: list[Result]) -> tuple[list[Result], list[Result]]:
-    calls = [row for row in rows if row["unit"].startswith(_CALLS)]
-    return calls, [row for row in rows if row not in calls]
+def _is_of_calls(row: Result) -> bool:
+    return row["unit"].startswith(_CALLS)
 
 
 def _suspension(times: dict[str, float]) -> str:
@@ -141,7 +194,7 @@ def _times(result: Result) -> dict[str, float]:
     """Return the microseconds of every call that was measured, the shortest first; CPU times are not among them."""
     times: dict[str, float] = {}
     for row in result["rows"]:
-        if row["unit"].startswith(_CALLS) and not row["name"].startswith("CPU"):
+        if _is_of_calls(row) and not row["name"].startswith("CPU"):
             for name, told in row["peers"].items():
                 if told.endswith(" µs"):
                     times[name] = float(told.removesuffix(" µs"))
@@ -190,9 +243,11 @@ def _bar(place: int, name: str, took: float, x: Scale) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write both."""
-    result: Result = json.loads(RESULT.read_text(encoding="utf-8"))
+    """Write both pages and their charts."""
+    result, grown, load = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULT, CURVES, LOAD))
     PAGE.write_text(page(result), encoding="utf-8")
+    ROWS.write_text(rows_page(result, grown, load), encoding="utf-8")
+    GROWTH.write_text(growth.chart(grown, load), encoding="utf-8")
     CHART.write_text(chart(result), encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -64,21 +65,25 @@ def _run(command: list[str], folder: str, env: Mapping[str, str], seconds: float
 
 
 def main(root: Path) -> int:
-    """Run all, print a line for each; the exit code is 1 when one failed or there are none."""
+    """Run all, as many at once as there are cores; the exit code is 1 when one failed or there are none."""
     examples = find(root)
     failed: list[str] = []
-    for example in examples:
-        started = time.monotonic()
-        wrong = run(example)
-        print(f"{'FAILED' if wrong else 'ok':6}  {example.name}  {time.monotonic() - started:.1f} s", flush=True)
-        if wrong:
-            failed.append(example.name)
-            print(f"{example.name} {wrong}", file=sys.stderr, flush=True)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for example, (wrong, seconds) in zip(examples, threads.map(_timed, examples), strict=True):
+            print(f"{'FAILED' if wrong else 'ok':6}  {example.name}  {seconds:.1f} s", flush=True)
+            if wrong:
+                failed.append(example.name)
+                print(f"{example.name} {wrong}", file=sys.stderr, flush=True)
     if not examples:
         print("examples: there are none", file=sys.stderr)
     if failed:
         print(f"examples: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed or not examples else 0
+
+
+def _timed(example: Path) -> tuple[str | None, float]:
+    started = time.monotonic()
+    return run(example), time.monotonic() - started
 
 
 if __name__ == "__main__":

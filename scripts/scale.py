@@ -29,6 +29,7 @@ def page(load: Found, soak: Found) -> str:
         "@crowd": _crowd(load),
         "@replicas": _replicas(load["replicas"]),
         "@ratios": _ratios(load["replicas"]),
+        "@workers": _workers(load["workers"]),
         "@writers": _writers(load["writers"]),
         "@soak": _soak(soak),
         "@verdict": _verdict(soak),
@@ -99,6 +100,15 @@ def _met(two: float) -> str:
     if two > 2:
         return "**not shown**: more than twice cannot be, so other work has slowed the measurement of one."
     return "met." if two >= TARGET else "**not met** in this run."
+
+
+def _workers(found: Found) -> str:
+    rows: list[tuple[object, ...]] = []
+    for row in found["rows"]:
+        share = "both, shared by all" if row["cores_each"] is None else f"{row['cores_each']:g} for each worker"
+        rows.append((row["workers"], share, f"{row['rate']:g}/s", f"{row['milliseconds_of_cpu']:g} ms"))
+    told = f"{found['queued']:,} runs were queued, and {found['written']:,} are on record; the chain verifies."
+    return _table(("workers", "cores", "runs", "CPU of a run, in its worker"), rows) + "\n\n" + told
 
 
 def _writers(found: Found) -> str:

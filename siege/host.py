@@ -17,8 +17,9 @@ from typing import Self
 
 from siege.tools import ENTRY_POINTS, METADATA
 
-_ADDRESS = re.compile(r"serves http://127.0.0.1:(\d+)")
-_SECONDS = 30.0
+_SERVES = re.compile(r"serves http://127.0.0.1:(\d+)")
+_WORKS = re.compile(r"works on (\S+)")
+_SECONDS = 120.0
 FILES = ("session_files:read", "session_files:write")
 SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
 
@@ -72,17 +73,25 @@ class Host:
     @contextmanager
     def serving(self, name: str, *options: str) -> Generator[Server]:
         """Start a server, and end it."""
-        log = self.folder / f"{name}.log"
-        with log.open("wb") as errors:
-            process = subprocess.Popen(
-                _capset("serve", "--port", "0", *options),
-                cwd=self.folder,
-                env=self.environ,
-                stdout=errors,
-                stderr=errors,
-            )
+        with self._started(name, "serve", "--port", "0", *options) as process:
+            yield Server(int(_line(process, self._log(name), _SERVES)), process.pid)
+
+    @contextmanager
+    def working(self, name: str, *options: str) -> Generator[int]:
+        """Start a worker, yield its process once it works, and end it."""
+        with self._started(name, "worker", *options) as process:
+            _line(process, self._log(name), _WORKS)
+            yield process.pid
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    @contextmanager
+    def _started(self, name: str, *words: str) -> Generator[subprocess.Popen[bytes]]:
+        with self._log(name).open("wb") as errors:
+            process = subprocess.Popen(_capset(*words), cwd=self.folder, env=self.environ, stdout=errors, stderr=errors)
         try:
-            yield Server(_port(process, log), process.pid)
+            yield process
         finally:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
@@ -98,12 +107,12 @@ def _capset(*words: str) -> list[str]:
     return [sys.executable, "-c", "from capset.cli import main; main()", *words]
 
 
-def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+def _line(process: subprocess.Popen[bytes], log: Path, pattern: re.Pattern[str]) -> str:
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
-        if found := _ADDRESS.search(log.read_text()):
-            return int(found[1])
+        if found := pattern.search(log.read_text()):
+            return found[1]
         if process.poll() is not None:
             break
         time.sleep(0.05)
-    raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"{log.stem} did not start: {log.read_text()[-2000:]}")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import httpcore2
@@ -23,7 +24,7 @@ ROOM_BYTES = 3 << 30
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("here", deadline=None, max_examples=20)
-settings.register_profile("thorough", deadline=None, max_examples=150)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile(PROFILE)
 
 # Each client would load the machine's trust store, which takes longer than most tests.
@@ -43,8 +44,12 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_configure() -> None:
     """Have tests write to memory where that has room: only processes fail here, and to wait for a disk proves nothing.
 
-    ``TMPDIR`` says where else.
+    ``TMPDIR`` says where else. ``CAPSET_LOOP=uvloop`` has tests run on the loop that servers have.
     """
+    if os.environ.get("CAPSET_LOOP") == "uvloop":
+        uvloop = import_module("uvloop")  # which Windows has not
+        # The one thing that asyncio's runner and anyio's both ask.
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # pyright: ignore[reportDeprecated]
     if "TMPDIR" in os.environ or not MEMORY.is_dir():
         return
     found = os.statvfs(MEMORY)

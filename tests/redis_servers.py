@@ -8,18 +8,26 @@ import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from shutil import which
 
 import pytest
 
+from tests.ports import unused_port
+
 
 class RedisServer:
-    """A server on a port of this machine, without anything on disk: started again, it is empty."""
+    """A server on a port of this machine, without anything on disk: started again, it is empty.
 
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+    ``options`` are further ones of the program; with ``tls``, files of a certificate and its key, the port takes TLS.
+    """
+
+    def __init__(self, *options: str, tls: tuple[Path, Path] | None = None) -> None:
+        self.port = unused_port()
+        self._options = ["--port", str(self.port), *options]
+        if tls is not None:
+            files = ("--tls-cert-file", str(tls[0]), "--tls-key-file", str(tls[1]), "--tls-auth-clients", "no")
+            self._options = ["--port", "0", "--tls-port", str(self.port), *files, *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -29,7 +37,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp"]
+        command = ["redis-server", *self._options, "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(500):
             try:
@@ -54,11 +62,11 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server() -> Generator[RedisServer]:
+def redis_server(*options: str, tls: tuple[Path, Path] | None = None) -> Generator[RedisServer]:
     """Give a running server, or skip the test where the program is not installed."""
     if which("redis-server") is None:
         pytest.skip("redis-server is not installed: scripts/install_for_tests.sh installs it")
-    server = RedisServer()
+    server = RedisServer(*options, tls=tls)
     server.start()
     try:
         yield server

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+from time import process_time
 from typing import Any
 
 import pytest
@@ -128,6 +129,15 @@ def test_the_closest_name(name: str, known: list[str], meant: str | None) -> Non
     assert closest(name, iter(known)) == meant
 
 
+def test_a_tool_is_not_taken_for_another_one_of_its_source() -> None:
+    here = ["books_lend", "books_list", "my_books_get_title"]
+    assert unknown("tool", "books_lent", here) == "unknown tool 'books_lent'; did you mean 'books_lend'?"
+    assert unknown("tool", "books_title", ["books_lend"]) == "unknown tool 'books_title'; there is: books_lend"
+    assert unknown("tool", "book_lend", here) == "unknown tool 'book_lend'; did you mean 'books_lend'?"
+    assert unknown("tool", "my_books_get_titel", here).endswith("did you mean 'my_books_get_title'?")
+    assert unknown("tool", "mcp:books.title", ["mcp:books.lend"]).endswith("there is: mcp:books.lend")
+
+
 def test_an_unknown_name_is_told_with_what_was_meant_or_what_there_is() -> None:
     assert unknown("tool", "exprot", ["export", "a"]) == "unknown tool 'exprot'; did you mean 'export'?"
     assert unknown("tool", "zzz", ["b", "a"]) == "unknown tool 'zzz'; there is: a, b"
@@ -145,11 +155,20 @@ def test_a_name_that_was_meant_is_a_known_one(name: str, known: list[str]) -> No
         assert meant == name
 
 
+def test_a_name_of_megabytes_is_compared_with_none() -> None:
+    began = process_time()
+    assert closest("x" * 10_000_000, ["name", "uses"]) is None
+    assert process_time() - began < 0.5
+
+
 @pytest.mark.spec("G7")
 def test_unknown_keys_are_refused() -> None:
     refuse_unknown_keys("file", {"name": 1}, iter(["name", "uses"]))
     with pytest.raises(DefinitionError, match="file: unknown field 'usse'; did you mean 'uses'"):
         refuse_unknown_keys("file", {"name": 1, "usse": 2}, iter(["name", "uses"]))
+    keys_of_yaml: Any = {None: 1}
+    with pytest.raises(DefinitionError, match="file: unknown field 'None'; there is: name"):
+        refuse_unknown_keys("file", keys_of_yaml, ["name"])
 
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])

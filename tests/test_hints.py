@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
 from capset import Context, Hooks, Kernel, Message, Session
@@ -27,11 +26,12 @@ VALUE = "VALUE"
 
 def said(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield every text of a module but its documentation, with its line; what is filled in is ``VALUE``."""
-    left_out = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
-    for one in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    left_out = {id(one.value) for one in nodes if isinstance(one, ast.Expr)}
+    for one in nodes:
         if isinstance(one, ast.JoinedStr):
             left_out |= {id(part) for part in one.values}
-    for one in ast.walk(tree):
+    for one in nodes:
         if id(one) in left_out:
             continue
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
@@ -41,11 +41,14 @@ def said(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield one.lineno, "".join(map(str, parts))
 
 
-TEXTS = [
-    (f"{path.relative_to(SOURCE)}:{line}", text)
-    for path in sorted(SOURCE.rglob("*.py"))
-    for line, text in said(ast.parse(path.read_text(encoding="utf-8")))
-]
+@cache
+def texts() -> list[tuple[str, str]]:
+    """Return the texts of all modules, each with its place. It takes seconds: not while tests are collected."""
+    return [
+        (f"{path.relative_to(SOURCE)}:{line}", text)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line, text in said(ast.parse(path.read_text(encoding="utf-8")))
+    ]
 
 
 @cache
@@ -75,7 +78,7 @@ def options() -> frozenset[str]:
 
 def commands() -> Iterator[tuple[str, str, list[str]]]:
     """Yield each command in a message: where, the text, and its words up to what is no part of it."""
-    for where, text in TEXTS:
+    for where, text in texts():
         for found in re.finditer(r"(?<![\w/.-])(?<!from )capset (?=[a-z])", text):
             words = re.split(r"(?<=\S) ", re.split(r"[;,)`]|[.:](?: |$)|\n", text[found.end() :])[0])
             command, path = root(), list[str]()
@@ -94,35 +97,36 @@ def commands() -> Iterator[tuple[str, str, list[str]]]:
             yield where, text, [*path, *taken]
 
 
-COMMANDS = list(commands())
+def test_a_command_in_a_message_is_taken_as_it_is_written() -> None:
+    found = list(commands())
+    assert len(found) > 30, "otherwise this would show nothing"
+    assert ["mcp", "lock", "FILE"] in [words for _, _, words in found]
+    for where, text, typed in found:
+        command, path, words = root(), list[str](), typed
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words[0]]
+            path.append(words[0])
+            words = words[1:]
+        # By way of click's own parser, which refuses unknown options and missing arguments; nothing is run.
+        try:
+            command.make_context(" ".join(path), [re.sub(r"^[A-Z]+$", "1", word) for word in words])
+        except Exception as error:
+            raise AssertionError(f"{where}: {text}") from error
+
+        if path[0] == "mcp" and path[1:] in (["list"], ["diff"], ["approve"]):
+            named = {"--config", "--agent"} & {*words} or VALUE in words[-1]
+            assert named, f"{where}: {text}: it needs the file that declares them"
 
 
-def test_commands_are_found() -> None:
-    """Otherwise the next test would show nothing."""
-    assert len(COMMANDS) > 30
-    assert ["mcp", "lock", "FILE"] in [words for _, _, words in COMMANDS]
-
-
-@pytest.mark.parametrize(("where", "text", "words"), COMMANDS, ids=[f"{one[0]} {' '.join(one[2])}" for one in COMMANDS])
-def test_a_command_in_a_message_is_taken_as_it_is_written(where: str, text: str, words: list[str]) -> None:
-    command, path = root(), list[str]()
-    while words and words[0] in getattr(command, "commands", {}):
-        command = command.commands[words[0]]
-        path.append(words[0])
-        words = words[1:]
-    # By way of click's own parser, which refuses unknown options and missing arguments; nothing is run.
-    command.make_context(" ".join(path), [re.sub(r"^[A-Z]+$", "1", word) for word in words])
-
-    if path[0] == "mcp" and path[1:] in (["list"], ["diff"], ["approve"]):
-        assert {"--config", "--agent"} & {*words} or VALUE in words[-1], "it needs the file that declares them"
-
-
-@pytest.mark.parametrize(("where", "text"), [one for one in TEXTS if re.search(r"(?<!\w)--[a-z]", one[1])])
-def test_an_option_in_a_message_is_an_option_of_a_command(where: str, text: str) -> None:
-    if where.startswith(_OTHERS):
-        return
-    for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
-        assert one in options(), text
+def test_an_option_in_a_message_is_an_option_of_a_command() -> None:
+    found = [
+        (where, text, one)
+        for where, text in texts()
+        if not where.startswith(_OTHERS)
+        for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+    ]
+    assert len(found) > 30, "otherwise this would show nothing"
+    assert [one for one in found if one[2] not in options()] == []
 
 
 API: dict[str, Any] = {
@@ -139,15 +143,14 @@ API: dict[str, Any] = {
 }
 """What names in messages stand for."""
 _CALL = re.compile(rf"\b({'|'.join(API)})(?:\.(\w+))?\(((?:[^()]|\([^()]*\))*)\)")
-CALLS = [(where, text, *found.groups()) for where, text in TEXTS for found in _CALL.finditer(text)]
 
 
-@pytest.mark.parametrize(("where", "text", "owner", "name", "arguments"), CALLS, ids=[one[0] for one in CALLS])
-def test_a_call_in_a_message_is_one_that_there_is(
-    where: str, text: str, owner: str, name: str | None, arguments: str
-) -> None:
-    called = API[owner] if name is None else getattr(API[owner], name)
-    parameters = inspect.signature(called).parameters
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    for one in re.findall(r"(\w+)=(?!=)", re.sub(r"\([^()]*\)", "", arguments)):
-        assert takes_any or one in parameters, text
+def test_a_call_in_a_message_is_one_that_there_is() -> None:
+    found = [(where, text, *call.groups()) for where, text in texts() for call in _CALL.finditer(text)]
+    assert len(found) > 10, "otherwise this would show nothing"
+    for where, text, owner, name, arguments in found:
+        called = API[owner] if name is None else getattr(API[owner], name)
+        parameters = inspect.signature(called).parameters
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        for one in re.findall(r"(\w+)=(?!=)", re.sub(r"\([^()]*\)", "", arguments)):
+            assert takes_any or one in parameters, f"{where}: {text}"

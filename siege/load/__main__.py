@@ -1,4 +1,4 @@
-"""``python -m siege.load``: measure a crowd on one server, several servers, and several writers of one chain."""
+"""``python -m siege.load``: measure a crowd on one server, several servers, workers, and writers of one chain."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, cast
 from rich.console import Console
 from rich.table import Table
 
-from siege.load import crowd, replicas, writers
+from siege.load import crowd, replicas, workers, writers
 from siege.load.machine import machine
 
-PARTS = ("crowd-sqlite", "crowd-postgres", "replicas", "writers")
+PARTS = ("crowd-sqlite", "crowd-postgres", "replicas", "workers", "writers")
 Found = dict[str, Any]
 
 
@@ -48,6 +48,9 @@ def _measure(part: str, *, quick: bool, rate: float) -> tuple[Found, list[str]]:
     if part == "replicas":
         found = replicas.measure(replicas.Sizes((1, 2), 1, 2.0) if quick else replicas.Sizes())
         return found, replicas.misses(found)
+    if part == "workers":
+        found = workers.measure(workers.Sizes(runs=60, rounds=1) if quick else workers.Sizes())
+        return found, workers.misses(found)
     if part == "writers":
         return writers.measure(writers.Sizes((1, 2), 1, 2.0) if quick else writers.Sizes()), []
     sizes = crowd.Sizes(400, 100, rate, 5.0) if quick else crowd.Sizes(rate=rate)

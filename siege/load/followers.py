@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Self
+from typing import Self, cast
 
 from siege.connection import request
 
@@ -45,8 +45,7 @@ class Follower(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the connection, to close it."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its type
 
     def data_received(self, data: bytes) -> None:
         """Count the events in what has come."""

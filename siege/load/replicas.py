@@ -37,7 +37,7 @@ class Sizes:
     """How many servers there are, and how often and for how many seconds each number of them is measured."""
 
     servers: tuple[int, ...] = (1, 2, 3)
-    rounds: int = 2
+    rounds: int = 5
     seconds: float = 6.0
 
 

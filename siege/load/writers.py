@@ -23,6 +23,8 @@ from siege.tools import keep
 AT_ONCE = 64
 """Calls under way at once in each process; each is two records, its intent and its outcome."""
 WARM_CALLS = 512
+READY_SECONDS = 120.0
+"""How long all wait for the last that starts."""
 LOOK_SECONDS = 0.01
 _LOCKS = """
 SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted) FROM pg_locks
@@ -72,20 +74,20 @@ class _Measured:
 
 def _measure(urls: Sequence[str], writers: int, chains: int, seconds: float) -> _Measured:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(writers, context) as pool:
-        start = time.time() + 3.0 + writers  # so that all begin at once
-        working = [pool.submit(_write, urls[number % chains], start, seconds) for number in range(writers)]
-        time.sleep(max(0.0, start - time.time()))
+    with context.Manager() as manager, ProcessPoolExecutor(writers, context) as pool:
+        ready = manager.Barrier(writers + 1, timeout=READY_SECONDS)  # all begin at once, however long each start takes
+        working = [pool.submit(_write, urls[number % chains], seconds, ready) for number in range(writers)]
+        ready.wait()
         with _watched(urls[0], seconds) as locks:
             calls = sum(one.result() for one in working)
     return _Measured(2 * calls, seconds, locks)
 
 
-def _write(url: str, start: float, seconds: float) -> int:
-    return asyncio.run(_calls(url, start, seconds))
+def _write(url: str, seconds: float, ready: threading.Barrier) -> int:
+    return asyncio.run(_calls(url, seconds, ready))
 
 
-async def _calls(url: str, start: float, seconds: float) -> int:
+async def _calls(url: str, seconds: float, ready: threading.Barrier) -> int:
     """Make calls until the time is over, and return how many were answered within it."""
     count = 0
     async with (
@@ -96,16 +98,14 @@ async def _calls(url: str, start: float, seconds: float) -> int:
 
         async def work() -> None:
             nonlocal count
-            while time.time() < until:
+            while time.monotonic() < until:
                 await session.call(keep, text="a record")
-                count += time.time() < until
+                count += time.monotonic() < until
 
         for _ in range(WARM_CALLS // AT_ONCE):
             await asyncio.gather(*(session.call(keep, text="warm") for _ in range(AT_ONCE)))
-        if (left := start - time.time()) < 0:
-            raise RuntimeError(f"a writer was {-left:.1f} s late: it needs longer to start on this machine")
-        await asyncio.sleep(left)
-        until = start + seconds
+        await asyncio.to_thread(ready.wait)
+        until = time.monotonic() + seconds
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return count
 

@@ -20,6 +20,7 @@
     │   ├── Outdated           412  it has changed since the expected version
     │   ├── ApprovalVoid       409  the approval was used, or is for another call, or for a tool that has changed
     │   ├── TurnRunning        409  the session is in a turn, and runs one at a time
+    │   ├── TurnLost           409  the call's turn is another process's now: it was not made
     │   └── TurnSuspended      409  the turn waits for approvals; ``approvals`` are the ids of the requests
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
@@ -67,7 +68,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import ClassVar
+from itertools import takewhile
+from typing import ClassVar, Final, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,33 @@ class CapsetError(Exception):
     def __init__(
         self, message: str, *, hint: str | None = None, fields: Iterable[Field] = (), correlation: str | None = None
     ) -> None:
+        message = _encodable(str(message))
         super().__init__(message)
-        self.message = str(message)
-        self.hint = hint
-        self.fields = tuple(fields)
+        self.message = message
+        self.hint = hint and _encodable(hint)
+        self.fields = tuple(map(_encodable_field, fields))
         self.correlation = correlation
+
+    def copy(self) -> Self:
+        """Return a copy: of its class, with its attributes, cause and traceback.
+
+        ``__init__`` is not called, since that of a subclass may take other arguments than ``args`` has.
+        """
+        found = type(self).__new__(type(self), *self.args)
+        found.__dict__.update(vars(self))
+        found.__cause__, found.__context__ = self.__cause__, self.__context__
+        found.__suppress_context__ = self.__suppress_context__
+        return found.with_traceback(self.__traceback__)
+
+
+def _encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: bytes in names of files that are no text become question marks."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _encodable_field(field: Field) -> Field:
+    meant = field.did_you_mean
+    return Field(_encodable(field.path), _encodable(field.expected), meant and _encodable(meant))
 
 
 class DefinitionError(CapsetError):
@@ -176,6 +200,10 @@ class ApprovalVoid(Conflict):
 
 class TurnRunning(Conflict):
     code = "turn_running"
+
+
+class TurnLost(Conflict):
+    code = "turn_lost"
 
 
 class TurnSuspended(Conflict):
@@ -438,10 +466,26 @@ class ForeignAnswer(CapsetError):
     status = 502
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to ``name``, or ``None`` if none is close."""
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+_CLOSE: Final = 0.6
+"""How alike names are, of 1, for one to be meant by the other."""
+
+
+def closest(name: str, known: Iterable[str], *, prefixes: str = "") -> str | None:
+    """Return the known name closest to ``name``, or ``None`` if none is close.
+
+    ``prefixes`` are the characters that end a prefix, such as ``_``; one that two names share makes them no closer.
+    """
+    # Names whose lengths differ by more are never close, and looking through a name of megabytes takes seconds.
+    near = [one for one in known if 2 * min(len(one), len(name)) >= _CLOSE * (len(one) + len(name))]
+    matches = get_close_matches(name, near, n=10, cutoff=_CLOSE) if near else []
+    return next((one for one in matches if _is_close_within(name, one, prefixes)), None)
+
+
+def _is_close_within(name: str, other: str, prefixes: str) -> bool:
+    """Return whether names are close without the prefix that they share."""
+    shared = takewhile(lambda both: both[0] == both[1], zip(name, other, strict=False))
+    start = max((at for at, (one, _) in enumerate(shared, start=1) if one in prefixes), default=0)
+    return start == 0 or bool(get_close_matches(name[start:], [other[start:]], cutoff=_CLOSE))
 
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
@@ -452,15 +496,16 @@ def counted(number: float, noun: str, plural: str | None = None) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return a message that ``name`` is unknown, with a suggestion, or else the known names."""
     names = sorted(known)
-    if meant := closest(name, names):
+    # Tools of one source begin with its name, and another of them may do what a caller did not ask for.
+    if meant := closest(name, names, prefixes="_." if what == "tool" else ""):
         return f"unknown {what} {name!r}; did you mean {meant!r}?"
     there_is = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
     return f"unknown {what} {name!r}; there is: {there_is}"
 
 
 def refuse_unknown_keys(what: str, given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise ``DefinitionError`` for the first key of ``given`` that is not ``known``."""
+    """Raise ``DefinitionError`` for the first key of ``given`` that is not ``known``; keys of files may be no texts."""
     names = tuple(known)
     for key in given:
         if key not in names:
-            raise DefinitionError(f"{what}: {unknown('field', key, names)}")
+            raise DefinitionError(f"{what}: {unknown('field', str(key), names)}")

@@ -35,10 +35,14 @@ class Ids:
     def text(self, mark: int) -> str:
         """Return the identifier of a mark, in the usual 36 characters."""
         milliseconds, rest_ns = divmod(time_of(mark), 1_000_000)
-        value = milliseconds << 80 | 7 << 76 | rest_ns * 4096 // 1_000_000 << 64
-        value |= 2 << 62 | (mark & _COUNTER) << 40 | self._source
-        digits = f"{value:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        fraction, count = rest_ns * 4096 // 1_000_000, mark & _COUNTER
+        return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # half the time of cutting one number of 128 bits
+            milliseconds >> 16,
+            milliseconds & 0xFFFF,
+            fraction,
+            0x8000 | count >> 8,
+            (count & 0xFF) << 40 | self._source,
+        )
 
     def new(self) -> str:
         """Return a new identifier."""

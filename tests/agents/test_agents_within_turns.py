@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capset import Agent, Capability
+from capset import Agent, Capability, Decision, Request, allow, ask, policy
 from capset.agents.models import ModelChoice
 from capset.agents.scripts import Script, ScriptStep
 from capset.definitions.approvals import Answer
@@ -203,3 +203,30 @@ async def test_a_flow_is_not_made_again_for_an_agent_in_it(url: str, shelf: Shel
         await here.say(row, "go")
         assert await here.last(row) == ("turn.ended", {"output": "Done."})
         assert shelf.done == ["noted"]
+
+
+@policy
+def helpers_are_asked_for(request: Request) -> Decision:
+    return ask("a helper works") if request.arguments else allow()
+
+
+@pytest.mark.spec("R25", "G3", "G16")
+@pytest.mark.parametrize("rule", ["approval", "limit"])
+async def test_a_call_that_goes_on_counts_once_and_needs_one_approval(url: str, shelf: Shelf, rule: str) -> None:
+    burns = [calls(call("burn", text=text)) for text in "bc"]
+    model = script(head=[calls(call("helper", input="go")), text("All is done.")], helper=[*burns, text("Burnt.")])
+    policies = [helpers_are_asked_for] if rule == "approval" else []
+    helper = as_tool(shelf.agent("helper"), effect="write", description="Works.", policies=policies)
+    staff = Capability("staff", tools=[helper], limits=["1/1h"] if rule == "limit" else [])
+    head = Agent("head", system_prompt="Have others work.", uses=[staff])
+    async with site(url, shelf, [], agent=head, model=model) as here:
+        row = await here.session()
+        await here.say(row, "go")
+        rounds = 0
+        while (await here.last(row))[0] == "turn.suspended":
+            rounds += 1
+            await here.approve()
+            await here.go_on()
+        assert await here.last(row) == ("turn.ended", {"output": "All is done."})
+        assert shelf.done == ["burn b", "burn c"]
+        assert rounds == (3 if rule == "approval" else 2)

@@ -13,7 +13,7 @@ from capset.agents.scripts import Call
 from capset.definitions.usage import AgentUsage, usage_of
 from capset.errors import BudgetExceeded, DefinitionError
 from capset.stores.base import AuditQuery
-from tests.agents.support import Moves, Shelf, site
+from tests.agents.support import Moves, Shelf, site, until
 
 
 @pytest.fixture
@@ -89,3 +89,18 @@ def test_a_usage_comes_back_as_it_was() -> None:
     assert usage_of(used.plain()) == used
     with pytest.raises(BudgetExceeded, match=r"0\.5 cost, and may use 0\.4"):
         TurnBudget(cost=0.4).check(used)
+
+
+@pytest.mark.spec("R5", "R14")
+async def test_what_closes_a_cancelled_turn_uses_nothing_of_the_next(url: str) -> None:
+    """Its price is not known either, where money is bounded."""
+    shelf, budget = Shelf(), TurnBudget(steps=1, cost=1.0)
+    async with site(url, shelf, [Call("hang"), "Done."], budget=budget) as here:
+        row = await here.session()
+        turn = await here.begin(row, "hang")
+        await until(lambda: bool(shelf.done))
+        await here.turns.cancel(row, turn, by="user:ada")
+        following = await here.say(row, "go on")
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        told = [one.type for one in await here.events(row) if one.turn == following]
+        assert told == ["turn.started", "text.delta", "usage", "turn.ended"]

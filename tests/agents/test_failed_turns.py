@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -138,6 +138,26 @@ async def test_an_answer_that_its_process_did_not_get_to_the_end_is_taken_back(
         await there.go_on()
         assert texts(await there.told(row)) == ["Here ", "discarded 1", "Here I am."]
         assert (await there.last(row))[0] == "turn.ended"
+
+
+@pytest.mark.spec("R1")
+async def test_texts_and_arguments_with_half_a_character_are_kept_without_it(url: str, shelf: Shelf) -> None:
+    """As of providers that cut their texts between the two escapes of an emoji."""
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall("look", '{"text": "\ud83d"}', tool_call_id="1")}
+            return
+        yield "Here \ud83d"
+        await asyncio.sleep(0.2)  # so that the first half is an event of its own
+        yield "\ude00 \ud83d"
+
+    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="halves")) as here:
+        row = await here.session()
+        await here.say(row, "hello")
+        assert await here.last(row) == ("turn.ended", {"output": "Here \N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"})
+        assert shelf.done == ["look \N{REPLACEMENT CHARACTER}"]
+        assert texts(await here.told(row))[0].startswith("Here ")
 
 
 @pytest.mark.spec("R3")

@@ -9,9 +9,9 @@ import pytest
 
 from capset.agents.budgets import TurnBudget
 from capset.agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset.agents.execution import TooManyTurns
 from capset.agents.scripts import Call, Condition, ScriptStep, ToolCall
-from capset.agents.turns import TooManyTurns
-from capset.definitions.approvals import Answer
+from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
@@ -113,6 +113,60 @@ async def test_a_second_turn_is_refused_while_one_runs(url: str, shelf: Shelf) -
         assert await here.last(row) == ("turn.cancelled", {"by": "user:ada"})
         with pytest.raises(NotFound):
             await here.turns.cancel(row, turn, by="user:ada")
+
+
+@pytest.mark.spec("R10")
+async def test_a_turn_is_cancelled_before_it_has_done_anything(url: str, shelf: Shelf) -> None:
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
+        row = await here.session()
+        turn = await here.begin(row, "go")
+        await here.turns.cancel(row, turn, by="user:ada")
+        assert await here.last(row) == ("turn.cancelled", {"by": "user:ada"})
+        assert shelf.done == []
+
+
+@pytest.mark.spec("R10")
+async def test_a_turn_is_cancelled_while_it_is_being_suspended(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(url, shelf, [Call("burn", text="a"), "Burnt."]) as here:
+        row, approvals, reads = await here.session(), here.kernel.store.approvals, asyncio.Event()
+        get = approvals.get
+
+        async def slow(org: str | None, id: str) -> ApprovalRow | None:
+            reads.set()
+            await asyncio.sleep(0.05)
+            return await get(org, id)
+
+        monkeypatch.setattr(approvals, "get", slow)
+        turn = await here.begin(row, "go")
+        await reads.wait()
+        await here.turns.cancel(row, turn, by="user:ada")
+        assert await here.last(row) == ("turn.cancelled", {"by": "user:ada"})
+        (request,) = (await here.kernel.store.approvals.list(ApprovalQuery(None))).items
+        assert request.status == "expired"
+
+
+@pytest.mark.spec("R10")
+async def test_a_turn_is_cancelled_twice_at_once(url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site(url, shelf, [Call("hang"), "Done."]) as here:
+        row, events, ends = await here.session(), here.kernel.store.events, asyncio.Event()
+        append = events.append
+
+        async def slow(held: TurnRow, told: Any, *, then: TurnRow | None, **rest: Any) -> int:
+            if then is None:
+                ends.set()
+                await asyncio.sleep(0.05)
+            return await append(held, told, then=then, **rest)
+
+        monkeypatch.setattr(events, "append", slow)
+        turn = await here.begin(row, "go")
+        await until(lambda: bool(shelf.done))
+        first = asyncio.create_task(here.turns.cancel(row, turn, by="user:ada"))
+        await ends.wait()
+        await here.turns.cancel(row, turn, by="user:ada")
+        await first
+        assert [kind for kind, _ in await here.told(row)].count("turn.cancelled") == 1
 
 
 @pytest.mark.spec("R5")
@@ -253,16 +307,14 @@ async def test_files_of_the_session_are_part_of_what_is_said(url: str, shelf: Sh
         session = await here.reopen(row, {}, Hooks())
         await session.files.write("/a.txt", b"hello")
         await session.files.write("/b.png", b"\x89PNG")
-        parts = [
-            {"type": "text", "text": "look:"},
-            *({"type": "file", "path": f"/{one}"} for one in ("a.txt", "b.png")),
-        ]
+        parts = [{"type": "text", "text": "look:"}, *({"type": "file", "path": one} for one in ("/a.txt", "/b.png"))]
         await here.say(row, parts)
         assert (await here.last(row))[1] == {"output": "I see."}
         (prompt,) = (await here.said(row))[0]["parts"]
         assert prompt["content"][:2] == ["look:", "/a.txt:\nhello"]
         assert (prompt["content"][2]["kind"], prompt["content"][2]["media_type"]) == ("binary", "image/png")
-        for bad in ([{"type": "file", "path": "/none"}], [{"type": "url", "url": "http://x"}], [{"type": "text"}]):
+        typed = {"type": "file", "path": "/b.png", "media_type": "png"}
+        for bad in ([{"type": "file", "path": "/none"}], [{"type": "url", "url": "x"}], [{"type": "text"}], [typed]):
             await here.say(row, bad)
             kind, data = await here.last(row)
             assert (kind, data["error"]["code"]) == ("turn.failed", "invalid_arguments"), bad

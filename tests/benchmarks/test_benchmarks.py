@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--quick", "--json", "--save", str(tmp_path / "saved.json")],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=880,  # it takes little over a minute, where nothing runs beside it
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -37,7 +37,7 @@ def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None
     assert [name for name in names if name.startswith("durable intent and outcome")]
     assert [name for name in names if name.startswith("governed call by name, among")]
     assert {"read call with a shared limit, 64 at once", "write call with a shared limit, 64 at once"} <= set(names)
-    assert {"import capset", "a 1.5 kB tool's first hash"} <= set(names)
+    assert {"import of capset's names", "capset --version", "a 1.5 kB tool's first hash"} <= set(names)
     for row in rows:
         assert set(row) == {"name", "value", "unit", "target", "direction", "met", "peers"}
         assert row["direction"] in ("at most", "at least")

@@ -8,22 +8,16 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from functools import cache
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from capset.builtin.email import EmailConfig
+from tests.certificates import certificate
 
 HOST = "127.0.0.1"
 SENDER = "agent@capset.example"
@@ -219,30 +213,6 @@ class Held:
 
 
 SECRETS = Held({"SMTP_USERNAME": USERNAME, "SMTP_PASSWORD": PASSWORD})
-
-
-@cache
-def certificate(name: str) -> tuple[str, str]:
-    """Return a certificate for an address, made by itself, and its key, both as PEM text."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(own)
-        .issuer_name(own)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode(), text.decode()
 
 
 def server_tls(name: str) -> ssl.SSLContext:

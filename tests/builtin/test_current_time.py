@@ -147,3 +147,14 @@ async def test_the_time_is_that_of_the_kernel_s_clock_to_the_microsecond() -> No
         assert await session.call(exactly) == SUMMER
         clock.advance(0.000001)
         assert await session.call(exactly) == SUMMER + timedelta(microseconds=1)
+
+
+@pytest.mark.spec("P19")
+async def test_an_overlong_zone_is_refused_at_once_and_in_a_few_words() -> None:
+    began = time.process_time()
+    assert suggestions("Europe/Pariss" * 500_000) == []
+    assert time.process_time() - began < 0.5
+    async with session_of(current_time) as session:
+        with pytest.raises(ToolError, match="unknown time zone") as raised:
+            await session.call(get_current_time, timezone="x" * 500_000)
+    assert len(raised.value.message) < 200

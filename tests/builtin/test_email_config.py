@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from capset.builtin.email import EmailConfig
 from capset.definitions.capabilities import config_data, config_from
-from tests.builtin.mail import HOST, certificate
+from tests.builtin.mail import HOST
+from tests.certificates import certificate
 
 WHOLE: dict[str, Any] = {"host": "mail.example.org", "sender": "agent@example.org", "recipients": ["@example.org"]}
 

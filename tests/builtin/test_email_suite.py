@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 
 import pytest
@@ -13,6 +14,7 @@ from tests.builtin.mail import HOST, SENDER, mail_server
 
 LISTENING = socket.create_server((HOST, 0))
 """A config has to name the port before there is a server, so it is kept from the beginning."""
+atexit.register(LISTENING.close)
 EXAMPLES = [
     {"to": "ada@example.org", "subject": "Hello", "body": "How are you?"},
     {"to": "ada@example.org", "subject": "Grüße", "body": "<p>How are <b>you</b>?</p>", "html": True},

@@ -101,7 +101,10 @@ class Warm:
             tempfile.TemporaryFile("w+") as out,
             tempfile.TemporaryFile("w+") as err,
         ):
-            asking.connect(self._door)
+            try:
+                asking.connect(self._door)
+            except ConnectionRefusedError as error:
+                raise RuntimeError(f"the warm process has ended: {_all(self._told)}") from error
             line, streams = json.dumps(request).encode() + b"\n", [one.fileno() for one in (nothing, out, err)]
             asking.sendall(line[socket.send_fds(asking, [line], streams) :])
             self._answer(asking)

@@ -17,7 +17,7 @@ import yaml
 from mcp_types import Tool
 
 from capset.definitions.secrets import MASK
-from tests.adapters.openapi.support import There, pets, serving_beside
+from tests.adapters.openapi.support import There, document, pets, serving_beside
 from tests.cli.support import Command, Run
 from tests.cli.test_gateway import call, connected
 from tests.cli.test_mcp_pins import states
@@ -263,6 +263,13 @@ def test_names_that_a_document_has_not_are_said_and_trusted_by_nobody(run: Run, 
     assert called.code != 0
     assert "did you mean 'get_pet'?" in called.said
     assert "did you mean 'api:pets'?" in run("mcp", "diff", "--config", file, "api:pet").said
+    file = api.declare(tmp_path, rules={})
+    assert run("mcp", "approve", "--config", file, "api:pets").code == 0
+    file = api.declare(tmp_path, rules={"GET /pets/{id}": {"approval": "ask"}})
+    refused = run("call", "pets_get_pet", "--config", file, "--args", '{"pet_id": "rex"}')
+    assert (refused.code, "'GET /pets/{id}' (did you mean 'GET /pets/{pet_id}'?)" in refused.said) == (3, True)
+    approved = run("mcp", "approve", "--config", file, "api:pets")
+    assert (approved.code, "unknown operation 'GET /pets/{id}'" in approved.said) == (2, True)
     file = api.declare(tmp_path, document="nowhere.json")
     (problem,) = run("mcp", "list", "--config", file, "--json").json["problems"]
     assert "nowhere.json' cannot be read" in problem["message"]
@@ -290,7 +297,8 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(run: Run, tmp_path: Pat
 
 @pytest.mark.spec("M23")
 def test_a_check_counts_them(run: Run, tmp_path: Path) -> None:
-    text = "mcp_servers: {a: {command: [x]}, b: {command: [x]}}\napis: {pets: {document: x.json}}\n"
+    text = "mcp_servers: {a: {command: [sh]}, b: {command: [sh]}}\napis: {pets: {document: x.json}}\n"
+    (tmp_path / "x.json").write_text(json.dumps(document()))
     (tmp_path / "tools.yaml").write_text(text)
     done = run("check", "tools.yaml")
     assert (done.code, "the approved tools of 2 MCP servers and 1 API" in done.said) == (0, True)

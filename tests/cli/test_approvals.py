@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_a_call_is_asked_for_approved_and_made_again(shop: Run) -> None:
 @pytest.mark.spec("G17")
 def test_rejecting_changing_and_approving_for_the_session(shop: Run) -> None:
     call = asked(shop)
-    assert shop("approvals", "reject", call["approval"], *BOSS, "--note", "not today").code == 0
+    rejected = shop("approvals", "reject", call["approval"], *BOSS, "--note", "not today")
+    assert (rejected.code, "status        rejected" in rejected.out, "refusal" in rejected.out) == (0, True, False)
     refused = again(shop, call)
     assert refused.code == 3
     assert "rejected by user:boss: not today" in refused.said
@@ -135,6 +137,28 @@ def test_a_call_waits_and_says_how_it_is_approved(shop: Run, packages: Path, tmp
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert ('"data": "bob has 5"' if as_json else "bob has 5\n") in out
+
+
+@pytest.mark.spec("G18")
+def test_a_call_that_is_interrupted_while_it_waits_says_how_it_goes_on(
+    shop: Run, packages: Path, tmp_path: Path
+) -> None:
+    command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=os.pathsep.join([str(packages), SOURCE])))
+    with command.start(*PAY) as process:
+        assert process.stderr is not None
+        while "capset approvals approve" not in (told := process.stderr.readline()):
+            assert told
+        asked_for = shlex.split(told.strip())[3]
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    session = shop("approvals", "show", asked_for, "--json").json["session"]
+    assert " ".join(said.split()) == (
+        f"the request {asked_for} stays open unless it was decided; once it is approved, the same call with "
+        f"--session {session} is made"
+    )
+    assert shop("approvals", "approve", asked_for, *BOSS).code == 0
+    assert shop(*PAY, "--session", session).out == "bob has 5\n"
 
 
 def test_what_makes_no_sense_is_bad_input(shop: Run) -> None:

@@ -94,6 +94,7 @@ def test_a_key_has_the_attributes_that_it_is_given_and_shows_no_secret(run: Run)
         (("plan=1e999",), "plan must be a finite number"),
         (("plan=12345678901234567890",), "plan is beyond ±2^53"),
         (("a b=1",), "a name must match"),
+        (("plan=\udcff",), "plan holds a lone surrogate"),
         ((f"plan={'x' * 1_001}",), "plan has 1,001 characters, and may have 1,000"),
         (tuple(f"a{number}={number}" for number in range(33)), "attributes are at most 32; got 33"),
         (tuple(f"a{number}={'x' * 900}" for number in range(5)), "bytes as JSON, and may have 4,096"),

@@ -14,9 +14,17 @@ from tests.cli.support import Run
 SOURCES = """\
 mcp_servers:
   books: {url: "https://books.example/mcp", permissions: ["books:use"], limits: 600/1h}
-  clock: {command: [run, my clock], tools: [now], prompts: [when]}
+  clock: {command: [sh, my clock], tools: [now], prompts: [when]}
 apis:
   pets: {document: pets.json, operations: [get_pet], tags: [reading]}
+"""
+PETS = """\
+openapi: 3.1.0
+info: {title: Pets, version: "1"}
+paths:
+  /pets/{number}:
+    get: {operationId: get_pet, tags: [reading], responses: {}}
+    delete: {operationId: delete_pet, responses: {}}
 """
 BAD = """\
 actions:
@@ -111,13 +119,14 @@ def test_the_schema_for_editors_takes_what_is_taken(run: Run) -> None:
 def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: Path) -> None:
     """Neither is asked: what they have is for ``capset mcp list``."""
     (tmp_path / "tools.yaml").write_text(SOURCES)
+    (tmp_path / "pets.json").write_text(PETS)
     done = run("check", "tools.yaml")
     assert (done.code, [line.split() for line in done.out.splitlines()]) == (
         0,
         [
             ["SERVER", "FROM", "TOOLS", "PERMISSIONS", "LIMITS"],
             ["books", "https://books.example/mcp", "all", "books:use", "600/1h"],
-            ["clock", "run", "'my", "clock'", "now,", "prompts/when", "–", "–"],
+            ["clock", "sh", "'my", "clock'", "now,", "prompts/when", "–", "–"],
             ["api:pets", "pets.json", "get_pet,", "the", "tag", "reading", "–", "–"],
         ],
     )
@@ -128,3 +137,66 @@ def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: 
     done = run("check", "empty.yaml")
     assert (done.code, done.out) == (0, "")
     assert "with 0 actions" in done.said
+
+
+@pytest.mark.spec("M6", "M23")
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        (
+            "mcp_servers:\n  clock:\n    command: [sh]\n    tools: [title, lend]\n"
+            "    rules:\n      lnd: {approval: ask}\n",
+            6,
+            "rules: tools leaves out 'lnd'; did you mean 'lend'?",
+        ),
+        (
+            "mcp_servers:\n  clock:\n    command: [sh]\n    prompts: [review]\n"
+            "    rules:\n      prompts/x: {limits: 1/1h}\n",
+            6,
+            "rules: prompts leaves out 'x'",
+        ),
+        (
+            'apis:\n  pets:\n    document: pets.yaml\n    rules: {"DELETE /pets/{id}": {approval: ask}}\n',
+            2,
+            "unknown operation 'DELETE /pets/{id}'; did you mean 'DELETE /pets/{number}'?",
+        ),
+        (
+            "apis:\n  pets:\n    document: pets.yaml\n    tags: [raeding]\n",
+            2,
+            "unknown tag 'raeding'; did you mean 'reading'?",
+        ),
+        (
+            "mcp_servers:\n  clock:\n    command: [no-such-program, x]\n",
+            3,
+            "there is no program 'no-such-program' on this machine's path",
+        ),
+        (
+            "apis:\n  pets:\n    document: pets.yaml\n    url: http://127.0.0.1:8063\n",
+            4,
+            'name it: internal: ["127.0.0.1:8063"]',
+        ),
+        ("mcp_servers:\n  clock:\n    url: http://localhost/mcp\n", 3, 'name it: internal: ["localhost:80"]'),
+        ("mcp_servers:\n  clock:\n    url: http://169.254.169.254/\n", 3, "is never requested"),
+        ("apis:\n  pets:\n    url: https://pets.example\n    document: pet.yaml\n", 4, "cannot be read: No such file"),
+    ],
+)
+def test_names_that_sources_have_not_are_problems_without_a_network(
+    run: Run, tmp_path: Path, text: str, line: int, problem: str
+) -> None:
+    (tmp_path / "pets.yaml").write_text(PETS)
+    (tmp_path / "tools.yaml").write_text(text)
+    (found,) = run("check", "tools.yaml", "--json").json["problems"]
+    assert (found["line"], problem in found["message"]) == (line, True), found["message"]
+    done = run("check", "tools.yaml")
+    assert (done.code, problem in done.said) == (2, True)
+
+
+@pytest.mark.spec("M23")
+def test_a_rule_that_is_nearly_that_of_a_chosen_operation_is_a_warning(run: Run, tmp_path: Path) -> None:
+    """Only the document could say, and it is elsewhere."""
+    options = 'operations: [get_pet, "GET /me"], rules: {get_pett: {approval: ask}, add_pictures: {limits: 1/1h}}'
+    (tmp_path / "tools.yaml").write_text(f"apis:\n  pets: {{document: 'https://pets.example/a.json', {options}}}\n")
+    done = run("check", "tools.yaml")
+    assert done.code == 0
+    assert "operations has no 'get_pett': if it means 'get_pet', write that" in done.said
+    assert "add_pictures" not in done.said

@@ -93,7 +93,10 @@ def test_an_id_that_nobody_has(run: Run, kept: dict[str, str]) -> None:
     assert done.code == 2
     assert done.said.startswith(f"error: there is no link and no envelope '{nobody}'")
     assert run("diff", nobody, "before.json", "--json").json["error"]["code"] == "not_found"
-    assert run("diff", keep(later(), org="other"), "before.json").code == 2, "what is another org's is not there"
+    theirs = keep(later(), org="other")
+    assert run("diff", theirs, "before.json").code == 2, "what is another org's is not there"
+    assert run("diff", theirs, "before.json", "--org", "other").code == 0
+    assert run("diff", theirs, "before.json", "--org", "third").code == 2
 
 
 def test_the_id_of_a_session_leads_to_its_latest_link(run: Run, kept: dict[str, str]) -> None:

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.cli.forking import Forked
 from tests.cli.support import Command, clean_environment, install
 
 IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -79,3 +82,18 @@ def test_a_command_whose_stand_in_is_gone_is_killed(workshop: Command) -> None:
         assert process.wait(60) == -signal.SIGKILL
         while process.stderr.read(65536):
             pass  # until nobody has the other end
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b'{"arguments": [', b'{"arguments": ["--version"], "folder": "/", "environ": {}}\n']
+)
+def test_who_is_killed_while_it_asks_does_not_end_the_warm_process(said: bytes, workshop: Command) -> None:
+    with cast("Forked", workshop.start("--version", stdout=subprocess.DEVNULL)) as process:
+        process.wait(60)
+    with Path(os.devnull).open("r+b") as nothing:
+        for _ in range(20):
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(process.door)
+                if said:
+                    socket.send_fds(asking, [said], [nothing.fileno()] * 3)
+    assert workshop("lsit").code == 2

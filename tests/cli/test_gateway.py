@@ -82,6 +82,24 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
     }
 
 
+@pytest.mark.spec("M7", "M23")
+def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Command, tmp_path: Path) -> None:
+    declare(tmp_path, "shelf", "library")
+    approve(capset, "tools.yaml", "add")
+    more = "  gone: {command: [no-such-program]}\napis:\n  pets: {document: pets.json}\n"
+    (tmp_path / "tools.yaml").write_text((tmp_path / "tools.yaml").read_text() + more)
+    with running(tmp_path, "tools.yaml", "--db", "capset.db", verb="gateway") as server:
+        before, _, after = server.log.read_text().partition("capset serves ")
+    told = [line.removeprefix("warning: ") for line in before.splitlines()]
+    assert [line for line in told if "approve" in line] == [
+        f"{name}: no tool is approved: capset mcp approve --config tools.yaml --db capset.db {name}"
+        for name in ("library", "gone", "api:pets")
+    ]
+    assert "tools.yaml: line 6: mcp_servers.gone.command: there is no program 'no-such-program'" in before
+    assert "tools.yaml: line 8: apis.pets.document: API 'pets': the document 'pets.json' cannot be read" in before
+    assert "no tool is approved" not in after
+
+
 @pytest.mark.long
 @pytest.mark.spec("M5", "M7", "M24")
 async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Command
+from tests.cli.support import Command, Run
 from tests.server.running import EVERYTHING, running
 
 
@@ -43,3 +43,20 @@ def test_keys_are_managed_and_the_record_is_checked_on_a_server(tmp_path: Path) 
         assert (found["ok"], found["vouched"]) == (True, False)
         wrong = capset("audit", "verify", "records.ndjson", *there)
         assert wrong.code == 2
+
+
+@pytest.mark.spec("P49")
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("ci", "--principal", "a" * 201), "principal: "),
+        (("", "--principal", "ci"), "name: "),
+        (("ci", "--principal", "ci", "--org", ""), "org: "),
+        (("ci", "--principal", "ci", "--expires", "99d", "--agent", ""), "agent: "),
+    ],
+    ids=["principal", "name", "org", "agent"],
+)
+def test_what_no_server_takes_is_bad_input(run: Run, given: tuple[str, ...], told: str) -> None:
+    done = run("key", "create", *given, "--url", "http://127.0.0.1:1")
+    assert (done.code, "should not" in done.err) == (2, False), done.err
+    assert told in done.err

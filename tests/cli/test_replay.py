@@ -85,6 +85,9 @@ def test_stdin_and_ids(run: Run, then: Path) -> None:
     assert run("replay", "-", "--agent", "a.json", "--json", stdin=text).json == expected
     link = keep(read_envelope(text))
     assert run("replay", link, "--agent", "a.json", "--json").json == expected
+    theirs = keep(read_envelope(text), org="acme")
+    assert run("replay", theirs, "--agent", "a.json").code == 2
+    assert run("replay", theirs, "--agent", "a.json", "--org", "acme", "--json").json == expected
     bare = keep(read_envelope(text).link)
     done = run("replay", bare, "--agent", "a.json")
     assert done.code == 2

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from capset.cli.serve.process import prepare
 from tests.cli.support import Command, Done, Run, run_here
 
 ALL = ("--scope", "capset:admin", "--grant", "session_files:write", "--grant", "session_files:read")
@@ -252,3 +254,11 @@ def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -
             time.sleep(1.1)
             assert client.get("/v1/agents").status_code == 401
         here.end()
+
+
+def test_threads_take_turns_sooner_than_by_default(request: pytest.FixtureRequest) -> None:
+    before = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(before))
+    sys.setswitchinterval(0.005)
+    prepare()
+    assert sys.getswitchinterval() < 0.001

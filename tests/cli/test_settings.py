@@ -50,6 +50,15 @@ def test_a_variable_that_is_empty_is_not_ignored(tmp_path: Path) -> None:
         load_settings(environ={"CAPSET_PRINCIPAL": ""}, folder=folder)
 
 
+@pytest.mark.parametrize("name", ["memory", "memory:", "memory:/"])
+def test_memory_that_is_written_otherwise_makes_no_file(name: str, run: Run, tmp_path: Path) -> None:
+    done = run(*WRITE, "--db", name)
+    assert (done.code, "to keep nothing, use memory://" in done.json["error"]["message"]) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    assert load_settings(db=f"sqlite:///{name}", environ={}, folder=tmp_path).db == f"sqlite:///{name}"
+    assert load_settings(db="./memory", environ={}, folder=tmp_path).db == "sqlite:///./memory"
+
+
 @pytest.mark.parametrize("line", [WRITE, ("audit", "query", "--json"), ("audit", "verify", "--json")])
 def test_an_empty_name_of_the_database_is_refused(
     line: tuple[str, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -160,3 +169,10 @@ def test_every_command_reads_the_database_that_is_set(run: Run, monkeypatch: pyt
     assert run("audit", "verify", "--db", "sqlite:///mine.db", "--json").json["checked"] == 2
     assert run("audit", "verify", "--db", str(Path.cwd() / "mine.db"), "--json").json["checked"] == 2
     assert not Path("capset.db").exists()
+
+
+def test_files_may_begin_with_the_mark_of_utf_8(run: Run) -> None:
+    Path("capset.toml").write_text('db = "sqlite:///own.db"\n', encoding="utf-8-sig")
+    Path("values.json").write_text('{"a": 1, "b": 2}', encoding="utf-8-sig")
+    assert run("call", "test_math.add", "--args", "@values.json", "--json").code == 0
+    assert Path("own.db").exists()

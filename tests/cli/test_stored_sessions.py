@@ -98,6 +98,8 @@ def test_events_are_printed_one_a_line(run: Run, agent: str) -> None:
     (only,) = run("sessions", "events", session, "--after", "1", *ADA, "--json").out.splitlines()
     assert '"type": "turn.ended"' in only
     assert run("sessions", "events", session, "--principal", "bob", "--org", "acme").code == 2
+    assert "Invalid value for '--after'" in run("sessions", "events", session, "--after", "9" * 16, *ADA).err
+    assert "no version" in run("sessions", "move", session, "--to", "9" * 20, *ADA).err
 
 
 @pytest.mark.spec("P8")

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -51,24 +52,41 @@ def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
         if door in ready:
             asker, _ = door.accept()
             line, streams = read(asker)
+            if not line.endswith(b"\n"):  # who asked was killed
+                asker.close()
+                for stream in streams:
+                    os.close(stream)
+                continue
             request = json.loads(line)
-            if (number := os.fork()) == 0:
+            if (number := fork()) == 0:
                 for one in (control, door, ended, waking, asker, *running):
                     one.close()
                 become(request, streams)
                 return request["arguments"]
             for stream in streams:
                 os.close(stream)
-            asker.sendall(b"%d\n" % number)
+            with contextlib.suppress(OSError):  # if it has left, what is read of it says so
+                asker.sendall(b"%d\n" % number)
             running[asker] = number
             there.add(asker)
 
 
+def fork() -> int:
+    """Fork, as soon as the system has room for a process: what else runs beside it may have taken all."""
+    while True:
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(0.05)
+
+
 def read(asker: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the line and the streams of a request."""
-    line, streams, _, _ = socket.recv_fds(asker, 1 << 20, 3)
-    while not line.endswith(b"\n"):
-        line += asker.recv(1 << 20)
+    """Return the line and the streams of a request; of one that broke off, what there is of the line."""
+    line, streams = b"", list[int]()
+    with contextlib.suppress(OSError):
+        line, streams, _, _ = socket.recv_fds(asker, 1 << 20, 3)
+        while not line.endswith(b"\n") and (more := asker.recv(1 << 20)):
+            line += more
     return line, streams
 
 

@@ -35,6 +35,12 @@ async def test_every_end_of_line(end: str) -> None:
     assert [one.data for one in await read(events(text.encode()))] == ["a"]
 
 
+async def test_a_connection_that_breaks_after_the_result() -> None:
+    chunk = END.encode()
+    chunked = events(b"%x\r\n%b\r\n" % (len(chunk), chunk), "Transfer-Encoding: chunked")  # and no last chunk
+    assert await read(chunked) == []
+
+
 async def test_every_cut() -> None:
     told = "日本 \u2028 é"
     text = f"data: {event(told)}\r\n\r\n:\r\n\r\n{END}".encode()

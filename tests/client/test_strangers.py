@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 
 import pytest
 
 from capset.client import AgentInput, Client, data_of
 from capset.errors import CapsetError, ForeignAnswer, Unreachable
 from tests.client.strangers import answer, events, stranger
+from tests.ports import unused_port
 
 HTML = b"<html>Welcome</html>"
 PROBLEM = b"""{
@@ -21,8 +21,7 @@ MOVED = ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Pe
 
 
 def closed_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return f"http://127.0.0.1:{found.getsockname()[1]}"
+    return f"http://127.0.0.1:{unused_port()}"
 
 
 async def test_nobody_listens() -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from capset import Agent, Capability, DefinitionError, Preset, Toolkit, compose, tool
 from capset.definitions.capabilities import narrowed
+from capset.definitions.mcp_offers import read_template
 from capset.ext import McpPrompt, McpResource
 
 
@@ -67,6 +68,24 @@ def test_a_template_reads_its_uris(template: str, uri: str, arguments: dict[str,
     resource = McpResource(template, page)
     assert resource.arguments(uri) == arguments
     assert resource.is_template
+
+
+@pytest.mark.spec("M11")
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("log://{a}-{b}-{c}", "log://2026-01-31", ["2026", "01", "31"]),
+        ("log://{a}-{b}.txt", "log://x-y-z.txt", ["x-y", "z"]),
+        ("log://{a}-{b}", "log://---", ["-", "-"]),
+        ("log://{a}-{b}", "log://-x", None),
+        ("log://{a}-{+b}", "log://x-y/z-1/2", ["x", "y/z-1/2"]),
+        ("log://{+a}-{b}/c", "log://x/y-z-1/c", ["x/y-z", "1"]),
+        ("log://{a}-{b}-{c}-{d}", "log://" + "-" * 2_000 + "/", None),
+    ],
+)
+def test_each_name_gets_what_it_can_in_little_time(template: str, uri: str, values: list[str] | None) -> None:
+    found = read_template("a template", template).match(uri)
+    assert (found and [*found.values()]) == values
 
 
 @pytest.mark.spec("M11")

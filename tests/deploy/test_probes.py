@@ -79,7 +79,7 @@ def asks(words: list[str], server: Running) -> int:
     program, option, code = words
     assert (program, option) == ("python", "-c")
     code = code.replace("127.0.0.1:8000", f"127.0.0.1:{server.url.rpartition(':')[2]}")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
     return done.returncode
 
 

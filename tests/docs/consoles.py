@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
+
+from tests.ports import unused_port
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
@@ -79,7 +80,7 @@ class Terminal:
         self._folder = folder
         self._ids: dict[str, str] = {}
         self._servers: list[subprocess.Popen[bytes]] = []
-        self._port = str(_free_port())
+        self._port = str(unused_port())
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
             cwd=folder,
@@ -120,7 +121,7 @@ class Terminal:
         with log.open("wb") as errors:
             server = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
         self._servers.append(server)
-        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None, 30)
+        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None, 120)
         assert server.poll() is None, log.read_text(encoding="utf-8")
 
     def _environ(self) -> dict[str, str]:
@@ -161,7 +162,7 @@ class Terminal:
     def _end_servers(self) -> None:
         for server in self._servers:
             server.send_signal(signal.SIGINT)
-            server.wait(30)
+            server.wait(60)
         self._servers.clear()
 
 
@@ -190,12 +191,6 @@ def _steady(line: str) -> str:
     for pattern, name in _VOLATILE.items():
         line = re.sub(pattern, name, line)
     return line
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _until(is_so: Callable[[], bool], seconds: float) -> None:

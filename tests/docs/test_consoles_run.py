@@ -13,6 +13,7 @@ PAGES = ["auditor", "first-agent", "first-server", "mcp-servers", "package"]
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_tutorial_can_be_followed(name: str, tmp_path: Path) -> None:
     assert follow(ROOT / "docs" / "guide" / f"{name}.md", tmp_path) >= 5

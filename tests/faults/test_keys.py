@@ -123,7 +123,7 @@ class Pit:
 
     def stop(self, how: signal.Signals) -> None:
         self.process.send_signal(how)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
 
 
 @pytest.fixture

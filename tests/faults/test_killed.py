@@ -61,7 +61,7 @@ async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> N
 
 
 @pytest.mark.spec("G19", "G22", "G23")
-@pytest.mark.parametrize("told", [0, 1, 40, 150])
+@pytest.mark.parametrize("told", [0, *(pytest.param(one, marks=pytest.mark.long) for one in (1, 40, 150))])
 async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
     def enough(said: list[list[str]]) -> bool:
         return sum(words[0] == "told" for words in said) >= told and any(words[0] == "started" for words in said)

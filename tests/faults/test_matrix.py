@@ -27,6 +27,9 @@ LONG = (
     ("server: killed, SQLite", "files"),
     ("PostgreSQL: killed, PostgreSQL", "starting"),
     ("PostgreSQL: a backend killed, PostgreSQL", "turn"),
+    ("worker: killed, PostgreSQL", "runs"),
+    ("worker: frozen, SQLite", "runs"),
+    ("Redis: killed, PostgreSQL", "turn"),
     ("disk: full, SQLite", "load"),
     ("disk: full, PostgreSQL", "load"),
     ("disk: slow, SQLite", "approval"),
@@ -68,8 +71,8 @@ async def test_nothing_is_lost_or_doubled(name: str, moment: str) -> None:
 
 
 def hold(found: Run) -> None:
-    """Hold a run to all that is promised."""
-    assert found.misses == []
+    """Hold a run to all that is promised but the time, which other tests share: `make faults` measures that."""
+    assert found.wrongs == []
     assert found.acknowledged > 2, "more than the calls that show that the site is back"
 
 

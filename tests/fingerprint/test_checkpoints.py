@@ -143,6 +143,19 @@ def test_a_pruned_log_verifies_from_the_checkpoint_on_that_it_was_cut_at() -> No
     )
 
 
+@pytest.mark.spec("G22", "G42")
+@pytest.mark.parametrize("statement", [None, 5, ["x"], "5", "{", '{"id": 1}', "[" * 100_000])
+def test_a_succession_that_states_nothing_is_followed_by_no_key(statement: object) -> None:
+    rows = links(3)
+    rows[2] |= {"act": "checkpoint_key.succeed", "arguments": statement}
+    seal(rows[2])
+    checkpoints = [*sealed(rows, 2), *sealed(rows, 3, key=OTHER)]
+    found = verify(rows, plain(checkpoints[:1]), keys=KEYS)
+    assert found.ok
+    assert found.covered == 2
+    assert not verify(rows, plain(checkpoints), keys=KEYS).ok
+
+
 def test_checkpoints_are_read_from_lines_of_json() -> None:
     checkpoints = sealed(links(9), 4, 7)
     text = "\n".join(json.dumps(one) for one in plain(checkpoints)) + "\n\n"

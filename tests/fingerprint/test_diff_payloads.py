@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from copy import deepcopy
+from random import Random
 from typing import Any
 
 import pytest
@@ -199,6 +201,25 @@ def test_one_change_in_a_long_list_is_one_change(kinds: int) -> None:
     assert list(diff_payloads({"instructions": longer}, {"instructions": before})) == [
         Change("instructions[150]", "removed", before="Another.")
     ]
+
+
+@settings(deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from([3, 90, 10_000]))
+def test_the_changes_of_long_lists_lead_from_either_side_to_the_other(random: Random, kinds: int) -> None:
+    before = [random.randrange(kinds) for _ in range(random.randrange(120))]
+    after = [one for one in before if random.random() < 0.9]
+    for _ in range(5):
+        after.insert(random.randrange(len(after) + 1), random.randrange(kinds))
+    there, back = [*compare("it", before, after)], [*compare("it", after, before)]
+    assert apply({"it": [*before]}, there)["it"] == after
+    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))
+
+
+def test_lists_that_differ_everywhere_are_compared_quickly() -> None:
+    begun = time.perf_counter()
+    ours, theirs = ([text for place in range(2_000) for text in ("same", f"{side} {place}")] for side in "ab")
+    assert len([*compare("it", ours, theirs)]) == 2_000
+    assert time.perf_counter() - begun < 10, "a guard against what grows with the cube, not a measurement"
 
 
 def test_numbers_are_compared_as_they_are_hashed() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from capset import Agent, Capability, ContextMessage, Policy, Preset, Principal, Request, Resource, compose, tool
 from capset.definitions.resources import Documents
@@ -240,6 +241,27 @@ def test_a_config_that_cannot_be_hashed_is_refused_by_its_name(config: BaseModel
     capability = Capability("c", config=type(config))
     with pytest.raises(DefinitionError, match="capability 'c': its config has no form in JSON"):
         compose(Agent("a", uses=[capability.with_config(config)]))
+
+
+class Numbers(RootModel[set[int]]): ...
+
+
+class Scattered(BaseModel):
+    model_config = ConfigDict(serialize_by_alias=True)
+    named: Numbers
+    aliased: set[int] = Field(alias="otherwise")
+    queued: deque[frozenset[int]]
+
+
+@pytest.mark.spec("F6", "F12")
+def test_the_order_that_a_set_happens_to_have_moves_nothing_wherever_the_config_holds_it() -> None:
+    def hashed(numbers: list[int]) -> str:
+        config = Scattered(named=Numbers(set(numbers)), otherwise=set(numbers), queued=deque([frozenset(numbers)]))
+        return capability_hash(Capability("c", config=Scattered), config=config)
+
+    assert list({0, 8}) != list({8, 0})
+    assert hashed([0, 8]) == hashed([8, 0])
+    assert hashed([0, 8]) != hashed([0, 9])
 
 
 @pytest.mark.spec("F6", "F12")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from capset import (
     Agent,
@@ -29,6 +29,8 @@ from capset import (
 from capset.composition.statics import collect_tool_hashes
 from capset.definitions.tools.toolkits import DynamicToolkit, Member
 from capset.fingerprint.hashes import tool_hash
+from capset.schemas.parameters import object_fields
+from capset.schemas.schema import schema_of_fields
 
 PERMISSIONS = ["a:read", "b:read", "c:read"]
 POLICIES = [
@@ -179,3 +181,41 @@ def test_the_order_in_which_tools_are_made_moves_no_hash(names: list[str]) -> No
 
     (first, *_), (second, *_) = snapshots(agent(["a", "b", "c"])), snapshots(agent(names))
     assert (first.runtime_hash, first.static_hash) == (second.runtime_hash, second.static_hash)
+
+
+class NumberFirst(TypedDict, total=False):
+    value: int | str
+
+
+class TextFirst(TypedDict, total=False):
+    value: str | int
+
+
+class BoundNumberFirst(BaseModel):
+    value: list[int] | str = Field(min_length=2)
+
+
+class BoundTextFirst(BaseModel):
+    value: str | list[int] = Field(min_length=2)
+
+
+@pytest.mark.spec("F3", "F12")
+def test_no_tool_has_its_union_in_the_order_of_a_tool_that_was_made_before() -> None:
+    @tool(description="Take either.")
+    def text_first(value: str | int, values: list[str | int]) -> None: ...
+
+    @tool(description="Take either.")
+    def number_first(value: int | str, values: list[int | str]) -> None: ...
+
+    for one, types in ((text_first, ["string", "integer"]), (number_first, ["integer", "string"])):
+        fields = one.arguments.json_schema["properties"]
+        assert [option["type"] for option in fields["value"]["anyOf"]] == types
+        assert [option["type"] for option in fields["values"]["items"]["anyOf"]] == types
+
+
+@pytest.mark.spec("F3", "F12")
+@pytest.mark.parametrize("kinds", [(TextFirst, NumberFirst), (BoundTextFirst, BoundNumberFirst)])
+def test_no_type_has_its_union_in_the_order_of_a_type_that_was_read_before(kinds: tuple[Any, Any]) -> None:
+    found = [schema_of_fields("take", object_fields("take", kind) or {}).json_schema for kind in kinds]
+    before, after = (one["properties"]["value"]["anyOf"] for one in found)
+    assert after == before[::-1]

@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from capset import Capability, Context, DefinitionError, Resource
+from capset import Agent, Capability, Context, DefinitionError, Resource
 from capset.errors import InternalError, InvalidArguments, KindError
-from capset.flows import Router, handler
+from capset.flows import Router, as_tool, handler
 from tests.flows.support import add, opened, run
 
 ONE, TWO = add("one", 1), add("two", 2)
@@ -99,6 +100,32 @@ def test_its_output_is_what_any_route_gives() -> None:
     both = Router("r", by_size, routes={"a": ONE, "b": text}).output
     assert both is not None
     assert both.json_schema == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+
+class Found(BaseModel):
+    count: int
+
+
+class Missed(BaseModel):
+    count: int
+
+
+@pytest.mark.spec("C37")
+async def test_a_route_may_give_another_type_of_the_same_fields() -> None:
+    @handler()
+    def found(value: int) -> Found:
+        return Found(count=value)
+
+    @handler()
+    def missed(value: int) -> Missed:
+        return Missed(count=value)
+
+    router = Router("r", by_size, routes={"small": found, "large": missed}, input=int, description="Look for it.")
+    look = as_tool(router)
+    assert found.output is not None
+    assert look.output.json_schema == found.output.json_schema
+    async with opened(Agent("agent", tools=[look])) as session:
+        assert [await session.call(look, input=value) for value in (1, 10)] == [Found(count=1), Missed(count=10)]
 
 
 @pytest.mark.spec("C38")

@@ -25,7 +25,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    """Fail a test after which asyncio complains: of an exception that nobody took, or a task that nobody awaited."""
+    """Fail a test after which asyncio complains: of an exception that nobody took, or a task that nobody awaited.
+
+    Hypothesis ends an example that does not fit by ``StopTest``, in a task of AnyIO's that may be collected in the next
+    test.
+    """
     yield
     gc.collect(1)
-    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
+    told = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
+    assert [one for one in told if "exception=StopTest(" not in one] == []

@@ -7,11 +7,11 @@ import json
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
+from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Result, Session
 from capset.definitions.blocks import Block
 from capset.definitions.tools.definition import AnyTool
 from capset.stores.base import (
@@ -34,10 +34,13 @@ from capset.stores.base import (
     PersonStore,
     PinStore,
     ReplyStore,
+    RunStore,
+    ScheduleStore,
     SessionStore,
     StateStore,
     Store,
     UsageStore,
+    WorkerStore,
     make_store,
 )
 
@@ -203,6 +206,18 @@ class TappedStore:
         return cast("AdmissionStore", TappedAdmissions(self.inner.admissions, self._tap))  # it hands on the rest
 
     @property
+    def runs(self) -> RunStore:
+        return self.inner.runs
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        return self.inner.schedules
+
+    @property
+    def workers(self) -> WorkerStore:
+        return self.inner.workers
+
+    @property
     def pins(self) -> PinStore:
         return self.inner.pins
 
@@ -264,3 +279,9 @@ class TappedAdmissions:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+async def too_late(session: Session, called: AnyTool) -> Result[Any]:
+    """Make a call whose time is up before its handler starts, on every event loop."""
+    message = session.message(called.name, {})
+    return await session.try_message(replace(message, meta=Meta("m", "2026-01-01T00:00:00Z", "c", deadline=1.0)))

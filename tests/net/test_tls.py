@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from capset import ToolError
 from capset.errors import TransientError
 from capset.net.client import HttpClient
+from tests.certificates import certificate
 from tests.net.support import PUBLIC, Asked, Bottle, Names, answer, fetched, redirect, server
 
 
@@ -24,31 +20,13 @@ class Tls:
     """A certificate of its own for a host; ``named`` is what clients asked for in their greeting."""
 
     def __init__(self, folder: Path, host: str = "shop.example") -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-        now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        public = certificate.public_bytes(serialization.Encoding.PEM)
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        public, private = certificate(host)
         path = folder / "both.pem"
-        path.write_bytes(public + private)
+        path.write_text(public + private)
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server.load_cert_chain(path)
         self.server.sni_callback = lambda _, asked, __: self.named.append(asked)
-        self.client = ssl.create_default_context(cadata=public.decode())
+        self.client = ssl.create_default_context(cadata=public)
         self.named: list[str | None] = []
 
 

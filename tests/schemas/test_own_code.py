@@ -25,6 +25,7 @@ from pydantic import (
     TypeAdapter,
     WrapValidator,
     computed_field,
+    create_model,
     field_serializer,
     field_validator,
     model_validator,
@@ -165,3 +166,9 @@ def test_models_and_functions_are_told_apart() -> None:
     assert [has_own_code(one) for one in (Plain, Inner, Made, FieldValidated)] == [False, False, True, True]
     assert [is_own_function(one) for one in (list, dict[str, int], Plain, partial(list), 5)] == [False] * 5
     assert [is_own_function(one) for one in (same, Made, partial(same), Point)] == [True] * 4
+
+
+@pytest.mark.parametrize("name", ["metadata", "default", "expected", "members", "fields"])
+def test_a_field_may_have_the_name_of_a_part_of_a_schema(name: str) -> None:
+    named: Any = {name: (Annotated[int, AfterValidator(same)], 1)}
+    assert has_own_code(create_model("Named", **named))

@@ -47,7 +47,7 @@ def test_where_nothing_can_be_jailed_it_fails_and_says_why(tmp_path: Path, capsy
 
 @pytest.mark.long
 @pytest.mark.spec("P18")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_the_whole_corpus_reaches_its_shares(capsys: pytest.CaptureFixture[str]) -> None:
     need_jails()
     assert sandbox_corpus.main([]) == 0, capsys.readouterr().err

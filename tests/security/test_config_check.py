@@ -135,6 +135,6 @@ async def test_nobody_is_told_what_there_is(case: dict[str, Any], reader: httpx2
 async def test_what_is_heavy_is_answered_in_time(case: dict[str, Any], reader: httpx2.AsyncClient, root: Path) -> None:
     started = time.monotonic()
     said = await check(reader, case, root)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert not said["valid"], said
     assert "root:" not in str(said)

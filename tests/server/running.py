@@ -16,7 +16,7 @@ from tests.cli.support import Command, clean_environment
 
 EVERYTHING = ("capset:admin",)
 _ADDRESS = re.compile(r"capset serves (http://\S+)")
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class Site:
         """Return a client that shows a key, or none."""
         headers = {"Authorization": f"Bearer {self.keys[name]}"} if name else {}
         headers |= options.pop("headers", {})
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=20, trust_env=False, **options)
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=60, trust_env=False, **options)
 
     async def records(self, **wanted: Any) -> list[Record]:
         """Return the outcome records that fit, oldest first."""

@@ -31,6 +31,8 @@ EXEMPT = {
     "check_config": "keeps nothing",
     "create_session": "grants nothing: each call in it is on record with its id",
     "call_tool": "its calls are records",
+    "create_run": "the calls of a run are records, and its row and its events are kept",
+    "cancel_run": "as create_run",
     "send_message": "the calls of the turn are records, and its events are kept",
     "fork_session": "grants nothing: each call in it is on record with its id",
     "cancel_turn": "an event of the turn says by whom",
@@ -66,6 +68,10 @@ ACT_OF = {
     "retry_delivery": "delivery.retry",
     "add_person": "person.add",
     "remove_person": "person.remove",
+    "create_schedule": "schedule.create",
+    "pause_schedule": "schedule.change",
+    "resume_schedule": "schedule.change",
+    "delete_schedule": "schedule.delete",
     "approve_agent_mcp_tools": "mcp.approve",
     "withdraw_agent_mcp_tools": "mcp.approve",
     "create_key": "key.create",
@@ -175,6 +181,11 @@ async def every_act(tmp_path: Path) -> None:
             entered = await asked(ada, "POST", "/v1/people", json=person)
             await asked(ada, "DELETE", f"/v1/people/{entered['id']}")
             await asked(ada, "POST", f"/v1/deliveries/{await failed(ada)}/retry")
+            daily = {"cron": "0 9 * * *", "session_id": session, "content": "hello"}
+            schedule = f"/v1/schedules/{(await asked(ada, 'POST', '/v1/schedules', json=daily))['id']}"
+            for what in ("pause", "pause", "resume"):
+                await asked(ada, "POST", f"{schedule}/{what}")
+            await asked(ada, "DELETE", schedule)
             said = await ada.post(
                 f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}
             )
@@ -207,6 +218,10 @@ async def every_act(tmp_path: Path) -> None:
         "person.add",
         "person.remove",
         "delivery.retry",
+        "schedule.create",
+        "schedule.change",
+        "schedule.change",
+        "schedule.delete",
         "session.rewind",
         "session.delete",
         "agent.archive",

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from capset import Capability, Principal, tool
-from capset.adapters.config_file.checks import check_text
+from capset.adapters.config_file.checks import Format, check_text
 from capset.adapters.config_file.reader import MAX_PROBLEMS
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
@@ -39,6 +39,28 @@ def installed() -> Registry:
 async def test_the_process_says_what_the_function_says(checker: ConfigChecker, installed: Registry) -> None:
     for text in (SOUND, "actions: [{name: a}]", "[", "capabilities: {actions: [test_math]}"):
         assert await checker.check(ADA, text, "yaml", installed) == check_text(text, "yaml", installed)
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "told"),
+    [
+        ("yaml", "governance: {refusals: {null: 1}}", "unknown field 'None'"),
+        ("yaml", "governance: {refusals: 0x%s}" % ("f" * 4_000), "an integer has at most 4,000 digits"),
+        ("json", r'{"governance": {"redact": ["\ud800"]}}', "redact holds a lone surrogate"),
+        ("json", r'{"capabilities": {"\ud800": {}}}', "no lone surrogates"),
+        (
+            "json",
+            r'{"actions": [{"name": "\ud800", "handler": "./a.py"}]}',
+            "unable to parse raw data as a unicode string",
+        ),
+        ("json", r'{"actions": [{"name": "a", "handler": "./\ud800.py"}]}', "without lone surrogates"),
+    ],
+)
+async def test_odd_values_are_problems_of_the_file(
+    checker: ConfigChecker, installed: Registry, format: Format, text: str, told: str
+) -> None:
+    found = await checker.check(ADA, text, format, installed)
+    assert any(told in one.message for one in found.problems), found
 
 
 async def test_a_check_that_takes_too_long_ends_and_the_next_one_works(

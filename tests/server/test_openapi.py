@@ -192,6 +192,7 @@ async def test_it_says_where_the_server_is_below_a_path_too(document: dict[str, 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
 async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path: Path) -> None:
     async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
@@ -257,7 +258,7 @@ async def explore(here: Site, folder: Path, config: str, *more: str, key: str = 
     command = Path(sys.executable).with_name("schemathesis")
     process = await asyncio.create_subprocess_exec(
         *(str(command), "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", here.url),
-        *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off"),
+        *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off", "--request-timeout", "60"),
         *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

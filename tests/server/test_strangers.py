@@ -89,7 +89,7 @@ def aimed_at(document: dict[str, Any], whose: Belongings) -> str:
 
 @pytest.mark.long
 @pytest.mark.spec("P14", "T20")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 async def test_two_organisations_by_two_roles(listening: tuple[Town, Belongings, Listening], tmp_path: Path) -> None:
     town, theirs, heard = listening
     before = await town.rows()

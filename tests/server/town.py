@@ -13,6 +13,8 @@ import httpx2
 
 from capset.ext import Governance
 from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
+from capset.testing.store_suite.run_checks import run_row
+from capset.testing.store_suite.schedule_checks import schedule_row
 from tests.server.approving import asked, till
 from tests.server.runners import Parrot
 from tests.server.support import Site, make_agent, site
@@ -54,7 +56,7 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
 
 
 async def with_channel(found: Site, whose: Belongings) -> Belongings:
-    """Add a delivery that is not due, and a person of a chat."""
+    """Add a delivery that is not due, a person of a chat, a run that is queued, and a schedule."""
     store, now = found.kernel.store, found.kernel.now()
     request = await found.kernel.approvals.find(whose.approval, "acme")
     assert request is not None
@@ -62,7 +64,11 @@ async def with_channel(found: Site, whose: Belongings) -> Belongings:
     assert await store.approvals.move(request, "pending", deliveries=[delivery])
     person = replace(PERSON, id=found.kernel.new_id(), user="U0ADA", principal=SECRET)
     assert await store.people.add(person)
-    return replace(whose, delivery=delivery.id, person=person.id)
+    run = run_row(found.kernel.new_id(), session=whose.session, content=f'"{SECRET}"', queue="none")
+    await store.runs.add(run)
+    schedule = schedule_row(found.kernel.new_id(), session=whose.session, content=f'"{SECRET}"', next_at="9999")
+    await store.schedules.add(schedule)
+    return replace(whose, delivery=delivery.id, person=person.id, run=run.id, schedule=schedule.id)
 
 
 async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:

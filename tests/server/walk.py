@@ -34,6 +34,8 @@ class Belongings:
     hash: str = "0" * 64
     delivery: str = "nowhere"
     person: str = "nowhere"
+    run: str = "nowhere"
+    schedule: str = "nowhere"
 
 
 ADMINISTERED = frozenset(
@@ -88,6 +90,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_messages": {},
         "fork_session": {"json": {}},
         "rewind_session": {"json": {"turn": "turn-1"}},
+        "create_run": {"json": {"session_id": whose.session, "content": "hello"}},
+        "create_schedule": {"json": {"cron": "0 9 * * *", "session_id": whose.session, "content": "hello"}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
@@ -129,6 +133,16 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "rewind_session": "session",
         "cancel_turn": "session",
         "resume_turn": "session",
+        "create_run": "session",
+        "list_runs": "",
+        "get_run": "run",
+        "cancel_run": "run",
+        "create_schedule": "session",
+        "list_schedules": "",
+        "get_schedule": "schedule",
+        "pause_schedule": "schedule",
+        "resume_schedule": "schedule",
+        "delete_schedule": "schedule",
         "get_snapshot": "session",
         "list_session_tools": "session",
         "call_tool": "session",
@@ -195,6 +209,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "hash": whose.hash,
         "delivery": whose.delivery,
         "person": whose.person,
+        "run": whose.run,
+        "schedule": whose.schedule,
     }
     found: list[Step] = []
     for template, operations in document["paths"].items():
@@ -207,7 +223,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             path = path.replace("{version}", "1").replace("{turn}", "turn-1").replace("{name}", "shelf")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
-    last = ("delete_file", "delete_session", "archive_agent")  # what ends what the others are about
+    last = ("delete_schedule", "delete_file", "delete_session", "archive_agent")  # what ends what the others are about
     found.sort(key=lambda step: last.index(step.name) if step.name in last else -1)
     return [*_mcp(whose), *found]
 

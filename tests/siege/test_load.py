@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from siege.load import crowd, replicas, writers
+from siege.load import crowd, replicas, workers, writers
 from siege.mixed.samples import GROWTH, growth
 from siege.mixed.soak import problems, soak
 from siege.pace import percentiles
@@ -13,6 +16,7 @@ from tests.databases import require_scheme
 pytestmark = pytest.mark.xdist_group("siege")
 
 
+@pytest.mark.long
 @pytest.mark.spec("D60")
 def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
     found = crowd.measure("sqlite", crowd.Sizes(sessions=60, followers=40, rate=20, seconds=1))
@@ -21,6 +25,7 @@ def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
     assert found["peak_rss"] < crowd.TARGET_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.spec("D61")
 def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     require_scheme()
@@ -29,6 +34,16 @@ def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     assert replicas.misses(found) == []
 
 
+@pytest.mark.long
+@pytest.mark.spec("D12")
+def test_two_workers_do_every_run_once() -> None:
+    require_scheme()
+    found = workers.measure(workers.Sizes((2,), 10, 1), shares=(None,))
+    assert found["queued"] == found["written"] == 10
+    assert workers.misses(found) == []
+
+
+@pytest.mark.long
 @pytest.mark.spec("D62")
 def test_several_writers_take_turns_on_one_chain() -> None:
     require_scheme()
@@ -75,3 +90,14 @@ def test_percentiles_are_in_milliseconds() -> None:
         "count": 100, "p50": 50.5, "p95": 95.1, "p99": 99.0, "max": 100.0,
     }  # fmt: skip
     assert percentiles([])["p99"] == 0
+
+
+@pytest.mark.spec("D66")
+@pytest.mark.parametrize("part", ["crowd-sqlite", "crowd-postgres"])
+def test_the_saved_run_of_a_crowd_holds_its_targets(part: str) -> None:
+    """A time is no test: the run that the documentation shows was measured on a machine that did nothing else."""
+    found = json.loads((Path(__file__).parents[2] / "docs/reference/load.json").read_text())[part]
+    assert crowd.misses(found) == []
+    sizes = crowd.Sizes()
+    assert (found["sessions"]["made"], found["followers"]["opened"]) == (sizes.sessions, sizes.followers)
+    assert (found["rate"], found["seconds"]) == (sizes.rate, sizes.seconds)

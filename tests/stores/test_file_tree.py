@@ -41,7 +41,7 @@ def test_a_write_to_what_is_readonly_is_refused(readonly: str, path: str) -> Non
     with pytest.raises(FileError, match=f"cannot write '{path}': '{readonly}' is read-only"):
         filetree.write(rows, path, digest="1" * 64, size=2, now="later")
     assert paths(rows) == ALL
-    assert filetree.read(rows, "/a/b/c")[0].version == 1
+    assert filetree.read(rows.get("/a/b/c"), "/a/b/c")[0].version == 1
 
 
 @pytest.mark.spec("P23")

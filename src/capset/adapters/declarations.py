@@ -10,6 +10,7 @@ from typing import Any, Final
 from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
 from capset.definitions.names import checked_text, listed, mapped
 from capset.errors import DefinitionError, ToolError
+from capset.net.addresses import reach_of
 from capset.net.urls import read_url
 
 SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -17,6 +18,8 @@ SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 SECRET: Final = re.compile(r"\$\{([A-Za-z][A-Za-z0-9_]{0,99})\}")
 """The place of a secret in a text: ``Bearer ${GITHUB_TOKEN}``."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no value of a header has (RFC 9110, section 5.5)."""
 ANSWER_BYTES: Final = 1024 * 1024
 """The maximum size of what comes back, where a declaration says nothing else, in bytes."""
 Secret = Callable[[str], Awaitable[str | None]]
@@ -83,7 +86,7 @@ def secrets_in(texts: Iterable[str]) -> tuple[str, ...]:
 async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: Secret) -> dict[str, str]:
     """Return texts with the secrets in their places; ``what`` says of what: ``header``.
 
-    Raises ``DefinitionError``, starting with ``owner``, for one that is missing.
+    Raises ``DefinitionError``, starting with ``owner``, for one that is missing, and for one that no header can hold.
     """
     found: dict[str, str] = {}
     for name, text in texts.items():
@@ -91,6 +94,30 @@ async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: 
         for one in secrets_in([text]):
             if (value := await secret(one)) is None:
                 raise DefinitionError(f"{owner}: the {what} {name!r} needs the secret {one!r}, which is not set")
+            if what == "header" and _CONTROL.search(value):
+                raise DefinitionError(
+                    f"{owner}: the {what} {name!r} cannot hold the secret {one!r}: there is a line break, or another "
+                    "control character, in it"
+                )
             values[one] = value
         found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
     return found
+
+
+def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:
+    """Return an error; for an address that is not public with what allows it, unless nothing does."""
+    if error.code != "address_refused" or (is_address(host) and reach_of(host) == "refused"):
+        return error
+    told = f"{error.message} If it is meant, {internal_member(host, port)}."
+    return ToolError(told, code=error.code, status=error.status)
+
+
+def is_address(host: str) -> bool:
+    """Return whether the host of a URL is an address, and no name."""
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def internal_member(host: str, port: int) -> str:
+    """Return what to write into a declaration so that a host may be internal."""
+    written = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f'name it: internal: ["{written}"]'

@@ -14,6 +14,7 @@ from capset.adapters.pins import (
     Standing,
     approve,
     as_declared,
+    check_names,
     check_seen,
     look_at,
     standings,
@@ -106,12 +107,14 @@ class DeclaredSources:
         """Approve tools of a source as they were seen, by their names and hashes, on record; all of them or none.
 
         Raises ``NotFound`` for an unknown source, ``DefinitionError`` for a tool that it has not or that nothing could
-        call, and ``Conflict`` for one that is not as it was seen any more.
+        call, and for names in its declaration that it has not; and ``Conflict`` for a tool that is not as it was seen
+        any more.
         """
         source = self._named(key)
         self._check_shared()
         client = self._connection(source)
         offers = await client.offers(at_once=True)
+        await check_names(source, client)
         check_seen(source, {one.name: one for one in offers}, tools)
         return await as_declared(client, await approve(self._kernel, source, offers, by, chosen=tools))
 

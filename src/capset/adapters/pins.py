@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 from typing_extensions import Unpack
 
 from capset.adapters.offers import Offer
+from capset.adapters.tool_rules import RuleNames
 from capset.definitions.acts import ActName
 from capset.definitions.capabilities import Capability
 from capset.definitions.mcp_offers import McpOffer
@@ -198,6 +199,15 @@ def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
     return shape
 
 
+async def check_names(source: ToolSource, client: SourceClient) -> None:
+    """Raise ``DefinitionError`` for names in a declaration that its source has not."""
+    if odd := await client.unmatched():
+        raise DefinitionError(
+            f"{source.label}: {'; '.join(odd)}",
+            hint="correct the name, or drop it: what it says of a tool would hold for none",
+        )
+
+
 def check_seen(source: ToolSource, offers: Mapping[str, Offer], seen: Mapping[str, str]) -> None:
     """Raise ``DefinitionError`` for a tool that a source has not, and ``Conflict`` for one that is not as it was seen.
 
@@ -279,14 +289,20 @@ async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[T
     return list(known)
 
 
-def _offer_of(pin: ToolPin, offers: Iterable[Offer]) -> Offer | None:
-    return next((one for one in offers if one.name == pin.tool), None)
-
-
 class Guard:
-    """Refuses calls of tools that are described in another way than was approved, or are not described any more."""
+    """Refuses calls of tools that are described in another way than was approved, or are not described any more.
 
-    def __init__(self, source: ToolSource, offers: Ask, pins: Mapping[str, ToolPin], latest: Ask | None = None) -> None:
+    It refuses all of them while the host's rules name tools that the source has not.
+    """
+
+    def __init__(
+        self,
+        source: ToolSource,
+        offers: Ask,
+        pins: Mapping[str, ToolPin],
+        latest: Ask | None = None,
+        rules: RuleNames | None = None,
+    ) -> None:
         """``offers`` returns what is said of the tools; ``pins`` are those of the tools by their names here.
 
         ``latest`` asks again, before a tool is refused: it may have been approved since ``offers`` asked.
@@ -295,6 +311,7 @@ class Guard:
         self._offers = offers
         self._latest = latest
         self._pins = pins
+        self._rules = rules
         self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
 
     async def verify(self, name: str) -> str | None:
@@ -303,13 +320,31 @@ class Guard:
         Raises ``CapsetError`` if nothing says what tools there are.
         """
         pin = self._pins[name]
-        offer = _offer_of(pin, await self._offers())
-        if self._latest is not None and (offer is None or offer.hash != pin.hash):
-            offer = _offer_of(pin, await self._latest())
+        return await self._looked(lambda offers: self._misnamed(offers) or self._difference(pin, offers))
+
+    async def verify_rules(self) -> str | None:
+        """Return why no tool of the source is to be called; nothing if it has all tools that the rules name.
+
+        The source is asked only if they name any. Raises as ``verify`` does.
+        """
+        return await self._looked(self._misnamed) if self._rules else None
+
+    async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
+        found = problem(await self._offers())
+        if found is None or self._latest is None:
+            return found
+        return problem(await self._latest())
+
+    def _misnamed(self, offers: Sequence[Offer]) -> str | None:
+        return None if self._rules is None else self._rules.problem(self._source.label, offers)
+
+    def _difference(self, pin: ToolPin, offers: Iterable[Offer]) -> str | None:
+        offer = next((one for one in offers if one.name == pin.tool), None)
         if offer is None:
             return f"The {self._source.label} has no tool {pin.tool!r} any more"
         if offer.hash == pin.hash:
-            return None
+            why = "; ".join(offer.problems) if offer.is_unusable else None
+            return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"
         restart = "" if self._latest is None else "; or its server started again, if that runs since before it was"
         return (
             f"The {self._source.label} says something else of its tool {pin.tool!r} than {pin.approved_by} approved: "
@@ -317,10 +352,15 @@ class Guard:
         )
 
     async def _decide(self, request: Request) -> Decision:
-        try:
-            reason = await self.verify(cast("AnyTool", request.tool).name)
-        except TransientError:
-            return allow()  # the handler asks again, and fails as what it is, with nothing called
-        except CapsetError as error:
-            reason = error.message
-        return allow() if reason is None else deny(reason)
+        return await decided(self.verify(cast("AnyTool", request.tool).name))
+
+
+async def decided(refusal: Awaitable[str | None]) -> Decision:
+    """Return the decision of a policy about a call, by the reason to refuse it, if there is one."""
+    try:
+        reason = await refusal
+    except TransientError:
+        return allow()  # the handler asks again, and fails as what it is, with nothing called
+    except CapsetError as error:
+        reason = error.message
+    return allow() if reason is None else deny(reason)

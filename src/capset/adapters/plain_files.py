@@ -6,13 +6,16 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
 from capset.errors import DefinitionError
 
 MAX_BYTES: Final = 1_048_576
+MAX_BITS: Final = 13_287
+"""4,000 decimal digits: Python writes no longer integers, which YAML and TOML may have in hexadecimal."""
+_TOO_LONG: Final = "an integer has at most 4,000 digits"
 _TOML_LINE: Final = re.compile(r"\(at line (\d+),")
 
 
@@ -92,6 +95,12 @@ def _parse_yaml(text: str, where: str) -> Any:
                 known.add(key.value)
             return super().construct_mapping(node, deep)
 
+        def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+            if _is_too_long(value := super().construct_yaml_int(node)):
+                raise yaml.MarkedYAMLError(problem=_TOO_LONG, problem_mark=node.start_mark)
+            return value
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     try:
         return yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
     except yaml.YAMLError as error:
@@ -120,10 +129,29 @@ def _parse_json(text: str, where: str) -> Any:
 
 def _parse_toml(text: str, where: str) -> Any:
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
+        if any(map(_is_too_long, _values_in(data))):
+            raise ValueError(_TOO_LONG)
+        return data
     except ValueError as error:  # TOMLDecodeError, or that of an overlong integer
         found = _TOML_LINE.search(str(error))
         raise Unparsable(where, f"not TOML: {error}", int(found[1]) if found else None) from None
+
+
+def _values_in(data: object) -> Iterator[object]:
+    """Yield all values of data without cycles."""
+    left = [data]
+    while left:
+        one = left.pop()
+        yield one
+        if isinstance(one, dict):
+            left += cast("dict[str, object]", one).values()
+        elif isinstance(one, list):
+            left += cast("list[object]", one)
+
+
+def _is_too_long(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > MAX_BITS
 
 
 _PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, cast
 
+from capset.adapters.offers import Offer
 from capset.definitions.names import checked_permissions, copied, mapped
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.tools.options import Effect, Limits, checked_options
-from capset.errors import DefinitionError, unknown
+from capset.errors import DefinitionError, closest, unknown
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
 
@@ -22,7 +23,7 @@ _DATA: Final = frozenset({"const", "enum", "examples"})
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
 """From the weakest to the strongest."""
 _SHOWN: Final = 3
-"""How many arguments that are not allowed a refusal names."""
+"""How many arguments that are not allowed, or tools that there are not, a refusal names."""
 
 
 class ToolRules(TypedDict, total=False):
@@ -114,6 +115,45 @@ def unknown_arguments(rules: Rules, name: str, known: Collection[str]) -> list[s
     Rules of every tool (``*``) may name arguments that some of them have not.
     """
     return sorted(set(rules.get(name, {}).get("arguments", {})) - set(known)) if known else []
+
+
+class RuleNames:
+    """The names in the rules of a source.
+
+    A rule whose name no tool has may be meant for any tool, which would then be called without it.
+
+    Args:
+        rules: the names.
+        known: returns the names that rules may have, given what the source offers.
+    """
+
+    def __init__(self, rules: Iterable[str], known: Callable[[Sequence[Offer]], Collection[str]]) -> None:
+        self._given = frozenset(rules) - {EVERY}
+        self._known = known
+        self._last: tuple[Sequence[Offer], str | None] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any tool is named."""
+        return bool(self._given)
+
+    def problem(self, label: str, offers: Sequence[Offer]) -> str | None:
+        """Return why no tool of a source may be called, as long as its rules name what it has not."""
+        if not self._given:
+            return None
+        if self._last is None or self._last[0] is not offers:  # one list serves many calls
+            self._last = (offers, self._compared(label, offers))
+        return self._last[1]
+
+    def _compared(self, label: str, offers: Sequence[Offer]) -> str | None:
+        known = self._known(offers)
+        strays = sorted(self._given.difference(known))
+        if not strays:
+            return None
+        # Other names are not shown: they are texts of others, and a model may read this.
+        meant = ((one, closest(one, known)) for one in strays[:_SHOWN])
+        told = ", ".join(repr(one) + (f" (did you mean {near!r}?)" if near else "") for one, near in meant)
+        more = ", …" if len(strays) > _SHOWN else ""
+        return f"No tool of the {label} may be called while its rules name tools that it has not: {told}{more}"
 
 
 class _ArgumentPolicy:

@@ -6,7 +6,7 @@ import mimetypes
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.messages import TextPart as ModelText
 from pydantic_core import to_json
@@ -34,7 +34,7 @@ class FilePart(BaseModel):
 
     type: Literal["file"]
     path: str
-    media_type: str | None = None
+    media_type: Annotated[str, Field(pattern=r"^[\w.+-]+/[\w.+-]+( *;.*)?$")] | None = None
 
 
 _PARTS: Final = TypeAdapter(list[Annotated[TextPart | FilePart, Discriminator("type")]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from capset.errors import (
     CapsetError,
     DeadlineExceeded,
     InternalError,
+    Interrupted,
     InvalidOutput,
+    LimitExceeded,
     StoreError,
     TurnSuspended,
 )
@@ -40,6 +43,12 @@ def owner_of(row: SessionRow) -> tuple[str | None, str, str]:
     return row.org, row.principal_kind, row.principal
 
 
+class TooManyTurns(LimitExceeded):
+    """Too many turns of one principal run in this process."""
+
+    code = "too_many_turns"
+
+
 class RunningTurn:
     """One turn that this process runs."""
 
@@ -59,7 +68,7 @@ class RunningTurn:
         return Hooks(on_tool_executed=self._executed)
 
     async def cancel(self, by: str) -> None:
-        """Cancel it, and return once it has ended."""
+        """Cancel it, and return once it has ended: in another way, or suspended, if its agent had just come to that."""
         self._cancelled_by = self._cancelled_by or by
         if self._task is not None:
             self._task.cancel()
@@ -77,7 +86,12 @@ class RunningTurn:
         self._task, began = asyncio.current_task(), loop.time()
         keeper = loop.create_task(journal.keep(self._task))
         try:
-            last = await self._outcome(session)
+            if self._cancelled_by is not None or journal.is_lost:  # before it began
+                raise asyncio.CancelledError
+            try:
+                last = await self._outcome(session)
+            finally:
+                self._task = None  # what comes of it is stored, also if it is cancelled now, or once more
         except TurnSuspended as suspended:
             await self._stop(keeper, began)
             await self._suspend(session, suspended)
@@ -156,3 +170,16 @@ class RunningTurn:
 
     def _executed(self, told: ToolExecuted) -> None:
         self.journal.add_event(executed_event(told))
+
+
+def interrupted() -> NewEvent:
+    """Return the last event of a turn whose process has died, and that cannot be continued."""
+    return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
+
+
+def waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
+    """Return the error of what cannot be while a turn waits for approvals."""
+    told = ", ".join(approvals)
+    return TurnSuspended(
+        f"the turn {turn!r} waits for an approval: {told}; have it decided, or cancel the turn", approvals=approvals
+    )

@@ -40,3 +40,5 @@ class NewTurn:
     caller: Mapping[str, Any]
     open: Callable[[Hooks], Awaitable[Session]]
     """Opens the session of the turn, with hooks that report its calls."""
+    run: str | None = None
+    """The run that the turn is, whose id it has: it begins once."""

@@ -11,10 +11,11 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from capset.agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset.agents.model_calls import readable
 from capset.clock import iso
 from capset.errors import CapsetError, LimitExceeded, StateError
 from capset.kernel.kernel import Kernel
-from capset.stores.base import Attempt, MessageRow, NewEvent, NewMessage, TurnRow
+from capset.stores.base import Attempt, MessageRow, NewEvent, NewMessage, TurnHold, TurnRow
 
 HELD_SECONDS: Final = 30
 """How long a turn is held without renewal before its process counts as dead."""
@@ -87,6 +88,11 @@ class TurnJournal:
     def turn(self) -> str:
         """The id of the turn."""
         return self._held.turn
+
+    @property
+    def hold(self) -> TurnHold:
+        """The turn, as this process holds it."""
+        return TurnHold(self._held.session, self._held.turn, self._held.holder)
 
     @property
     def session(self) -> str:
@@ -260,7 +266,7 @@ class TurnJournal:
         if self._text is not None:
             kind, step, part, pieces = self._text
             self._text = None
-            self.emit(kind, {"step": step, "part": part, "text": "".join(pieces)})
+            self.emit(kind, {"step": step, "part": part, "text": readable("".join(pieces))})
 
     async def _write(self, then: TurnRow | None = None, *, is_last: bool = False) -> None:
         async with self._writing:
@@ -310,6 +316,11 @@ class InnerJournal:
     def turn(self) -> str:
         """The id of the turn."""
         return self._outer.turn
+
+    @property
+    def hold(self) -> TurnHold:
+        """The turn, as this process holds it."""
+        return self._outer.hold
 
     @property
     def streams(self) -> bool:

@@ -1,4 +1,4 @@
-"""Calls as models make them: arguments as the text that a model wrote, errors as the text that it reads."""
+"""Calls as models make them: arguments and texts as a model wrote them, errors as the text that it reads."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def arguments_of(given: object) -> dict[str, Any]:
             value = None
         given = cast("object", value) if isinstance(value, dict) else f"{len(given)} characters"
     return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else {_NO_OBJECT: given}
+
+
+def readable(value: Any) -> Any:  # JSON of every type
+    """Return what a model wrote without lone surrogates, which nothing stores or sends; pairs of them are joined."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {readable(name): readable(one) for name, one in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [readable(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def arguments_json(given: object) -> bytes:

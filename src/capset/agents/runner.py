@@ -123,8 +123,8 @@ class _TurnRun:
         self._meter = TurnMeter(turn, budget)
         self._kept = 0
         """How many messages of the run are in the journal."""
-        self._summary = 0
-        """How many of those that come next are a summary, which is counted already."""
+        self._counted = 0
+        """How many messages are no answer that is to be counted: of a summary, or of what closes the turn before."""
         self._size = 0
         """The size of the messages of the run as they are stored, without images and other files."""
         self._number = 0
@@ -146,6 +146,7 @@ class _TurnRun:
         is_new = self._journal is None or not self._journal.is_continued
         if is_new:
             history += _closing(history)
+            self._counted = len(history)
         else:
             self._tools.past = _own(history)
         try:
@@ -205,7 +206,7 @@ class _TurnRun:
             told = {"messages": len(messages), "tokens": size, "model": done.response.model_name}
             self._journal.emit("conversation.summarised", told)
         summary: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(_SUMMARISE)]), done.response]
-        self._kept, self._summary, self._size = 0, len(summary), 0
+        self._kept, self._counted, self._size = 0, len(summary), 0
         return summary
 
     def _turn_model(self, *, streams: bool) -> TurnModel:
@@ -235,15 +236,15 @@ class _TurnRun:
 
     def _keep(self, messages: Sequence[ModelMessage]) -> None:
         """Add the messages that the conversation does not have yet, and the events of each."""
-        journal, start, summary = self._journal, self._kept, self._summary
+        journal, start, counted = self._journal, self._kept, self._counted
         if start < len(messages):
-            self._kept, self._summary = len(messages), 0
+            self._kept, self._counted = len(messages), 0
         for place, message in enumerate(messages[start:], start):
             if journal is not None:
                 text = _written(message)
                 self._size += _text_size(message, text)
-                journal.add(text, is_summary=place == 0 and summary > 0)
-            if isinstance(message, ModelResponse) and place >= summary:
+                journal.add(text, is_summary=place == 0 and counted > 0)
+            if isinstance(message, ModelResponse) and place >= counted:
                 self._count(message)
 
     def _count(self, message: ModelResponse) -> None:

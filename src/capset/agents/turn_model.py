@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pydantic_ai.exceptions import ModelAPIError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent, PartStartEvent
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartStartEvent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
+
+from capset.agents.model_calls import readable
 
 RETRIES: Final = 3
 """How often a request to a model is made in all, if its provider fails for a moment."""
@@ -72,16 +84,44 @@ class TurnModel(WrapperModel):
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
         if self._emit is None:
-            return await self.wrapped.request(messages, settings, parameters)
+            return _kept(await self.wrapped.request(messages, settings, parameters), messages)
         if getattr(self.wrapped, "answers_at_once", False):
-            response = await self.wrapped.request(messages, settings, parameters)
+            response = _kept(await self.wrapped.request(messages, settings, parameters), messages)
             for index, part in enumerate(response.parts):
                 self._emit(PartStartEvent(index=index, part=part))
             return response
         async with self.wrapped.request_stream(messages, settings, parameters) as stream:
             async for event in stream:
                 self._emit(event)
-            return stream.get()
+            return _kept(stream.get(), messages)
+
+
+def _kept(response: ModelResponse, messages: Sequence[ModelMessage]) -> ModelResponse:
+    """Return an answer in a form that can be stored, and sent to a provider again.
+
+    Its texts are readable, and its calls have ids that none before them has: what became of a call is found by its id.
+    """
+    used = {call.tool_call_id for one in messages if isinstance(one, ModelResponse) for call in one.tool_calls}
+    parts: list[ModelResponsePart] = []
+    for part in map(_readable_part, response.parts):
+        if isinstance(part, ToolCallPart):
+            own, number = part.tool_call_id, 1
+            while own in used:
+                number += 1
+                own = f"{part.tool_call_id}_{number}"
+            used.add(own)
+            parts.append(replace(part, tool_call_id=own))
+        else:
+            parts.append(part)
+    return replace(response, parts=parts)
+
+
+def _readable_part(part: ModelResponsePart) -> ModelResponsePart:
+    if isinstance(part, TextPart | ThinkingPart):
+        return replace(part, content=readable(part.content))
+    if isinstance(part, ToolCallPart):
+        return replace(part, tool_name=readable(part.tool_name), args=readable(part.args))
+    return part
 
 
 def _is_momentary(error: ModelAPIError) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from capset.agents.checkpoints import TurnCheckpoint, read_checkpoint, write_checkpoint
-from capset.agents.execution import RunningTurn, owner_of
+from capset.agents.execution import RunningTurn, TooManyTurns, interrupted, owner_of, waits
 from capset.agents.hosts import CallerAway, NewTurn, NotHere, TurnHost
 from capset.agents.journal import TurnJournal, held_until, read_conversation
 from capset.clock import iso
@@ -28,18 +28,18 @@ from capset.errors import (
     ApprovalExpired,
     CapsetError,
     Conflict,
+    InternalError,
     Interrupted,
-    LimitExceeded,
     NotFound,
     StateError,
+    StoreError,
     TurnRunning,
-    TurnSuspended,
     Unauthenticated,
 )
 from capset.kernel.blocks.generation import continues
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.stores.base import SUSPENDED, Begun, EventRow, NewEvent, SessionRow, TurnRow
+from capset.stores.base import SUSPENDED, Begun, EventRow, SessionRow, TurnRow
 from capset.wire.turns import (
     cancelled_event,
     discarded_event,
@@ -51,6 +51,8 @@ from capset.wire.turns import (
 
 LOOK_SECONDS: Final = 1.0
 """How often a process looks for turns to continue."""
+_LOOK_AT: Final = 100
+"""How many turns it looks at each time, beside those that it left to others the time before."""
 TURN_SECONDS: Final = 3_600.0
 """How long a turn may run in all, without the time that it waits for approvals."""
 MOST: Final = 16
@@ -62,13 +64,9 @@ _NEWEST: Final = 3
 _DAY_NS: Final = 24 * 3_600 * 1_000_000_000
 CALLER: Final = "caller"
 """The holder of a turn that waits for its caller, who has to come back with a valid credential."""
+_LATE: Final = "The approval of this turn did not come in time."
+_UNEXPECTED: Final = "The turn could not be continued, unexpectedly; the log has the details."
 _log = logging.getLogger("capset.agents")
-
-
-class TooManyTurns(LimitExceeded):
-    """Too many turns of one principal run in this process."""
-
-    code = "too_many_turns"
 
 
 class TurnService:
@@ -92,18 +90,21 @@ class TurnService:
         self._host = host
         self._seconds = seconds
         self._stored = stored
-        self._holder = ""
+        self.holder = ""
+        """The name by which it holds turns: another's than every other process; one is made where none is given."""
         self.running: dict[str, RunningTurn] = {}
         """Those that run now, by id."""
         self._wake = asyncio.Event()
         self._beginning: Counter[tuple[str | None, str, str]] = Counter()
         """How many turns of each principal are about to run."""
+        self._left = 0
+        """How many turns are due, and left to others, or until there is room."""
 
     async def begin(self, row: SessionRow, new: NewTurn) -> Begun:
         """Begin a turn of a session, and return its id and the number of its first event; it runs in the background.
 
-        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``TooManyTurns`` while as many
-        of its principal run here as may, and ``StateError`` (404) if it was deleted.
+        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``StateError`` (409) for a run
+        that is not queued, ``TooManyTurns`` while as many run here as may, and ``StateError`` (404) if it was deleted.
         """
         with self._room(row) as has_room:
             if not has_room:
@@ -114,25 +115,27 @@ class TurnService:
             return await self._begin(row, new)
 
     async def _begin(self, row: SessionRow, new: NewTurn) -> Begun:
-        kernel = self._kernel
+        kernel, events = self._kernel, self._kernel.store.events
         turn = RunningTurn(kernel, row, self._seconds)
         session = await new.open(turn.hooks)
-        conversation = await read_conversation(kernel, row.id)
         runtime_hash = session.snapshot.runtime_hash
         checkpoint = TurnCheckpoint(
             content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
         )
         # From the first moment on: what was acknowledged is done, also if this process dies at once.
         kept = write_checkpoint(checkpoint) if continues(kernel.generator) else None
-        held = TurnRow(row.id, kernel.new_id(), self._own_holder(), held_until(kernel), kept)
+        held = TurnRow(row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), kept)
         started = started_event(row.agent, row.agent_version, runtime_hash)
-        begun = await kernel.store.events.begin(held, started, now=kernel.now(), interrupted=interrupted())
+        is_run = new.run is not None
+        begun = await events.begin(held, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run)
         if begun.turn != held.turn:
             raise await self._busy(row, begun)
         self._stored(row.id)
-        turn.journal = TurnJournal(
-            kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored
-        )
+        try:
+            turn.journal = await self._journal(row, held, checkpoint)
+        except CapsetError as error:
+            await self._give_up(held, error)
+            raise
         self._spawn(turn, session)
         return begun
 
@@ -147,11 +150,14 @@ class TurnService:
 
         Raises ``NotFound`` if the session is not in that turn.
         """
-        if (running := self.running.get(id)) is not None and running.journal.session == row.id:
+        running = self.running.get(id)
+        is_here = running is not None and running.journal.session == row.id
+        if running is not None and is_here:
             await running.cancel(by)
-            return
         events, kernel = self._kernel.store.events, self._kernel
         seen = (await events.read(row.id, after=0, limit=1)).running
+        if is_here and (seen is None or seen.turn != id):
+            return
         if seen is None or seen.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
         # Taken from its process, which notices that by its next event, or when it renews its hold.
@@ -170,7 +176,7 @@ class TurnService:
         """Continue a turn that waits for its caller, whose process has died, or that has failed for the moment.
 
         Its caller opens its session. Raises ``NotFound`` if the session is not in that turn, ``TurnRunning`` if a
-        process runs it, and ``TurnSuspended`` while it waits for approvals.
+        process runs it, ``TurnSuspended`` while it waits for approvals, and ``ApprovalExpired`` if one came too late.
         """
         page = await self._kernel.store.events.read(row.id, after=0, limit=1)
         seen = page.running
@@ -181,8 +187,11 @@ class TurnService:
         if seen.checkpoint is None or (seen.holder not in (SUSPENDED, CALLER) and seen.until > self._kernel.now()):
             raise TurnRunning(f"the turn {id!r} is running")
         checkpoint = replace(read_checkpoint(seen.checkpoint), caller=caller)
+        if seen.holder == SUSPENDED and any(map(self._has_expired, await self._requests(row, checkpoint))):
+            await self._give_up(seen, late := ApprovalExpired(_LATE))
+            raise late
         if pending := await self._pending(row, checkpoint):
-            raise _waits(id, [one.id for one in pending])
+            raise waits(id, [one.id for one in pending])
         if not await self._take_up(row, seen, checkpoint, opening):
             raise TurnRunning(f"the turn {id!r} is running")
 
@@ -222,17 +231,16 @@ class TurnService:
                 await self.continue_due()
             except CapsetError as error:
                 _log.warning("the store did not say which turns are to be continued: %s", error.message)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
             self._wake.clear()
 
     async def continue_due(self) -> int:
         """Continue the turns that are due now, and return how many were taken up or ended."""
         kernel, count = self._kernel, 0
-        for seen in await kernel.store.events.due(kernel.now()):
+        due = await kernel.store.events.due(kernel.now(), limit=_LOOK_AT + self._left)
+        for seen in due:
             row = await kernel.find_session(seen.session)
             if row is None or seen.checkpoint is None:
                 continue
@@ -243,9 +251,16 @@ class TurnService:
                 continue
             try:
                 is_done = await self._continue(row, seen, checkpoint)
+            except StoreError as error:
+                _log.warning("the turn %s is left for the moment: %s", seen.turn, error.message)
+                continue
             except CapsetError as error:
                 is_done = await self._give_up(seen, error)
+            except Exception:  # of the code of others: one turn must not end the watch over all
+                _log.exception("the turn %s cannot be continued", seen.turn)
+                is_done = await self._give_up(seen, InternalError(_UNEXPECTED))
             count += is_done
+        self._left = len(due) - count
         return count
 
     async def wait(self, id: str) -> None:
@@ -258,8 +273,8 @@ class TurnService:
             return await self._give_up(seen, Unauthenticated("The caller of this turn did not come back in time."))
         if seen.holder == SUSPENDED:
             requests = await self._requests(row, checkpoint)
-            if any(one.status == "expired" or self._is_overdue(one) for one in requests):
-                return await self._give_up(seen, ApprovalExpired("The approval of this turn did not come in time."))
+            if any(map(self._has_expired, requests)):
+                return await self._give_up(seen, ApprovalExpired(_LATE))
             if any(one.status == "pending" for one in requests):  # one of several was decided
                 later = replace(seen, until=max(one.expires_at for one in requests if one.status == "pending"))
                 await self._kernel.store.events.take(seen, later)
@@ -290,8 +305,9 @@ class TurnService:
         checkpoint: TurnCheckpoint,
         opening: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
-        kernel = self._kernel
-        turn = RunningTurn(kernel, row, self._seconds)
+        if seen.turn in self.running:
+            return False  # this process's own, which has only lapsed by a clock that jumped ahead: it is renewed
+        kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
         try:
             session = await opening(turn.hooks)
         except NotHere:
@@ -307,15 +323,17 @@ class TurnService:
         )
         if not await kernel.store.events.take(seen, held):
             return False  # another process was faster
-        conversation = await read_conversation(kernel, row.id)
-        turn.journal = TurnJournal(
-            kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored
-        )
+        turn.journal = await self._journal(row, held, checkpoint)
         if (discarded := discarded_event(await self._newest(row))) is not None:
             turn.journal.add_event(discarded)
         turn.journal.add_event(resumed)
         self._spawn(turn, session)
         return True
+
+    async def _journal(self, row: SessionRow, held: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
+        """Return the journal of a turn that is held: until then, another one may add to the conversation."""
+        conversation = await read_conversation(self._kernel, row.id)
+        return TurnJournal(self._kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored)
 
     async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
         """Return the newest events of a session: the last one of an answer is among them, if that broke off."""
@@ -324,7 +342,7 @@ class TurnService:
         return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
 
     async def _give_up(self, seen: TurnRow, error: CapsetError) -> bool:
-        """End a turn that cannot be continued."""
+        """End a turn that cannot be run, or continued."""
         kernel = self._kernel
         mine = replace(seen, holder=self._own_holder(), until=held_until(kernel))
         if not await kernel.store.events.take(seen, mine):
@@ -361,35 +379,22 @@ class TurnService:
                 del self._beginning[owner]
 
     async def _requests(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
-        store = self._kernel.store.approvals
-        found = [await store.get(row.org, one) for one in checkpoint.approvals]
+        found = [await self._kernel.store.approvals.get(row.org, one) for one in checkpoint.approvals]
         return [one for one in found if one is not None]
 
     async def _pending(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
-        requests = await self._requests(row, checkpoint)
-        return [one for one in requests if one.status == "pending" and not self._is_overdue(one)]
+        found = await self._requests(row, checkpoint)
+        return [one for one in found if one.status == "pending" and not self._has_expired(one)]
 
-    def _is_overdue(self, request: ApprovalRow) -> bool:
-        return request.status == "pending" and request.expires_at <= self._kernel.now()
+    def _has_expired(self, one: ApprovalRow) -> bool:
+        return one.status == "expired" or (one.status == "pending" and one.expires_at <= self._kernel.now())
 
     async def _busy(self, row: SessionRow, begun: Begun) -> CapsetError:
         running = (await self._kernel.store.events.read(row.id, after=begun.last, limit=1)).running
         if running is not None and running.holder == SUSPENDED and running.checkpoint is not None:
-            return _waits(running.turn, read_checkpoint(running.checkpoint).approvals)
+            return waits(running.turn, read_checkpoint(running.checkpoint).approvals)
         return TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
 
     def _own_holder(self) -> str:
-        self._holder = self._holder or self._kernel.new_id()
-        return self._holder
-
-
-def interrupted() -> NewEvent:
-    """Return the last event of a turn whose process has died, and that cannot be continued."""
-    return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
-
-
-def _waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
-    told = ", ".join(approvals)
-    return TurnSuspended(
-        f"the turn {turn!r} waits for an approval: {told}; have it decided, or cancel the turn", approvals=approvals
-    )
+        self.holder = self.holder or self._kernel.new_id()
+        return self.holder

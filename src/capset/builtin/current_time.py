@@ -24,6 +24,8 @@ _MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 _SUGGESTIONS: Final = 5
+_LONGEST: Final = 100
+"""How many characters of a name are compared with zones: far more than any has, and few enough to take no time."""
 
 
 class CurrentTime(TypedDict):
@@ -52,7 +54,7 @@ def zone(name: str) -> ZoneInfo:
     if name not in zones():
         meant = suggestions(name)
         hint = f"did you mean {', '.join(meant)}?" if meant else "use an IANA name, such as Europe/Paris"
-        raise ToolError(f"unknown time zone {name!r}; {hint}", code="unknown_timezone")
+        raise ToolError(f"unknown time zone {name!r:.80}; {hint}", code="unknown_timezone")
     return ZoneInfo(name)
 
 
@@ -64,6 +66,8 @@ def zones() -> tuple[str, ...]:
 
 def suggestions(name: str) -> list[str]:
     """Return likely zones for ``name``, likeliest first: another spelling, a city, a typo."""
+    if len(name) > _LONGEST:
+        return []
     wanted = "_".join(name.casefold().split())
     spelled = {known.casefold(): known for known in zones()}
     cities = {known.rpartition("/")[2]: known for known in spelled}

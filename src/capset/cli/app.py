@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
@@ -25,6 +26,7 @@ COMMANDS: Final = {
     "import": "interop.imports:import_command",
     "kernel": "kernel:kernel_command",
     "serve": "serve:serve_command",
+    "worker": "worker:worker_command",
     "run": "conversation.commands:run_command",
     "chat": "conversation.commands:chat_command",
     "demo": "demo:demo_command",
@@ -178,10 +180,15 @@ class ServingGroup(LazyGroup):
     """A group of commands of which ``serve`` is meant where none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # as above
-        """Name the command ``serve`` if the first argument is none."""
+        """Name the command ``serve`` if the first argument is none, and not the misspelt name of one."""
         first = args[0] if args else ""
-        is_named = first in self.commands or first in ctx.help_option_names
+        is_named = first in self.commands or first in ctx.help_option_names or self._is_misspelt(first)
         return super().parse_args(ctx, args if is_named else ["serve", *args])
+
+    def _is_misspelt(self, word: str) -> bool:
+        from capset.errors import closest  # not for commands that need no errors
+
+        return not word.startswith("-") and closest(word, self.commands) is not None and not Path(word).exists()
 
 
 def _typer(paths: Mapping[str, str], base: type[LazyGroup] = LazyGroup, **settings: Any) -> typer.Typer:  # typer's own

@@ -215,6 +215,8 @@ def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
         " ".join(filter(None, (one.by, one.on_behalf_of and f"for {one.on_behalf_of}", "at", one.at, one.note)))
         for one in found.approvals
     ]
+    if found.status != "pending":
+        told.pop("refusal", None)  # it would only say that the request is decided
     for name in (*_LINES, *_MORE):
         if name in told and told[name] not in ([], 0):
             value = told[name]

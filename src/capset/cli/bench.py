@@ -20,11 +20,11 @@ from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Env, Grant, Who, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table
-from capset.cli.common.settings import load_settings
+from capset.cli.common.settings import has_db, load_settings
 from capset.cli.common.targets import open_kernel
 from capset.definitions.messages import Json, Message
 from capset.definitions.tools.definition import AnyTool
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, NotFound
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute
@@ -75,7 +75,12 @@ def bench_command(
     env: Env = None,
     principal: Who = None,
     db: Annotated[
-        str | None, typer.Option("--db", help="Where the records of the calls go; by default a file that is removed.")
+        str | None,
+        typer.Option(
+            "--db",
+            help="Where the records of the calls go, and which approvals of MCP servers' and APIs' tools hold; by "
+            "default a file that is removed, and those of the usual database.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> Exit:
@@ -89,13 +94,21 @@ def bench_command(
         settings = load_settings(
             db=db or str(Path(folder, "bench.db")), principal=principal, grant=grant, attribute=attribute, env=env
         )
-        served = find_called(Registry.installed(), CallTarget(tool, agent, None, config), settings.db)
+        # What is approved of MCP servers and APIs is in the database that other commands use.
+        approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
+        served = find_called(Registry.installed(), CallTarget(tool, agent, None, config), approvals)
 
         async def run() -> ToolCost:
             async with open_kernel(settings, served, None) as (kernel, session):
                 return await measure(session, kernel.audit, session.message(tool, Json(data)), calls, effects=effects)
 
-        measured = asyncio.run(run())
+        try:
+            measured = asyncio.run(run())
+        except NotFound as error:
+            if error.hint is None and served.upstream is not None and served.upstream.unapproved:
+                without = " or ".join(served.upstream.unapproved)
+                error.hint = f"no tool of {without} is approved in this database: name yours with --db"
+            raise
     if as_json:
         print_json(plain(measured))
     else:
@@ -111,15 +124,18 @@ async def measure(session: Session, audit: AuditLog, message: Message, calls: in
         raise first.error or DefinitionError(f"there is no tool {message.type!r}")
     if tool.has_side_effects and not effects:
         raise DefinitionError(
-            f"{tool.name!r} changes something: it is called {(4 * ROUNDS + 1) * calls:,} times or so",
+            f"{tool.name!r} changes something: it is called {4 * ROUNDS * calls:,} times or so",
             hint="say --effects if it may be, and --calls for fewer",
         )
     await _succeed(first)
     spent = dict.fromkeys(PHASES, 0)
     best = dict.fromkeys(("bare", "governed", "timed", "cpu"), float("inf"))
     phases: dict[Phase, float] = {}
+    text = message.data.text if isinstance(message.data, Json) else b"{}"
+    needs_kernel = tool.takes_context or tool.shape not in ("async", "sync")
     for _ in range(ROUNDS):
-        best["bare"] = min(best["bare"], await _bare(tool, message.data, calls))
+        if not needs_kernel:
+            best["bare"] = min(best["bare"], await _bare(tool, text, calls))
         best["governed"] = min(best["governed"], await _governed(session, message, calls))
         spent.update(dict.fromkeys(PHASES, 0))
         timed = await _governed(session, message, calls, spent)
@@ -130,18 +146,16 @@ async def measure(session: Session, audit: AuditLog, message: Message, calls: in
         await _governed(session, message, calls)
         await audit.flush()
         best["cpu"] = min(best["cpu"], (process_time_ns() - began) / calls / 1000)
-    bare = None if best["bare"] == float("inf") else best["bare"]
+    bare = None if needs_kernel else best["bare"]
     rest = max(0.0, best["timed"] - sum(phases.values()))
     return ToolCost(tool, calls, bare, best["governed"], phases, rest, best["cpu"])
 
 
-async def _bare(tool: AnyTool, data: Any, calls: int) -> float:  # the data of a message
-    """Return the microseconds of one validation and one run of the handler; infinity for one that needs the kernel."""
-    if tool.takes_context or tool.shape not in ("async", "sync") or not isinstance(data, Json):
-        return float("inf")
+async def _bare(tool: AnyTool, arguments: bytes, calls: int) -> float:
+    """Return the microseconds of one validation and one run of the handler alone."""
     began = perf_counter_ns()
     for _ in range(calls):
-        result = tool.handler(**tool.arguments.check_json(data.text))
+        result = tool.handler(**tool.arguments.check_json(arguments))
         if inspect.isawaitable(result):
             await result
     return (perf_counter_ns() - began) / calls / 1000

@@ -45,12 +45,16 @@ class ProgressView:
     """``with ProgressView(quiet=…) as watching: watching.show(event)``, on stderr; the bar disappears at the end.
 
     A call that waits for its approval is always reported, with the command to approve it; ``where`` are the options
-    with which that command finds the request.
+    with which that command finds the request. If such a call is interrupted, it is said how it goes on in its
+    ``session``.
     """
 
-    def __init__(self, *, quiet: bool, where: str = "") -> None:
+    def __init__(self, *, quiet: bool, where: str = "", session: str | None = None) -> None:
         self._bars = None if quiet else CallBars(err())
         self._where = where
+        self._session = session
+        self._asked: str | None = None
+        """The request that the call waits for, unless it has been decided since."""
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +65,9 @@ class ProgressView:
         """Remove the bar."""
         if self._bars is not None:
             self._bars.stop()
+        if self._asked is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
+            told = f"the request {self._asked} stays open unless it was decided; once it is approved, the same call"
+            err().print(f"[dim]{cell(f'{told} with --session {self._session} is made')}[/]", soft_wrap=True)
 
     def show(self, message: Message | MessageShape) -> None:
         """Show an event; other messages are ignored."""
@@ -77,7 +84,8 @@ class ProgressView:
 
     def _ask(self, request: Mapping[str, object]) -> None:
         """Report a call that waits for an approval, and the command for it."""
-        approve = f"capset approvals approve {shlex.quote(str(request.get('id')))}{self._where}"
+        self._asked = str(request.get("id"))
+        approve = f"capset approvals approve {shlex.quote(self._asked)}{self._where}"
         asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
         console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
@@ -200,7 +208,7 @@ async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way)
         result = await client.call(*call, arguments, timeout=way.timeout, approval=way.approval)
     else:
         async with client.stream(*call, arguments, timeout=way.timeout, approval=way.approval) as events:
-            with ProgressView(quiet=way.quiet, where=way.where) as watching:
+            with ProgressView(quiet=way.quiet, where=way.where, session=session) as watching:
                 async for event in events:
                     watching.show(event)
         result = events.result
@@ -229,7 +237,7 @@ def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
 async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with ProgressView(quiet=way.quiet, where=way.where) as watching:
+        with ProgressView(quiet=way.quiet, where=way.where, session=session.id) as watching:
             async for message in messages:
                 watching.show(message)
                 if message.kind == "reply":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset.adapters.config_file.checks import told_of, told_of_problems
+from capset.adapters.config_file.source_checks import source_problems, source_warnings
 from capset.adapters.mcp.server import PROMPTS, READ
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.pins import capability_with
@@ -32,6 +35,7 @@ def check_command(
 ) -> Exit:
     """Check a configuration file, and show what it would serve; its handlers are loaded, and none is called.
 
+    Documents of APIs that are files are read; no MCP server is started, and nothing is asked over a network.
     It ends with 2 if anything is wrong with it; warnings change nothing about that.
     """
     try:
@@ -39,6 +43,10 @@ def check_command(
     except InvalidConfiguration as error:
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT
+    if problems := asyncio.run(source_problems(found)):
+        _show_problems(file, problems, as_json=as_json)
+        return Exit.BAD_INPUT
+    found = replace(found, warnings=(*found.warnings, *source_warnings(found)))
     if as_json:
         print_json(told_of(found).plain())
         return Exit.DONE

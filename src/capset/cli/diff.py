@@ -29,6 +29,10 @@ from capset.wire.diffs import diff_shape
 
 _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}
 
+KeptFor = Annotated[
+    str | None, typer.Option("--org", help="The organisation that ids in the database belong to, if to any.")
+]
+
 MAX_BYTES: Final = 64 * 1024 * 1024
 _KINDS: Final = "an envelope, as SnapshotEnvelope.to_json() writes it, or a link, as model_dump_json() does"
 
@@ -40,6 +44,7 @@ def diff_command(
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, named in the same ways.")],
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
+    org: KeptFor = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
@@ -50,7 +55,7 @@ def diff_command(
     """
     if before == after == "-":
         raise DefinitionError("stdin can be read once: give a file or an id for A or for B")
-    diff = asyncio.run(_compared(before, after, db))
+    diff = asyncio.run(_compared(before, after, org, db))
     with ended():
         if as_json:
             print_json(diff_shape(diff).plain())
@@ -59,13 +64,13 @@ def diff_command(
     return Exit.DIFFERENT if exit_code and diff.differs else Exit.DONE
 
 
-async def _compared(before: str, after: str, db: str | None) -> Diff:
+async def _compared(before: str, after: str, org: str | None, db: str | None) -> Diff:
     ours, theirs = resolve_side(before), resolve_side(after)
     if isinstance(ours, Side) and isinstance(theirs, Side):
         return diff_sides(ours, theirs)
     async with opened_store(existing_db(load_settings(db=db).db)) as store:
         ours, theirs = [
-            one if isinstance(one, Side) else await stored_side(store.lineage, None, str(one)) for one in (ours, theirs)
+            one if isinstance(one, Side) else await stored_side(store.lineage, org, str(one)) for one in (ours, theirs)
         ]
         return diff_sides(ours, theirs)
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from pydantic import ValidationError
 
 from capset.cli.common.actors import acting_here
 from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, given_allowance
@@ -22,6 +23,7 @@ from capset.clock import SystemClock, iso
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
+from capset.schemas.validation_errors import validation_fields
 from capset.server.auth.keys import DEFAULT_SCOPES, create_key, revoke_key
 from capset.stores.base import KeyRow
 from capset.wire.allowances import allowance_shape
@@ -140,7 +142,7 @@ def revoke_command(
 
 
 def _input(name: str, who: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
-    """Return what a server is asked for."""
+    """Return what a server is asked for. Raises ``DefinitionError`` for what none would take."""
     given: dict[str, Any] = {
         "name": name,
         "principal": who.id,
@@ -153,7 +155,12 @@ def _input(name: str, who: Principal, scopes: Sequence[str], expires: str | None
         "agent": agent,
         "expires": expires,
     }
-    return KeyInput.model_validate({name: value for name, value in given.items() if value is not None})
+    asked = {name: value for name, value in given.items() if value is not None}
+    try:
+        return KeyInput.model_validate(asked)
+    except ValidationError as error:
+        listed = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), asked)))
+        raise DefinitionError(f"no server makes this key: {listed}") from None
 
 
 async def _list_there(client: Client) -> list[KeyShape]:

@@ -14,7 +14,7 @@ from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import out, print_json
 from capset.cli.common.settings import existing_db, given_attributes, given_env, load_settings
 from capset.cli.common.targets import agent_of, find_definition, load, opened_store
-from capset.cli.diff import resolve_side, show_lines
+from capset.cli.diff import KeptFor, resolve_side, show_lines
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.compare.sides import Side, stored_side
@@ -46,6 +46,7 @@ def replay_command(
         typer.Option(metavar="KEY=VALUE", help="What policies read as request.env beside what was kept; repeatable."),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if then and now differ.")] = False,
+    org: KeptFor = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
@@ -54,7 +55,7 @@ def replay_command(
     Principal and env are those of then, unless options say otherwise; the agent is the one that the envelope names. No
     tool is called. It ends with 1 if a policy fails now.
     """
-    today = Today(agent, principal, grant, given_attributes(attribute), env)
+    today = Today(agent, principal, org, grant, given_attributes(attribute), env)
     done = asyncio.run(_replayed(envelope, today, load_settings(db=db).db))
     with ended():
         if as_json:
@@ -72,6 +73,7 @@ class Today:
 
     agent: str | None
     principal: str | None
+    org: str | None
     grant: list[str] | None
     attributes: Mapping[str, Any]
     env: list[str] | None
@@ -79,21 +81,21 @@ class Today:
 
 async def _replayed(named: str, today: Today, db: str) -> Replay:
     given = given_env(today.env)
-    envelope = await _envelope(named, db)
+    envelope = await _envelope(named, today.org, db)
     registry = Registry.installed()
     if today.agent is None:
-        agent = await agent_of(registry, envelope.link, db)
+        agent = await agent_of(registry, envelope.link, today.org, db)
     else:
-        agent = await load(registry, find_definition(registry, today.agent, db), db)
+        agent = await load(registry, find_definition(registry, today.agent, db), db, org=today.org)
     env = {**envelope.runtime.toolkit_context.env, **given} if given else None
     return await replay(envelope, agent, principal=_principal(envelope, today), env=env)
 
 
-async def _envelope(named: str, db: str) -> SnapshotEnvelope:
+async def _envelope(named: str, org: str | None, db: str) -> SnapshotEnvelope:
     found = resolve_side(named)
     if not isinstance(found, Side):
         async with opened_store(existing_db(db)) as store:
-            found = await stored_side(store.lineage, None, str(found))
+            found = await stored_side(store.lineage, org, str(found))
     if found.envelope is None:
         raise DefinitionError(
             f"{named} is a link, which has hashes only: what was in play then is in an envelope",
@@ -104,7 +106,7 @@ async def _envelope(named: str, db: str) -> SnapshotEnvelope:
 
 def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
     if today.principal is not None:
-        return Principal(today.principal, permissions=today.grant or (), attributes=today.attributes)
+        return Principal(today.principal, org=today.org, permissions=today.grant or (), attributes=today.attributes)
     if today.grant is None and not today.attributes:
         return None
     then = principal_of(envelope)

@@ -60,7 +60,7 @@ def list_command(
 
     async def here(place: LocalSessions) -> SessionPageShape:
         who = place.caller.principal
-        query = SessionQuery(who.org, who.id, who.kind, agent, limit, cursor)
+        query = SessionQuery(who.org, who.id, who.kind, agent, limit, cursor, on_behalf_of=who.on_behalf_of)
         return await session_page_shape(place.service.kernel.store.sessions, query)
 
     page = asked(url, there, here, db=db, org=org, principal=principal)
@@ -109,7 +109,7 @@ def state_command(
 @guarded
 def events_command(
     id: Id,
-    after: Annotated[int, typer.Option(min=0, help="The number of the last event that is known.")] = 0,
+    after: Annotated[int, typer.Option(min=0, max=10**15 - 1, help="The number of the last event that is known.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for those that are still to come.")] = False,
     principal: Who = None,
     org: Org = None,

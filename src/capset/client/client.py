@@ -20,6 +20,7 @@ from capset.client.keys import KeyResource, OrgResource, PrincipalResource
 from capset.client.links import FingerprintResource, LinkResource
 from capset.client.people import PersonResource
 from capset.client.records import RecordResource
+from capset.client.runs import RunResource, ScheduleResource
 from capset.client.sessions import SessionResource
 from capset.client.tool_sources import ToolSourceResource
 from capset.errors import DeadlineExceeded, DefinitionError
@@ -61,6 +62,8 @@ class Client:
         self.approvals = ApprovalResource(self._connection)
         self.deliveries = DeliveryResource(self._connection)
         self.people = PersonResource(self._connection)
+        self.runs = RunResource(self._connection)
+        self.schedules = ScheduleResource(self._connection)
         self.links = LinkResource(self._connection)
         self.fingerprints = FingerprintResource(self._connection)
         self.records = RecordResource(self._connection)

@@ -8,6 +8,7 @@ from typing import Final, Self
 import httpx2
 
 from capset.client.answers import Answers
+from capset.errors import Unreachable
 from capset.wire.calls import CallShape, MessageShape
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -43,12 +44,16 @@ class CallEvents:
         await self._events.aclose()
 
     async def _read(self, source: httpx2.EventSource) -> AsyncGenerator[MessageShape]:
-        with self._answers.named(safe=self._safe):
-            async for event in source:
-                if event.event == "result":
-                    # Read on to the end, which comes at once, so that the connection can be used again.
-                    self._result = self._answers.parsed(CallShape, event.data)
-                elif event.event == "message" and event.data:
-                    yield self._answers.parsed(MessageShape, event.data)
+        try:
+            with self._answers.named(safe=self._safe):
+                async for event in source:
+                    if event.event == "result":
+                        # Read on to the end, which comes at once, so that the connection can be used again.
+                        self._result = self._answers.parsed(CallShape, event.data)
+                    elif event.event == "message" and event.data:
+                        yield self._answers.parsed(MessageShape, event.data)
+        except Unreachable:
+            if self._result is None:  # otherwise nothing is missing
+                raise
         if self._result is None:
             raise self._answers.broken("the stream ended before the call's result", safe=self._safe)

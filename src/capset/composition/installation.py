@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from capset.composition.sources import ContributionSource
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
 from capset.definitions.limits import Limit
-from capset.definitions.names import TOOL, checked
+from capset.definitions.names import TOOL, checked, with_tool_names
 from capset.definitions.policies import Policy
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.errors import DefinitionError, ToolNameConflict
-
-_QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class ToolNames:
 
     def in_text(self, text: str) -> str:
         """Return instructions with tool names in backquotes replaced by their names here."""
-        return _QUOTED.sub(lambda found: f"`{self.known.get(found[1], found[1])}`", text)
+        return with_tool_names(text, self.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +91,12 @@ class Installed:
     def may_ask(self) -> bool:
         """Whether its calls may need an approval: the tool says so, or there are policies, which may ask."""
         return self.tool.approval != "auto" or bool(self.gates)
+
+    @property
+    def asks_plainly(self) -> bool:
+        """Whether all its policies are asked at each call, with arguments of its own, and no hook is told of it."""
+        is_told = any(gate.hooks.on_policy_evaluated for gate in self.met)
+        return self.tool.arguments.only_scalars and all(one.is_live for one in self.gates) and not is_told
 
     def behind(self, levels: tuple[Level, ...]) -> Installed:
         """Return the tool as it is when a second path brings it too: the policies of both apply."""

@@ -31,6 +31,9 @@ ActName = Literal[
     "delivery.retry",
     "person.add",
     "person.remove",
+    "schedule.create",
+    "schedule.change",
+    "schedule.delete",
 ]
 """The name of an act: what it concerns, and what was done to that."""
 
@@ -61,6 +64,9 @@ ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
         "delivery.retry": "A delivery to a channel that had failed was queued again.",
         "person.add": "A user of a chat was entered as a principal: of which workspace, and with which permissions.",
         "person.remove": "A user of a chat was removed, and decides nothing any more.",
+        "schedule.create": "A schedule was made: which runs it queues, and when.",
+        "schedule.change": "A schedule was paused, or goes on.",
+        "schedule.delete": "A schedule was deleted; its runs stay.",
     }
 )
 """Every act, with what its record says."""

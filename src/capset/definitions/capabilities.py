@@ -28,6 +28,7 @@ from capset.definitions.names import (
     listed,
     mapped,
     sealed,
+    with_tool_names,
 )
 from capset.definitions.parts import Part, Preset, make_part
 from capset.definitions.policies import Policy
@@ -342,8 +343,8 @@ T = TypeVar("T", AnyCapability, Preset)
 def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
     """Return a capability of the same name with only these tools: each of its own replaced by those given for it.
 
-    Everything else stays, and ``ctx.config(capability)`` and the like find it by either object. Raises
-    ``DefinitionError`` for a tool inside a toolkit, where the toolkit's policies apply to it.
+    Instructions have the names of those given, and everything else stays; ``ctx.config(capability)`` and the like find
+    it by either object. Raises ``DefinitionError`` for a tool inside a toolkit, where the toolkit's policies apply.
     """
     inside = {one for part in capability.parts.values() for one in part.members}
     if wrong := [one.name for one in tools if one not in inside]:
@@ -365,7 +366,10 @@ def _preset(preset: Preset, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Prese
 
 def _part(part: Part, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Part:
     kept = tuple(other for one in part.tools for other in tools.get(one, ()))
-    return replace(part, members=kept, tools=kept)
+    forms = {one.name: [form.name for form in others] for one, others in tools.items()}
+    names = {name: here[0] for name, here in forms.items() if here and name not in here}
+    told = tuple(with_tool_names(text, names) for text in part.instructions)
+    return replace(part, members=kept, tools=kept, instructions=told)
 
 
 def _copy(original: T, changed: Mapping[str, object]) -> T:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -18,6 +20,57 @@ RESERVED: Final = "capset:"
 """The scheme of a session's own files."""
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:[^\s{}]*")
 _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class UriTemplate:
+    """A template of URIs: its ``names``, and the ``texts`` before, between and after them.
+
+    What stands in the place of a name has no slash, unless that is ``open_name``.
+    """
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    open_name: str | None = None
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return what stands in the places of the names, of which an earlier one gets as much as it can.
+
+        It takes a time that grows with the URI: a pattern would try all ways to share it out among the names.
+        """
+        first, last = self.texts[0], self.texts[-1]
+        if not self.names:
+            return {} if uri == first else None
+        if not (uri.startswith(first) and uri.endswith(last)):
+            return None
+        slashes = [*_places(uri, "/")]
+
+        def end_of(name: str, start: int, ends: Sequence[int]) -> int | None:
+            """Return the last of these places at which a value that starts here can end."""
+            until = bisect_left(slashes, start)
+            most = len(uri) if name == self.open_name or until == len(slashes) else slashes[until]
+            found = bisect_right(ends, most)
+            return ends[found - 1] if found and ends[found - 1] > start else None
+
+        ends_of = {self.names[-1]: [len(uri) - len(last)]}
+        for before, name, text in [*zip(self.names, self.names[1:], self.texts[1:], strict=False)][::-1]:
+            ends = ends_of[name]
+            fitting = (end_of(name, place + len(text), ends) is not None for place in _places(uri, text))
+            ends_of[before] = [*compress(_places(uri, text), fitting)]
+        values, start = dict[str, str](), len(first)
+        for name, text in zip(self.names, self.texts[1:], strict=True):
+            end = end_of(name, start, ends_of[name])
+            if end is None:
+                return None
+            values[name], start = uri[start:end], end + len(text)
+        return values
+
+
+def _places(uri: str, text: str) -> Iterator[int]:
+    place = uri.find(text)
+    while place >= 0:
+        yield place
+        place = uri.find(text, place + 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,13 +106,13 @@ class McpResource:
     parameter: str | None = None
     variables: tuple[str, ...] = field(init=False)
     """The names in the template, in order; none for one resource."""
-    _pattern: re.Pattern[str] = field(init=False, repr=False)
+    _template: UriTemplate = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         owner = f"the resource {self.uri!r:.200}"
         _check_tool(owner, self.tool)
-        variables, pattern = read_template(owner, self.uri)
-        given = variables if self.parameter is None else (self.parameter,)
+        template = read_template(owner, self.uri)
+        given = template.names if self.parameter is None else (self.parameter,)
         known = self.tool.parameters
         if unknown := [name for name in given if name not in known]:
             raise DefinitionError(
@@ -70,8 +123,8 @@ class McpResource:
             raise DefinitionError(f"{owner}: {self.tool.name!r} needs {missing[0]!r}", hint="put it into the template")
         checked_optional(f"{owner}: media_type", self.media_type)
         checked_optional(f"{owner}: title", self.title)
-        object.__setattr__(self, "variables", variables)
-        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "variables", template.names)
+        object.__setattr__(self, "_template", template)
 
     @property
     def is_template(self) -> bool:
@@ -80,10 +133,10 @@ class McpResource:
 
     def arguments(self, uri: str) -> Mapping[str, str] | None:
         """Return the arguments of the tool for a URI, or ``None`` if it is none of this resource's."""
-        found = self._pattern.fullmatch(uri) if len(uri) <= MAX_URI else None
+        found = self._template.match(uri) if len(uri) <= MAX_URI else None
         if found is None or self.parameter is not None:
             return None if found is None else {cast("str", self.parameter): uri}
-        return {name: unquote(part) for name, part in found.groupdict().items()}
+        return {name: unquote(part) for name, part in found.items()}
 
 
 McpOffer: TypeAlias = McpPrompt | McpResource
@@ -128,11 +181,8 @@ def _check_tool(owner: str, tool: object) -> None:
             raise DefinitionError(f"{owner}: the parameter {name!r} takes no text, and the protocol has nothing else")
 
 
-def read_template(owner: str, uri: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return the names in a template, and the pattern of its URIs.
-
-    Raises ``DefinitionError``, starting with ``owner``.
-    """
+def read_template(owner: str, uri: str) -> UriTemplate:
+    """Return a template of URIs. Raises ``DefinitionError``, starting with ``owner``."""
     text = checked_text(f"{owner}: uri", uri)
     if len(text) > MAX_URI or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
         raise DefinitionError(
@@ -141,13 +191,13 @@ def read_template(owner: str, uri: str) -> tuple[tuple[str, ...], re.Pattern[str
         )
     if text.startswith(RESERVED):
         raise DefinitionError(f"{owner}: the scheme {RESERVED!r} is for the files of sessions")
-    names, pattern, end, is_open = list[str](), "", 0, False
+    names, texts, end, open_name = list[str](), list[str](), 0, None
     for found in _EXPRESSION.finditer(text):
         if names and found.start() == end:
             raise DefinitionError(f"{owner}: something must stand between {names[-1]!r} and {found[2]!r}")
-        if found[2] in names or (found[1] and is_open):
+        if found[2] in names or (found[1] and open_name is not None):
             raise DefinitionError(f"{owner}: each name stands once in a template, and {{+…}} once at all")
-        pattern += f"{re.escape(text[end : found.start()])}(?P<{found[2]}>{'.+' if found[1] else '[^/]+'})"
+        texts.append(text[end : found.start()])
         names.append(found[2])
-        end, is_open = found.end(), is_open or bool(found[1])
-    return tuple(names), re.compile(pattern + re.escape(text[end:]), re.DOTALL)
+        end, open_name = found.end(), found[2] if found[1] else open_name
+    return UriTemplate(tuple(names), (*texts, text[end:]), open_name)

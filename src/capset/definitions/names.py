@@ -105,6 +105,14 @@ def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
 V = TypeVar("V")
 
 
+_QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
+
+
+def with_tool_names(text: str, names: Mapping[str, str]) -> str:
+    """Return instructions with the tools in backquotes under other names."""
+    return _QUOTED.sub(lambda found: f"`{names.get(found[1], found[1])}`", text)
+
+
 def copied(what: str, value: V) -> V:
     """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if there can be none."""
     try:

@@ -24,6 +24,16 @@ Outcome = Literal[
     "interrupted",
 ]
 """How an attempt ended."""
+UNTOUCHED: Final[tuple[Outcome, ...]] = (
+    "denied",
+    "unauthenticated",
+    "not_found",
+    "invalid",
+    "limited",
+    "rejected",
+    "unavailable",
+)
+"""The outcomes of calls whose handler was never started."""
 
 Phase = Literal["intent", "outcome", "act"]
 """What a record states: that a call is about to start, that it has ended, or that something was administered."""

@@ -81,7 +81,7 @@ def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[
     Otherwise the returned awaitable gives all answers; the policies before the first one that needs it were asked
     already.
     """
-    for place, policy in enumerate(policies):
+    for policy in policies:
         try:
             answer = policy.evaluate(request)
         except BaseException as error:
@@ -89,7 +89,7 @@ def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[
                 raise
             answer = failed(policy, error)
         if answer is not True and answer is not _ALLOWED:
-            return _ask_on(policies, request, place, answer)
+            return _ask_on(policies, request, policies.index(policy), answer)  # each is there once
     return None
 
 

@@ -183,6 +183,11 @@ _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
 """A key that may not be a string: such keys do not sort among strings, so one is first, written as it would be."""
 
 
+def flat(value: Any) -> bytes | None:
+    """Return the canonical bytes of a dict that ``is_flat``, as most arguments are; ``None`` for everything else."""
+    return to_json(dict(sorted(value.items()))) if is_flat(value) and not _looks_tagged(value) else None
+
+
 def encoded(value: Any) -> bytes | None:
     """Return the canonical bytes of a dict, a list or a tuple, or ``None`` if the walk must write them.
 
@@ -192,7 +197,7 @@ def encoded(value: Any) -> bytes | None:
     if kind not in _CONTAINERS:
         return None
     if _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
-        return to_json(dict(sorted(value.items()))) if is_flat(value) and not _looks_tagged(value) else None
+        return flat(value)
     try:
         data = _encode(value).encode()
     except (TypeError, ValueError, RecursionError):

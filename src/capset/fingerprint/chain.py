@@ -214,10 +214,10 @@ class _Walk:
             missing = f"record {left.seq} is" if left.seq == self.seq + 1 else f"records {self.seq + 1}–{left.seq} are"
             raise Unsound(f"{missing} missing at the end: checkpoint {left.number} covers so many", self.seq + 1)
 
-    def _follow(self, statement: str) -> None:
+    def _follow(self, statement: object) -> None:
         """Trust the key that takes over, if a trusted one says so."""
         try:
-            stated = json.loads(statement)
+            stated = json.loads(statement) if isinstance(statement, str) else None
         except (ValueError, RecursionError):
             return  # another program's record: its hash holds, but it names no key
         if isinstance(stated, dict) and (key := successor_of(cast("dict[str, Any]", stated), self._keys)) is not None:

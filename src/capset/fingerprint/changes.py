@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.paths import word
 
 ChangeKind = Literal["added", "removed", "changed", "reordered", "renamed"]
 """``reordered``: the same items in another order. ``renamed``: the same model class under another name."""
+_ALIGNED: Final = 50
+"""Items of the longest lists that are aligned exactly, in a time that grows with the cube of their number. Of longer
+ones, the items that stand once in each are."""
 _NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
 
 
@@ -33,6 +38,7 @@ class Change:
     after: Any = None
 
 
+Item = TypeVar("Item", bytes, str)
 # JSON data may be anything, so functions that compare it take ``Any``.
 Compare: TypeAlias = Callable[[str, Any, Any], Iterator[Change]]
 """A function that yields the differences between two values at a path."""
@@ -89,7 +95,7 @@ def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -
     if ours != theirs and sorted(ours) == sorted(theirs):
         yield Change(path, "reordered", list(before), list(after))
         return
-    for i1, i2, j1, j2 in _gaps(ours, theirs):
+    for i1, i2, j1, j2 in gaps(ours, theirs):
         if i2 - i1 == j2 - j1:
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
                 yield from item(f"{path}[{i}]" if i == j else f"{path}[{i}→{j}]", before[i], after[j])
@@ -150,9 +156,51 @@ def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | 
     return found if len(found) == len(given) else None
 
 
-def _gaps(before: list[bytes], after: list[bytes]) -> list[tuple[int, int, int, int]]:
+def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int]]:
     """Return the ranges where two lists differ, as ``before[a:b]`` and ``after[c:d]``; the same from either side."""
     if before > after:
-        return [(i1, i2, j1, j2) for j1, j2, i1, i2 in _gaps(after, before)]
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
+        return [(i1, i2, j1, j2) for j1, j2, i1, i2 in gaps(after, before)]
+    if max(len(before), len(after)) <= _ALIGNED:
+        opcodes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in opcodes if tag != "equal"]
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    ours, theirs = before[start : len(before) - end], after[start : len(after) - end]
+    found: list[tuple[int, int, int, int]] = []
+    at, there = 0, 0
+    for one, other in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
+        if one > at or other > there:
+            found.append((start + at, start + one, start + there, start + other))
+        at, there = one + 1, other + 1
+    return found
+
+
+def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
+    """Return the places of items that are once in each of two lists, as many as are in the same order in both."""
+    first, other = _single(ours), _single(theirs)
+    pairs = [(at, other[one]) for one, at in first.items() if one in other]
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int | None] = []
+    for number, (_, there) in enumerate(pairs):
+        length = bisect_left(ends, there)
+        before.append(last[length - 1] if length else None)
+        ends[length : length + 1], last[length : length + 1] = [there], [number]
+    found: list[tuple[int, int]] = []
+    number = last[-1] if last else None
+    while number is not None:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+def _single(items: list[Item]) -> dict[Item, int]:
+    """Return the places of the items that are there once."""
+    counts = Counter(items)
+    return {one: at for at, one in enumerate(items) if counts[one] == 1}
+
+
+def _common(one: list[Item], other: list[Item]) -> int:
+    """Return how many items both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

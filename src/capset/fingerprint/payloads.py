@@ -7,7 +7,7 @@ has its empty value, so using the feature later changes only the hashes of defin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit, toolkits_in
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical
+from capset.fingerprint.sets import sorted_sets
 
 Payload = Mapping[str, Any]
 """JSON data; its values have any JSON type."""
@@ -272,28 +273,10 @@ def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
 def _config(capability: AnyCapability, config: BaseModel) -> Any:
     """Return a config as JSON data, its sets sorted: their own order differs from process to process."""
     try:
-        data = _sorted_sets(config, config.model_dump(mode="json", warnings="error"))
+        data = sorted_sets(config, config.model_dump(mode="json", warnings="error"))
         canonical(data)
     except (PydanticSerializationError, ValueError) as error:
         raise DefinitionError(
             f"capability {capability.name!r}: its config has no form in JSON, by which it is told apart: {error}"
         ) from None
-    return data
-
-
-def _sorted_sets(value: Any, data: Any) -> Any:
-    """Sort in ``data``, the JSON form of ``value``, the lists that are sets in ``value``."""
-    if isinstance(data, list):
-        items = cast("list[Any]", data)
-        if not isinstance(value, list | tuple | Set) or len(cast("list[Any]", value)) != len(items):
-            return items
-        sorted_items = [_sorted_sets(*pair) for pair in zip(cast("list[Any]", value), items, strict=True)]
-        return sorted(sorted_items, key=canonical) if isinstance(value, Set) else sorted_items
-    if isinstance(data, dict):
-        members = cast("dict[str, Any]", data)
-        if isinstance(value, Mapping):
-            inner = dict(zip(members, cast("Mapping[Any, Any]", value).values(), strict=False))
-        else:
-            inner = {name: getattr(value, name, None) for name in members}
-        return {name: _sorted_sets(inner.get(name), member) for name, member in members.items()}
     return data

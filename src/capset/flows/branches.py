@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from capset.definitions.blocks import Block
 from capset.errors import CapsetError, DefinitionError, InternalError
-from capset.schemas.schema import Schema, schema_of
+from capset.schemas.schema import ResultSchema, Schema, schema_of
 
 _log = logging.getLogger("capset.flows")
 
@@ -54,10 +54,15 @@ def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
     known = [one for one in outputs if one is not None]
     if len(known) < len(outputs) or not known:
         return None
-    if all(one.json_schema == known[0].json_schema for one in known):
-        return known[0]
+    first = known[0]
+    if all(one.annotation == first.annotation for one in known):
+        return first
     annotation: Any = Union[tuple(one.annotation for one in known)]  # noqa: UP007  # of types known only here
-    return schema_of(f"{owner}, its output", annotation, "serialization")
+    schema = cast("ResultSchema", schema_of(f"{owner}, its output", annotation, "serialization"))
+    if all(one.json_schema == first.json_schema for one in known):  # two classes may have the same fields
+        schema = schema.held_to(first.json_schema)
+        schema.json_schema, schema.hash_input = first.json_schema, first.hash_input
+    return schema
 
 
 def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:

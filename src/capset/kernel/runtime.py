@@ -150,6 +150,10 @@ class KernelRuntime:
     def end_call(self) -> None:
         """Report the end of a call, or of a run of a block, that was counted in ``calls``."""
         self.calls -= 1
+        self.tell_idle()
+
+    def tell_idle(self) -> None:
+        """Tell who waits for it that no call is running any more, if that is so."""
         if self.idle is not None and not self.calls:
             self.idle.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from copy import deepcopy
 from functools import cache, partial
@@ -202,7 +203,7 @@ def _holds_set(value: Any) -> bool:
             return True
         case Mapping():
             return any(map(_holds_set, cast("Mapping[Any, Any]", value).values()))
-        case list() | tuple():
+        case list() | tuple() | deque():
             return any(map(_holds_set, cast("list[Any]", value)))
         case _:
             return False

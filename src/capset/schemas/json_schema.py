@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from capset.errors import DefinitionError, Field
 from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, graph
+from capset.schemas.own_code import EXACT
 from capset.schemas.schema import MAPS_OF_SCHEMAS, Schema, sorted_enums
 from capset.schemas.strict_json import copy_json, parse_json
 from capset.schemas.validation_errors import SchemaMismatch, fields_of
@@ -172,6 +173,7 @@ class JsonSchema(Schema):
         fields = _fields(root)
         self._names = list(fields)
         self.annotation = object
+        self.json_form = EXACT
         self.check = self._check
         self.check_json = self._check_json
         self.json_schema = document
@@ -190,6 +192,10 @@ class JsonSchema(Schema):
     def text(self, value: Any) -> str:
         """Return ``value`` as JSON text for ``check_json``. Raises as ``jsonable`` does."""
         return json.dumps(copy_json(value), ensure_ascii=False, separators=(",", ":"))
+
+    def check_stored(self, text: bytes | str) -> Any:
+        """Validate JSON text as ``check_json`` does: its fields have no other names."""
+        return self._check_json(text)
 
     @property
     def names(self) -> list[str]:

@@ -1,17 +1,19 @@
-"""The host's own code in pydantic's core schemas: validators, serialisers and defaults that are functions."""
+"""The host's own code in pydantic's core schemas, and the parts of a value that its JSON data leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
 _NO_CODE: Final = frozenset({"metadata", "default", "expected", "members"})
 """The keys whose values are data, or are read only where JSON Schema is made."""
+_BY_NAME: Final = frozenset({"fields", "choices"})
+"""The keys whose values may have any names: those of a type's fields, or tags."""
 _SAFE: Final = ("builtins", "pydantic", "pydantic_core")
 """The packages whose functions are not the host's."""
 # A memo over the few classes that definitions declare; not a registry.
@@ -33,19 +35,57 @@ def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of
 
     A constructor, a ``model_post_init`` and computed fields count; a class that only declares fields does not.
     """
-    left: list[object] = [core_schema]
-    while left:
-        node = left.pop()
+    for node in _nodes(core_schema):
         if isinstance(node, Mapping):
             found = cast("Mapping[str, object]", node)
             if found.get("custom_init") or found.get("post_init") or found.get("computed_fields") or _looks_up(found):
                 return True
-            left += [value for key, value in found.items() if key not in _NO_CODE]
-        elif isinstance(node, list | tuple):
-            left += cast("list[object]", node)
-        elif not isinstance(node, type) and is_own_function(node):
+        elif not isinstance(node, list | tuple | type) and is_own_function(node):
             return True
     return False
+
+
+def _nodes(core_schema: object) -> Iterator[object]:
+    """Yield everything in a core schema that may be, or have, code."""
+    left = [core_schema]
+    while left:
+        yield (node := left.pop())
+        if isinstance(node, Mapping):
+            for key, value in cast("Mapping[str, object]", node).items():
+                if key in _BY_NAME and isinstance(value, Mapping):
+                    left += cast("Mapping[str, object]", value).values()
+                elif key not in _NO_CODE:
+                    left.append(value)
+        elif isinstance(node, list | tuple):
+            left += cast("list[object]", node)
+
+
+class JsonForm(NamedTuple):
+    """The differences between a type's values and their JSON data: sets, which have no order, and parts left out."""
+
+    has_sets: bool
+    leaves_out: bool
+
+
+EXACT: Final = JsonForm(has_sets=False, leaves_out=False)
+_ANY_ORDER: Final = ("set", "frozenset", "any")
+_EXCLUDED: Final = ("serialization_exclude", "serialization_exclude_if")
+
+
+def json_form_of(core_schema: Any) -> JsonForm:  # as for ``runs_own_code``
+    """Return the differences between the values of a core schema and their JSON data.
+
+    Left out are fields that are excluded, and what serialisers of the host's own drop.
+    """
+    has_sets = leaves_out = False
+    for node in _nodes(core_schema):
+        if isinstance(node, Mapping):
+            found = cast("Mapping[str, object]", node)
+            has_sets |= found.get("type") in _ANY_ORDER
+            written = cast("Mapping[str, object]", found.get("serialization") or {})
+            is_own = "function" in written and not _is_safe(written["function"])
+            leaves_out |= is_own or any(map(found.get, _EXCLUDED))
+    return JsonForm(has_sets, leaves_out)
 
 
 def is_own_function(function: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
 
 from pydantic import BaseModel, Field, RootModel
+from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints, is_typeddict
 
 from capset.errors import DefinitionError, unknown
@@ -101,12 +102,16 @@ def _model_fields(owner: str, model: type[BaseModel]) -> Mapping[str, Any]:
     for name, info in model.model_fields.items():
         if info.alias is not None or info.validation_alias is not None:
             raise DefinitionError(f"{owner}: {model.__name__}.{name} has an alias; an argument has one name")
-        said = info.asdict()
-        annotation: Any = said["annotation"]
-        for note in (*said["metadata"], Field(**said["attributes"])):
-            annotation = Annotated[annotation, note]
-        fields[name] = annotation
+        fields[name] = annotation_of(info)
     return fields
+
+
+def annotation_of(info: FieldInfo) -> Any:
+    """Return the annotation of a model's field with its metadata, such as a description or a default."""
+    said = info.asdict()
+    annotation: Any = said["annotation"]
+    # In one: Python returns the first that it made of equal parts, and no ``Field`` equals another.
+    return Annotated[(annotation, *said["metadata"], Field(**said["attributes"]))]
 
 
 def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
@@ -114,7 +119,7 @@ def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
     return {
         name: hint
         if name in kind.__required_keys__ or get_origin(hint) in (Required, NotRequired)
-        else NotRequired[hint]
+        else NotRequired[Annotated[hint, object()]]  # an object, or Python returns one of an equal hint
         for name, hint in hints.items()
     }
 

@@ -7,7 +7,7 @@ affect the others. Excessive depth or size, and cycles, end in "…".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -71,6 +71,21 @@ def plain_unvalidated(value: Any) -> Any:
     return _Look().at(value)
 
 
+def distinct(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return members by their names, each of them: of several of one name, as masks are, the later get numbers."""
+    found: dict[str, Any] = {}
+    for name, member in members:
+        found[free_name(name, found)] = member
+    return found
+
+
+def free_name(name: str, taken: Mapping[str, Any]) -> str:
+    """Return a name, with a number if it is taken."""
+    while name in taken:
+        name = f"{name} #{len(taken) + 1}"
+    return name
+
+
 def unmasked(value: Any) -> Any:
     """Return data with the secrets that pydantic would mask in clear: for a keyed digest, and for nothing else."""
     match value:
@@ -90,6 +105,27 @@ def secrets_in(value: Any) -> list[Any]:
     This is for a keyed digest, and for nothing else.
     """
     return _sorted(_Secrets().of(value, 0))
+
+
+def whole(value: Any) -> Any:
+    """Return a validated value as plain JSON data with all its parts, also those that its own JSON form leaves out.
+
+    Secrets stay masked. This is for a keyed digest, and for nothing else. Raises ``RecursionError``.
+    """
+    match value:
+        case BaseModel():
+            return whole({**vars(value), **(value.model_extra or {})})
+        case Mapping():
+            members = cast("Mapping[Any, Any]", value).items()
+            return sorted(([plain(key), whole(member)] for key, member in members), key=to_json)
+        case list() | tuple() | deque():
+            return [whole(item) for item in cast("list[Any]", value)]
+        case set() | frozenset():
+            return sorted(map(whole, cast("set[Any]", value)), key=to_json)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return whole({field.name: getattr(value, field.name) for field in fields(value)})
+        case _:
+            return plain(value)
 
 
 def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
@@ -223,7 +259,8 @@ class _Look:
             case Mapping():
                 return self._members(cast("Mapping[Any, Any]", value))
             case list() | tuple() | set() | frozenset() | deque():
-                return self._items(cast("list[Any]", value))
+                told = self._items(cast("list[Any]", value))
+                return sorted(told, key=to_json) if isinstance(value, set | frozenset) else told
             case Iterator():
                 return _named(cast("object", value))
             case _ if is_dataclass(value) and not isinstance(value, type):
@@ -238,9 +275,7 @@ class _Look:
                 told[_LEFT_OUT] = _LEFT_OUT
                 break
             name = _text(key) if isinstance(key, str) else self._key(key)
-            while name in told:  # 1 and "1" are two keys
-                name = f"{name} #{len(told) + 1}"
-            told[name] = self.at(member)
+            told[free_name(name, told)] = self.at(member)  # 1 and "1" are two keys
         return told
 
     def _key(self, key: Any) -> str:

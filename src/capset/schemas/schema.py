@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, Required, Self, cast, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, Self, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from capset.errors import DefinitionError
 from capset.schemas.generators import ResultJsonSchema, UntitledJsonSchema
-from capset.schemas.own_code import runs_own_code
+from capset.schemas.own_code import json_form_of, runs_own_code
 from capset.schemas.plain_data import has_long_text, without_copies
 from capset.schemas.validation_errors import SchemaMismatch, fields_of
 
@@ -64,7 +64,7 @@ class Schema:
     pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be changed;
     ``hash_input`` also has every ``enum`` sorted, and is the form that hashes cover. ``write_only`` names the fields
     that are secrets by type, ``digested`` those marked by ``digested()``. If ``may_be_infinite``, valid JSON may still
-    contain NaN or an infinity.
+    contain NaN or an infinity. ``json_form`` says how JSON data differs from a value.
     ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
     annotation at run time.
     """
@@ -82,6 +82,7 @@ class Schema:
         "digested",
         "hash_input",
         "is_exact",
+        "json_form",
         "json_schema",
         "may_be_infinite",
         "only_scalars",
@@ -104,6 +105,7 @@ class Schema:
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
+        self.json_form = json_form_of(adapter.core_schema)
         self.hash_input = sorted_enums(json_schema)
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
         takes_anything = any(not found for found in _objects(json_schema))
@@ -141,6 +143,10 @@ class Schema:
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
         return self._to_json(value, by_alias=True, round_trip=True, warnings="error").decode()
+
+    def check_stored(self, text: bytes | str) -> Any:
+        """Validate JSON text as ``check_json`` does, in which fields may also go by their names, as they are stored."""
+        return cast("Any", self.check_json)(text, by_alias=True, by_name=True)
 
     def refuse_secrets(self, what: str) -> None:
         """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
@@ -273,13 +279,16 @@ def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
 
 
 def _qualified(annotation: Any) -> Any:
-    if get_origin(annotation) in (Required, NotRequired):
-        return annotation
+    """Return an annotation as that of a field of a ``TypedDict``, which is required unless it says otherwise.
+
+    ``Required[…]`` would not say more, and Python returns the first one that it made of an equal annotation: to it
+    ``int | str`` and ``str | int`` are equal. Each default is an object of its own, and so equal to no other.
+    """
     has_default = any(
         getattr(note, "is_required", None) is not None and not note.is_required()
         for note in getattr(annotation, "__metadata__", ())
     )
-    return NotRequired[annotation] if has_default else Required[annotation]
+    return NotRequired[annotation] if has_default else annotation
 
 
 def _check_defaults(name: str, schema: Schema) -> None:

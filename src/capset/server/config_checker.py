@@ -121,8 +121,8 @@ async def _receive(process: asyncio.subprocess.Process) -> bytes:
 
 def _work() -> None:
     """Answer checks until stdin ends: the main function of the process."""
-    os.nice(_NICE)
     registry = Registry.installed()
+    os.nice(_NICE)  # not before: on a busy machine the first caller would wait for many seconds
     _bound_memory()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     answer = b"ready"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
-from capset.agents.turns import interrupted
+from capset.agents.execution import interrupted
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
@@ -56,12 +56,19 @@ class Credential:
         return await self.callers.knows(self.caller, self.authorization, afresh=afresh)
 
 
+class Bell(asyncio.Event):
+    """The event by which one follower is woken."""
+
+    at = -1
+    """The number of the last event that the follower has."""
+
+
 class Notifier:
     """Notifier of sessions' followers: wakes them when an event of their session was stored."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self._credentials: defaultdict[Credential, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[str, set[Bell]] = defaultdict(set)
+        self._credentials: defaultdict[Credential, set[Bell]] = defaultdict(set)
         self.closed: Final = asyncio.Event()
         """Set once the server is shutting down."""
         self.is_watching = False
@@ -98,9 +105,9 @@ class Notifier:
         self.ring(None)
 
     @contextmanager
-    def heard(self, session: str, credential: Credential | None = None) -> Generator[asyncio.Event]:
+    def heard(self, session: str, credential: Credential | None = None) -> Generator[Bell]:
         """Yield an event that is set at each notification of a session, and when the credential is found invalid."""
-        rung = asyncio.Event()
+        rung = Bell()
         self._waiting[session].add(rung)
         if credential is not None:
             self._credentials[credential].add(rung)
@@ -129,7 +136,7 @@ class Notifier:
                 await asyncio.wait(tasks)
 
     async def _look(self, events: EventStore, arrives: Callable[[], bool]) -> None:
-        loop, known = asyncio.get_running_loop(), dict[str, int | None]()
+        loop = asyncio.get_running_loop()
         looked = loop.time()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -141,11 +148,11 @@ class Notifier:
             except CapsetError as error:
                 _log.warning("the store did not say which sessions have new events: %s", error.message)
                 continue
-            now = {session: found.get(session) for session in sessions}
-            for session, last in now.items():
-                if session not in known or known[session] != last:
-                    self.ring(session)
-            known = now
+            # Only those that lack an event: thousands that read at once would hold up all else.
+            for session in sessions:
+                for one in self._waiting.get(session, ()):
+                    if one.at != found.get(session):
+                        one.set()
 
     async def _check(self) -> None:
         """Wake the followers whose credentials are no longer valid."""
@@ -183,7 +190,7 @@ class Notifier:
             one.set()
 
 
-def _discard(events: defaultdict[_K, set[asyncio.Event]], key: _K, event: asyncio.Event) -> None:
+def _discard(events: defaultdict[_K, set[Bell]], key: _K, event: Bell) -> None:
     events[key].discard(event)
     if not events[key]:
         del events[key]
@@ -276,11 +283,12 @@ async def follow(
                 continue
             if not waits or bell.closed.is_set():
                 return
+            rung.at = after
             with resting():
                 await _next_look(bell, rung, _seconds_left(kernel, page.running))
 
 
-async def _next_look(bell: Notifier, rung: asyncio.Event, left: float | None) -> None:
+async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:
     """Wait until there may be something to read: an event, or the end of a turn whose seconds are ``left``."""
     try:
         async with asyncio.timeout(left if bell.is_watching else min(left or LOOK_SECONDS, LOOK_SECONDS)):

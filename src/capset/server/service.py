@@ -1,4 +1,4 @@
-"""The service behind the HTTP interfaces: the kernel, the registry, the stored agents, and callers' sessions."""
+"""The service behind the HTTP interfaces: the kernel, the registry, stored agents, callers' sessions and turns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from capset.adapters.agents.mcp_servers import AgentServers
 from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
 from capset.adapters.declared_sources import DeclaredSources
+from capset.agents.hosts import CallerAway, NewTurn, NotHere
+from capset.agents.turns import TurnService
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
@@ -26,10 +28,15 @@ from capset.server.auth.callers import Caller, Callers, Identifies
 from capset.server.auth.open_id import OpenIdSignIn
 from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
-from capset.server.http.request_context import RequestLimits
+from capset.server.followers import FollowerLimit, Notifier
+from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.server.http.ttl_cache import TtlCache
-from capset.server.turns import ServerTurns
-from capset.stores.base import SessionRow
+from capset.stores.base import Begun, SessionRow
+
+ANYONE: Final = "anyone"
+KEY: Final = "key"
+BEARER: Final = "jwt"
+
 
 _MAX_CONTEXT: Final = 64 * 1024
 """The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
@@ -104,7 +111,8 @@ class Service:
         """Return the row of the caller's session. Raises ``NotFound``, also for another caller's session."""
         row = await self.kernel.find_session(id)
         who = caller.principal
-        if row is None or (row.org, row.principal_kind, row.principal) != (who.org, who.kind, who.id):
+        theirs = (who.org, who.kind, who.id, who.on_behalf_of)
+        if row is None or (row.org, row.principal_kind, row.principal, row.on_behalf_of) != theirs:
             raise NotFound(f"there is no session {id!r}")
         return row
 
@@ -174,9 +182,12 @@ class Service:
     async def fork_session(self, caller: Caller, id: str, turn: str | None) -> SessionRow:
         """Create a session like the caller's, with its conversation up to the end of a turn; ``None`` for all of it.
 
-        Files and state are not copied. Raises ``NotFound``, also for a turn without messages.
+        Files and state are not copied. Raises ``NotFound``, also for a turn without messages, and ``Conflict`` for an
+        archived agent, as for any new session.
         """
         row = await self.session_row(caller, id)
+        if row.agent_id is not None:
+            await self.agents.active(row.org, row.agent_id)
         events = self.kernel.store.events
         last = (await events.messages(id, limit=1)).count if turn is None else (await self._span(row, turn))[1]
         forked = replace(row, id=self.kernel.new_id(), created_at=self.kernel.now(), door=None)
@@ -277,3 +288,77 @@ def _context(given: Mapping[str, Any] | None) -> str | None:
             f"Invalid context: it has {len(kept)} bytes as JSON, and may have {_MAX_CONTEXT} (session_context)"
         )
     return kept.decode()
+
+
+class ServerTurns:
+    """The turns that this server runs. ``bell`` notifies followers when an event was stored."""
+
+    def __init__(self, kernel: Kernel, service: Service, *, limits: RequestLimits) -> None:
+        """``limits`` are those of requests: of them, ``followers``, ``turns`` and ``turn_seconds``."""
+        self.bell = Notifier()
+        self.followers = FollowerLimit(limits.followers)
+        self._kernel = kernel
+        self._service = service
+        self.turns = TurnService(kernel, self, seconds=limits.turn_seconds, most=limits.turns, stored=self.bell.ring)
+        self.bell.on("approval", self._decided)
+
+    def _decided(self, request: str | None) -> None:
+        """Go on at once with what waits for a request that another process has decided; ``None``: for any."""
+        self._kernel.approvals.heard(request)
+        self.turns.wake()
+
+    def check_runner(self) -> None:
+        """Raise ``HttpRefusal`` (501) if this server cannot run turns of agents."""
+        if self._kernel.generator is None:
+            raise HttpRefusal(
+                501,
+                "no_runner",
+                "This server runs no agents: start it with a model (capset serve --model NAME), or give its kernel a "
+                "generator runner",
+            )
+
+    async def begin(
+        self, caller: Caller, row: SessionRow, content: Any, correlation: str
+    ) -> Begun:  # content is any JSON
+        """Begin a turn of the agent of a caller's session; see ``TurnService.begin``."""
+
+        async def open_session(hooks: Hooks) -> Session:
+            return await self._service.open_turn(caller, row, hooks)
+
+        new = NewTurn(content, correlation, self.described(caller), open_session)
+        return await self.turns.begin(row, new)
+
+    async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+        """Return the session of a turn that is continued: the caller's key must still be valid.
+
+        Raises ``Unauthenticated`` for a key that is not, ``CallerAway`` for a caller with a token, and ``NotHere`` for
+        one that this server does not know, such as a command line's.
+        """
+        return await self._service.open_turn(await self.find_caller(caller), row, hooks)
+
+    async def find_caller(self, described: Mapping[str, Any]) -> Caller:
+        """Return a caller from its description, as it is now. Raises as ``reopen`` does."""
+        callers = self._service.callers
+        if described.get("kind") == KEY:
+            return await callers.by_digest(str(described.get("digest")))
+        if described.get("kind") == ANYONE and callers.anyone is not None:
+            return callers.anyone
+        if described.get("kind") == BEARER:
+            raise CallerAway
+        raise NotHere
+
+    async def resume(self, caller: Caller, row: SessionRow, turn: str) -> None:
+        """Continue a turn on behalf of a caller; see ``TurnService.resume``."""
+
+        async def open_session(hooks: Hooks) -> Session:
+            return await self._service.open_turn(caller, row, hooks)
+
+        await self.turns.resume(row, turn, self.described(caller), open_session)
+
+    def described(self, caller: Caller) -> Mapping[str, Any]:
+        """Return from what a caller is known again, as JSON data."""
+        if caller.key is None:
+            return {"kind": ANYONE}
+        if caller.key_id is None:
+            return {"kind": BEARER, "issuer": caller.key}
+        return {"kind": KEY, "id": caller.key, "digest": caller.digest}

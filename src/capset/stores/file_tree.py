@@ -132,9 +132,11 @@ def stat(rows: TreeRows, path: str) -> FileStat | None:
     return node.stat if node else None
 
 
-def read(rows: TreeRows, path: str) -> tuple[FileStat, str]:
-    """Return a file and the digest of its content. Raises ``FileError`` if there is none or it is a directory."""
-    node = rows.get(path) if path != "/" else None
+def read(node: TreeNode | None, path: str) -> tuple[FileStat, str]:
+    """Return the file in the row at a path, and the digest of its content.
+
+    Raises ``FileError`` if there is none or it is a directory.
+    """
     if path == "/" or (node and node.digest is None):
         raise FileError(f"{path!r} is a directory, not a file")
     if node is None or node.digest is None:
@@ -209,6 +211,15 @@ def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = 
     A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something in
     the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
     """
+    gone = check_delete(rows, path, recursive=recursive, version=version)
+    rows.remove([node.stat.path for node in gone])
+    if gone:
+        rows.went(max(node.stat.version for node in gone))
+    return gone
+
+
+def check_delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
+    """Return the rows that ``delete`` would delete. Raises ``FileError`` as it does."""
     top = rows.get(path) if path != "/" else None
     _check_version(path, top, version)
     if top is None and path != "/":
@@ -221,9 +232,6 @@ def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = 
     above = [node for parent in parents_of(path) if (node := rows.get(parent))]
     for node in (*above, *gone):
         _refuse_readonly("delete", path, node)
-    rows.remove([node.stat.path for node in gone])
-    if gone:
-        rows.went(max(node.stat.version for node in gone))
     return gone
 
 

@@ -15,6 +15,7 @@ from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalSta
 from capset.definitions.secrets import mask_urls
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
+from capset.fingerprint.canonical import read
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.audit import redacted
 from capset.kernel.governance.redaction import Redactor
@@ -166,9 +167,9 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
     Raises ``StoreError`` if its stored data is not JSON.
     """
     try:
-        parsed = {name: json.loads(getattr(row, name)) for name in ("arguments", "policies")}
-        modified = None if row.modified is None else redacted(json.loads(row.modified), longest=None)
-    except (ValueError, RecursionError):
+        parsed = {name: read(getattr(row, name)) for name in ("arguments", "policies")}
+        modified = None if row.modified is None else redacted(read(row.modified), longest=None)
+    except ValueError:
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
     told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
     code, given = known_code(row.code_hash), given_approvals(row)

@@ -17,6 +17,8 @@ from capset.stores.base import (
     KeyQuery,
     LinkQuery,
     PersonQuery,
+    RunQuery,
+    ScheduleQuery,
     SessionQuery,
     VersionQuery,
 )
@@ -33,6 +35,8 @@ _Query = TypeVar(
     KeyQuery,
     LinkQuery,
     PersonQuery,
+    RunQuery,
+    ScheduleQuery,
     SessionQuery,
     VersionQuery,
 )

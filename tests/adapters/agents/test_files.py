@@ -266,6 +266,7 @@ def test_agents_are_tools_of_others_by_name_by_file_and_in_place(tmp_path: Path)
         ("[a.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
         ("[b.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
         ("[none.yaml]", "none.yaml: cannot be read: No such file"),
+        (r'["x\0.yaml"]', "is no path that a file can have"),
         ("[clark]", "unknown agent 'clark'"),
         ("[{agent: {name: x}}]", "agents.0: as_tool('x') needs a description: the model chooses by it"),
         ("[{agent: {name: x, description: X., agents: [clark]}}]", "unknown agent 'clark'"),

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from capset import Capability, Context, Kernel, Preset, Principal, Registry, Toolkit, tool
 from capset.adapters.config_file.shapes import BUILT_IN
+from capset.composition.compose import compose
 from capset.definitions.limits import Limit
 from capset.errors import NotFound
 from capset.kernel.agent_definition import definition_of
@@ -133,6 +134,32 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
     assert "unknown capability 'database'" in found["actions.1"]
     assert "did you mean 'http_get'?" in found["actions.2.tool"]
     assert "stands in a toolkit" in found["capabilities.kits"]
+
+
+@pytest.mark.spec("G27")
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        ("{name: http-get}", "Ask with `http-get`, send with `http_post`."),
+        ("{name: http_get}", "Ask with `http_get`, send with `http_post`."),
+        ("{name: a, tool: http.http_get}, {name: b, tool: http.http_get}", "Ask with `a`, send with `http_post`."),
+        ("{name: a, tool: http.http_get}, {name: http_get}", "Ask with `http_get`, send with `http_post`."),
+        (
+            "{name: http_get, tool: http.http_post}, {name: x, tool: http.http_get}",
+            "Ask with `x`, send with `http_get`.",
+        ),
+    ],
+)
+def test_instructions_name_the_tools_as_the_file_does(actions: str, told: str, tmp_path: Path) -> None:
+    taught = Capability(
+        "http",
+        tools=[http_get, http_post],
+        config=HttpConfig,
+        secrets=["HTTP_KEY"],
+        instructions="Ask with `http_get`, send with `http_post`.",
+    )
+    found = read(tmp_path, f"actions: [{actions}]", registry=Registry.of([taught]))
+    assert compose(found.agent).instructions == (told,)
 
 
 async def test_a_narrowed_capability_is_not_opened_again_as_the_whole(tmp_path: Path) -> None:

@@ -41,3 +41,10 @@ def test_toml_is_as_deep_as_it_says_and_not_as_its_texts_look() -> None:
     lines = lines_of(".toml", text)
     assert lines.of("a.a.a") == 3
     assert lines.of(".".join("b" * 90) + ".c") == 5
+
+
+@pytest.mark.spec("G28")
+@pytest.mark.parametrize("letter", ["\x85", "\u2028", "\x0c", "\x1c"])
+def test_lines_of_toml_end_where_its_parser_ends_them(letter: str) -> None:
+    lines = lines_of(".toml", f"# one{letter}line\r\na = 1\r\n[b]\r\nc = 1\r\n")
+    assert (lines.of("a"), lines.of("b"), lines.of("b.c")) == (2, 3, 4)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.interop.names import distinct_names, names_here
+from capset.adapters.interop.definitions import distinct_names, names_here
 from capset.errors import DefinitionError
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")

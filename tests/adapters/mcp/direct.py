@@ -263,7 +263,7 @@ CASES: dict[str, tuple[Answering, Any]] = {
         fixed(
             lambda: Response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}, media_type="application/json")
         ),
-        "cannot be reached: it sent a compressed answer, which was not asked for; what came of the call is not known",
+        "The MCP server refused: it sent a compressed answer, which was not asked for",
     ),
     "too long": (plain(content=[{"type": "text", "text": "x" * 2_000_000}]), "a message of more than 1,048,576 bytes"),
     "a stream": (events("{last}"), "done"),

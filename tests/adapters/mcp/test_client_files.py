@@ -71,6 +71,52 @@ def test_secrets_in_arguments_urls_and_cookies_are_left_out_too() -> None:
 
 
 @pytest.mark.spec("M7")
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("Authorization: Bearer s-1", "Authorization: SECRET-LEFT-OUT"),
+        ("GITHUB_TOKEN=s-1", "GITHUB_TOKEN=SECRET-LEFT-OUT"),
+        ("--env=API_KEY=s-1==", "--env=API_KEY=SECRET-LEFT-OUT"),
+        ("--token=s-1==", "--token=SECRET-LEFT-OUT"),
+        ("Bearer s-1", "SECRET-LEFT-OUT"),
+        ("postgresql://me:s-1@db/sales", "postgresql://SECRET-LEFT-OUT@db/sales"),
+        ("https://example.com/mcp?sig=s-1&x=y", "https://example.com/mcp?sig=SECRET-LEFT-OUT&x=y"),
+    ],
+)
+def test_secrets_are_left_out_in_whichever_way_an_argument_has_them(given: str, left: str) -> None:
+    found = read_client_file(json.dumps({"mcpServers": {"a": {"command": "x", "args": [given, "last"]}}}))
+    assert found.servers["a"]["command"] == ["x", left, "last"]
+    assert len(found.left_out) == 1
+    assert "looks like a secret" in found.left_out[0]
+
+
+@pytest.mark.spec("M7")
+@pytest.mark.parametrize(
+    "given", ["GITHUB_TOKEN", "Authorization:${AUTH_HEADER}", "--max-tokens=5", "/a:/b", "host:80", "https://a.com/"]
+)
+def test_arguments_without_a_secret_stay(given: str) -> None:
+    assert servers({"a": {"command": "x", "args": ["-e", given]}})["a"]["command"] == ["x", "-e", given]
+
+
+@pytest.mark.spec("M7")
+def test_values_that_hold_a_secret_are_left_out_under_any_name() -> None:
+    env = {"DATABASE_URL": "postgres://me:s-1@db/sales", "AUTH_HEADER": "Bearer s-2", "HOME_URL": "https://a.com/"}
+    given = {"a": {"command": "x", "env": env}, "b": {"url": "https://me:s-3@example.com/mcp"}}
+    found = read_client_file(json.dumps({"mcpServers": given}))
+    assert not any(one in repr(found) for one in ("s-1", "s-2", "s-3"))
+    assert found.secrets == ("DATABASE_URL", "AUTH_HEADER")
+    assert found.servers["a"]["env"]["HOME_URL"] == "https://a.com/"
+    assert servers(given)["b"] == {"url": "https://example.com/mcp"}
+
+
+@pytest.mark.spec("M7")
+def test_numbers_and_truth_values_are_written_as_in_json() -> None:
+    given = {"a": {"command": "x", "args": [80, True], "env": {"PORT": 80, "DEBUG": True}}}
+    assert servers(given)["a"]["command"] == ["x", "80", "true"]
+    assert servers(given)["a"]["env"] == {"PATH": "${PATH}", "HOME": "${HOME}", "PORT": "80", "DEBUG": "true"}
+
+
+@pytest.mark.spec("M7")
 @pytest.mark.parametrize("held", ["${input:api-key}", "${env:API_KEY}", "${API_KEY}"])
 def test_places_that_a_client_fills_in_are_places_of_secrets(held: str) -> None:
     given = {"web": {"type": "http", "url": "https://example.com/mcp", "headers": {"X-Key": held}}}
@@ -92,6 +138,12 @@ def test_what_a_configuration_has_not_is_said() -> None:
         ("{}", "there are no MCP servers in this file"),
         ('{"mcpServers": {"a": []}}', "must be an object"),
         ('{"mcpServers": {"a": {}}}', "neither a url nor a command"),
+        ('{"mcpServers": {"a": {"url": 3}}}', "'a': its url must be text; got 3"),
+        ('{"mcpServers": {"a": {"url": "https://a.com/", "headers": ["X: y"]}}}', "'a': its headers must be an object"),
+        ('{"mcpServers": {"a": {"command": "x", "args": "-y x"}}}', "'a': its args must be a list; got '-y x'"),
+        ('{"mcpServers": {"a": {"command": "x", "args": [null]}}}', "'a': args must be text; got None"),
+        ('{"mcpServers": {"a": {"command": "x", "env": "A=b"}}}', "'a': its env must be an object; got 'A=b'"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"A": null}}}}', "'a': env.A must be text; got None"),
     ],
 )
 def test_another_file_is_refused(text: str, problem: str) -> None:

@@ -233,17 +233,47 @@ async def test_a_change_that_is_told_in_a_stream_is_heard(is_direct: bool) -> No
 
 
 @BOTH
-async def test_a_stream_that_its_server_closed_is_read_on(is_direct: bool) -> None:
-    async def answering(request: Request, message: dict[str, Any]) -> Response:
-        if request.method == "GET":
-            assert request.headers["last-event-id"] == "7"
-            said = {"resultType": "complete", "content": [{"type": "text", "text": "read on"}]}
-            last = json.dumps({"jsonrpc": "2.0", "id": 1, "result": said})
-            return Response(f"data: {last}\n\n", media_type="text/event-stream")
-        return Response("retry: 10\nid: 7\ndata:\n\n", media_type="text/event-stream")
+async def test_a_stream_that_its_server_closed_is_read_on_and_so_is_the_progress_in_it(is_direct: bool) -> None:
+    tokens: list[Any] = []
+    read: list[str] = []
 
-    async with site_of(scripted(answering), is_direct=is_direct) as (site, _):
-        assert await site.call("books_add", a=1) == "read on"
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if request.method == "POST":
+            tokens.append(message["params"]["_meta"]["progressToken"])
+            return Response("retry: 10\nid: 7\ndata:\n\n", media_type="text/event-stream")
+        read.append(request.headers["last-event-id"])
+        progress = {"progressToken": tokens[0], "progress": len(read), "total": 2, "message": f"part {len(read)}"}
+        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+        parts = [f"id: {7 + len(read)}", f"data: {json.dumps(told)}", ""]
+        if len(read) == 2:
+            said = {"resultType": "complete", "content": [{"type": "text", "text": "read on"}]}
+            parts += [f"data: {json.dumps({'jsonrpc': '2.0', 'id': tokens[0], 'result': said})}", ""]
+        return Response("".join(f"{one}\n" for one in parts), media_type="text/event-stream")
+
+    async with (
+        site_of(scripted(answering), is_direct=is_direct) as (site, _),
+        site.session.invoke(Command("command", "books_add", {"a": 1})) as messages,
+    ):
+        said = [message.data async for message in messages]
+    assert [one["message"] for one in said[:-1]] == ["part 1", "part 2"]
+    assert (said[-1], read, len(tokens)) == ("read on", ["7", "8"], 1)
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_a_stream_that_cannot_be_read_on_is_a_call_whose_outcome_is_not_known(status: int) -> None:
+    read: list[str] = []
+
+    async def answering(request: Request, message: dict[str, Any]) -> Response:
+        if request.method == "POST":
+            return Response("retry: 1\nid: \u00e9\ndata:\n\n", media_type="text/event-stream")
+        read.append(request.headers["last-event-id"].encode("latin-1").decode())
+        return Response("", status, media_type="text/event-stream")
+
+    async with site_of(scripted(answering), is_direct=True, timeout=1.0) as (site, _):
+        error = await outcome(site, a=1)
+    assert error[1] == ("deadline_exceeded" if status == 200 else "unreachable")
+    assert set(read) == {"\u00e9"}
+    assert len(read) == 2 if status == 503 else 2 < len(read) <= 20
 
 
 async def test_a_redirect_within_the_server_is_the_sdks_from_then_on() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from capset import Agent, Kernel, Policy, Principal
 from capset.adapters.mcp import McpServer, open_mcp_servers
-from capset.adapters.mcp.resource_tool import CONTEXT_CHARS, NOTE
 from capset.adapters.mcp.resources import AllowedUris, checked_resources
+from capset.adapters.mcp.tools import CONTEXT_CHARS, NOTE
 from capset.definitions.contents import Embedded
 from capset.definitions.mcp_offers import McpResource
 from capset.definitions.policies import deny
@@ -145,7 +145,7 @@ def test_so_are_rules_and_limits_that_could_not_hold(options: Mapping[str, Any],
 @pytest.mark.spec("M21")
 async def test_what_comes_back_is_bounded_in_time_and_held_to_the_protocol(tmp_path: Path) -> None:
     uris = ("demo://no-base64", "demo://slow")
-    async with opened(archive(tmp_path, *uris, timeout=0.3)) as site:
+    async with opened(archive(tmp_path, *uris, timeout=1.5)) as site:
         with pytest.raises(ToolError, match="no base64"):
             await site.call(READ, uri="demo://no-base64")
         with pytest.raises(DeadlineExceeded):
@@ -280,3 +280,14 @@ async def test_a_server_without_tools_may_have_resources(tmp_path: Path) -> None
     async with opened(declared) as site:
         assert [one.name for one in site.capability.every_tool] == ["no-tools_resources_read"]
         assert json.loads((await site.call("no-tools_resources_read", uri="demo://a"))[0].model_dump_json())["text"]
+
+
+@pytest.mark.spec("M6", "M21")
+@pytest.mark.parametrize("name", ["resource/read", "resources_read", "prompts/x"])
+async def test_no_resource_is_read_under_rules_with_a_misspelt_name(tmp_path: Path, name: str) -> None:
+    async with opened(archive(tmp_path, "demo://a", rules={name: {"limits": "1/1h"}})) as site:
+        with pytest.raises(PermissionDenied, match=f"rules name tools that it has not: '{name}'"):
+            await site.call(READ, uri="demo://a")
+        assert reads(tmp_path) == []
+    async with opened(archive(tmp_path, "demo://a", rules={"resources/read": {"limits": "1/1h"}})) as site:
+        assert (await site.call(READ, uri="demo://a"))[0].uri == "demo://a"

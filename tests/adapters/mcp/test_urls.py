@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.adapters.mcp import McpServer
 from capset.adapters.mcp.connection import McpConnection
-from capset.errors import CapsetError, ToolError
+from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.server.http.uvicorn_server import bind
-from tests.adapters.mcp.test_servers import NONE, opened, refused
+from tests.adapters.mcp.test_servers import NONE, Named, opened, refused
 
 
 @dataclass
@@ -89,11 +89,23 @@ async def test_its_tools_are_called_with_the_headers_that_are_declared() -> None
 
 
 @pytest.mark.spec("M2")
+async def test_a_secret_that_no_header_can_hold_is_said_to_be_so() -> None:
+    async with serving(books()) as there:
+        server = declared(there, headers={"Authorization": "Bearer ${BOOKS}"})
+        async with McpConnection(server, Named({"BOOKS": "s3cret\n"})) as connection:
+            with pytest.raises(DefinitionError, match="'BOOKS': there is a line break") as caught:
+                await connection.offers()
+        assert "s3cret" not in str(caught.value)
+        assert there.headers == []
+
+
+@pytest.mark.spec("M2")
 async def test_an_internal_address_is_connected_to_only_if_it_is_declared() -> None:
     async with serving(books()) as there:
         async with McpConnection(declared(there, internal=()), NONE) as connection:
-            with pytest.raises(ToolError, match="leads to an address that is not public"):
+            with pytest.raises(ToolError, match="leads to an address that is not public") as raised:
                 await connection.offers()
+            assert raised.value.message.endswith(f'If it is meant, name it: internal: ["{there.host}"].')
         assert there.headers == []
 
 

@@ -9,7 +9,8 @@ import pytest
 from capset.adapters.notifications import Email, worker
 from capset.errors import DefinitionError
 from tests.adapters.notifications.receiving import Secrets, failed_once, paying, settled
-from tests.builtin.mail import HOST, PASSWORD, USERNAME, MailServer, certificate, mail_server
+from tests.builtin.mail import HOST, PASSWORD, USERNAME, MailServer, mail_server
+from tests.certificates import certificate
 from tests.server.approving import approved, asked
 
 FROM = "capset@capset.example"

@@ -129,6 +129,26 @@ async def test_an_operation_that_changes_is_refused_until_it_is_approved_again(t
             assert [json.loads(one.arguments or "")["server"] for one in acts] == ["api:pets", "api:pets"]
 
 
+@pytest.mark.spec("M6", "M8")
+async def test_nothing_is_called_under_rules_with_a_misspelt_name(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'capset.db'}"
+    async with serving(pets()) as there:
+        async with opened(declared(there), store) as site:
+            assert await site.call("pets_delete_pet", pet_id="rex") is None
+        for name in ("DELETE /pets/{id}", "delete_pett"):
+            async with opened(declared(there, rules={name: {"approval": "ask"}}), store) as site:
+                with pytest.raises(
+                    PermissionDenied, match=r"'(DELETE /pets/\{id\}|delete_pett)' \(did you mean '.*'\?\)"
+                ):
+                    await site.call("pets_delete_pet", pet_id="rex")
+                refused = (await records_of(site.kernel.audit, tool="pets_delete_pet"))[-1]
+                assert (refused.decision, refused.code) == ("deny", "permission_denied")
+        rules: Any = {"DELETE /pets/{pet_id}": {"effect": "destructive"}, "add_pet": {"effect": "write"}}
+        async with opened(declared(there, rules=rules, operations=["delete_pet"]), store) as site:
+            assert await site.call("pets_delete_pet", pet_id="rex") is None, "rules of operations that are left out"
+    assert len(there.got) == 2
+
+
 @pytest.mark.spec("M9")
 async def test_errors_are_told_to_the_model() -> None:
     async with serving(pets()) as there, opened(declared(there)) as site:
@@ -220,8 +240,13 @@ async def test_redirects_elsewhere_are_not_followed() -> None:
 @pytest.mark.spec("M9")
 async def test_an_internal_address_is_requested_only_if_it_is_declared() -> None:
     async with serving(pets()) as there:
-        with pytest.raises(ToolError, match="leads to an address that is not public"):
+        with pytest.raises(ToolError, match="leads to an address that is not public") as raised:
             await OpenApiClient(declared(there, internal=()), no_secret).offers()
+        assert raised.value.message.endswith(f'If it is meant, name it: internal: ["{there.host}"].')
+        metadata = declared(there, document="http://169.254.169.254/openapi.json")
+        with pytest.raises(ToolError, match="leads to an address that is not public") as raised:
+            await OpenApiClient(metadata, no_secret).offers()
+        assert "name it" not in raised.value.message, "nothing allows it"
         async with opened(things(there, document(), internal=())) as site:
             with pytest.raises(ToolError, match="leads to an address that is not public"):
                 await site.call("things_find")

@@ -85,7 +85,7 @@ def test_styles_of_paths_headers_and_cookies() -> None:
     }
     values = {"ids": [1, "b,c"], "point": {"x": 1}, "x-tags": ["a", "b"], "sid": "a;b", "filter": {"a": ["b"]}}
     request = made(places, values, "/v/{ids}/at/{point}.json")
-    assert request.url == "https://a.example/v1/v/1,b%2Cc/at/x%3D1.json?filter=%7B%22a%22%3A%5B%22b%22%5D%7D"
+    assert request.url == "https://a.example/v1/v/1,b%2Cc/at/x=1.json?filter=%7B%22a%22%3A%5B%22b%22%5D%7D"
     assert request.headers["x-tags"] == "a,b"
     assert request.headers["cookie"] == "sid=a%3Bb"
 
@@ -176,3 +176,14 @@ def test_no_value_adds_a_field_of_a_form(value: dict[str, str]) -> None:
 def test_bodies_are_json_without_nan() -> None:
     request = made({"body": {"in": "body", "media": "application/json"}}, {"body": {"a": "\u2028"}})
     assert json.loads(request.content or b"") == {"a": "\u2028"}
+
+
+@pytest.mark.spec("M9")
+@pytest.mark.parametrize("place", ["query", "cookie"])
+def test_no_member_of_an_object_is_a_key_of_an_alternative_that_is_not_chosen(place: str) -> None:
+    keys = [[{"scheme": "k", "type": "apiKey", "in": place, "name": "api_key"}], [{"scheme": "t", "type": "http"}]]
+    free = {"in": place, "name": "f", "style": "form", "explode": True}
+    shape = {"method": "POST", "path": "/x", "arguments": {"f": free}, "security": keys}
+    assert request_of(API, shape, {"f": {"other": "x"}}, {}, Filled()).method == "POST"
+    with pytest.raises(ToolError, match="a member with the name of a credential"):
+        request_of(API, shape, {"f": {"api_key": "x"}}, {}, Filled())

@@ -52,9 +52,14 @@ def test_a_pin_has_the_way_that_parts_are_sent() -> None:
         ({"schema": {"properties": {"a": FILE}}, "encoding": {"a": {"headers": {"X": {}}}}}, "the headers of 'a'"),
         ({"schema": {"properties": {"a": {}}}, "encoding": {"a": {"style": "form"}}}, "the style of 'a'"),
         ({"schema": {"properties": [FILE]}}, "an object was expected"),
+        ({"schema": {"nullable": True, "properties": {"a": FILE}}}, "a form that may be null"),
+        (
+            {"schema": {"type": "object", "nullable": True, "properties": {"a": FILE}, "allOf": [{"required": ["a"]}]}},
+            "a form that may be null, or that is composed, cannot take files",
+        ),
     ],
 )
 def test_a_form_that_cannot_be_sent_is_a_problem(form: dict[str, Any], problem: str) -> None:
-    offer = offered(form)
+    offer = offered(form, "3.0.3" if "nullable" in form["schema"] else "3.1.0")
     assert offer.is_unusable
     assert problem in " ".join(offer.problems)

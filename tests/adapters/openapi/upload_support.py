@@ -60,9 +60,9 @@ def document(form: dict[str, Any] = FORM) -> dict[str, Any]:
     }
 
 
-def offered(form: dict[str, Any]) -> Offer:
-    """Return the operation that takes a form."""
-    offers = offers_of(OpenApi(name="files", document={}), document_of(document(form)))
+def offered(form: dict[str, Any], version: str = "3.1.0") -> Offer:
+    """Return the operation that takes a form, in a document of a version."""
+    offers = offers_of(OpenApi(name="files", document={}), document_of({**document(form), "openapi": version}))
     return next(one for one in offers if one.name == "send")
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +112,14 @@ def test_a_report_of_nothing_says_so() -> None:
 )
 def test_numbers_in_brackets_are_citations_but_in_code_and_links(text: str, numbers: list[int]) -> None:
     assert cited_in(text) == numbers
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("text", ["[1](" + " " * 30_000, "[1](a" + "\n" * 30_000, "[1](<a>" + " " * 30_000 + "x)"])
+def test_what_looks_like_a_link_is_read_in_a_time_that_grows_with_it(text: str) -> None:
+    began = process_time()
+    assert cited_in(text) == [1]
+    assert process_time() - began < 2
 
 
 @pytest.mark.spec("P18")

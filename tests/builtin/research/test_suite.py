@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from tests.net.support import PUBLIC, Answer, Bottle, Names, Server, redirect
 
 LISTENING = socket.create_server(("127.0.0.1", 0))
 """The checks are made before there is a server, so its port is kept from the beginning."""
+atexit.register(LISTENING.close)
 SITE = "study.example"
 FETCHING = web_fetch_over(Names({SITE: [[PUBLIC]], "evil.example": [[PUBLIC]]}), Bottle(LISTENING.getsockname()[1]))
 STUDY = research_over(FETCHING)

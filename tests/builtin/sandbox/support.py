@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
@@ -123,7 +124,12 @@ def running(parent: int) -> set[int]:
 
 def alive(pids: Iterable[int]) -> set[int]:
     """Return those that are there still, and no zombies that somebody else has to bury."""
-    return {pid for pid in pids if Path(f"/proc/{pid}/stat").exists() and _status(pid)[0] != "Z"}
+    found: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):  # it may end at every moment, also between two looks
+            if _status(pid)[0] != "Z":
+                found.add(pid)
+    return found
 
 
 def seconds_of(pid: int) -> float:
@@ -148,7 +154,7 @@ def _processes() -> dict[int, tuple[int, int]]:
 
 
 def _status(pid: int) -> list[str]:
-    """Return state, parent, group and session of a process, and what follows."""
+    """Return state, parent, group and session of a process, and what follows, or raise `FileNotFoundError`."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except ProcessLookupError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -29,6 +31,113 @@ async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run(
         large = await run(desk.session, "bash", hungry)
     assert (many["stopped"], large["stopped"]) == ("processes", "memory")
     assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for i in $(seq 200); do sleep 20 & done; wait",
+        ":(){ :|:& };:",
+        "exec >&- 2>&-; more() { more & more & wait; }; more",
+    ],
+)
+async def test_bash_starts_no_more_processes_even_while_nothing_looks_from_outside(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "processes_below", lambda _pid, **_: [])
+    async with box("bash", seconds=60) as desk:
+        assert (await run(desk.session, "bash", code))["stopped"] == "processes"
+        usual = await run(desk.session, "bash", "for i in $(seq 55); do sleep 0.3 & done; wait; echo $(seq 3 | wc -l)")
+    assert usual["stdout"] == "3\n"
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+def test_a_signal_does_not_have_a_process_fail_that_is_about_to_be_answered() -> None:
+    need_jails()
+    code = """
+import os, select, signal, sys, time
+from capset.builtin.sandbox.child import new_processes
+from capset.builtin.sandbox.child.jail_runs import _received_listener, _socket_pair
+ours, theirs = _socket_pair()
+pid = os.fork()
+if pid == 0:
+    os.close(ours)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    new_processes.restrict_and_hand_over(theirs)
+    try:
+        child = os.fork()
+    except InterruptedError:
+        os._exit(4)
+    os._exit(0 if not child else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os.close(theirs)
+asking = _received_listener(ours)
+if asking is None:
+    sys.exit('there are no listeners')
+def signal_before_answer(*_):
+    os.kill(pid, signal.SIGUSR1)
+    time.sleep(0.1)
+    return 1
+new_processes.NewProcesses._processes = signal_before_answer
+poll = select.poll()
+poll.register(asking, select.POLLIN)
+while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+    if any(event & select.POLLIN for _, event in poll.poll(20)):
+        asking.answer()  # the call begins again after the signal, and asks again
+sys.exit(os.waitstatus_to_exitcode(ended[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    if "no listeners" in done.stderr or _version() < (5, 19):
+        pytest.skip("this system does not let a call wait on")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_what_threads_are_about_to_start_counts_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[int]()
+
+    def look(pid: int, **_: object) -> list[int]:
+        seen.append(len(process_trees.processes_below(pid, most_threads=10_000)))
+        return []
+
+    monkeypatch.setattr(process, "processes_below", look)
+    # Threads of one process, whose memory takes long to copy: its lock lets one of them start a process at a time.
+    code = """
+import _thread, ctypes, mmap, threading, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 4]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+start = libc.mmap(None, 40_000 * mmap.PAGESIZE, 3, 0x22, -1, 0)
+for page in range(0, 40_000, 2): libc.mprotect(start + page * mmap.PAGESIZE, mmap.PAGESIZE, 1)
+go = threading.Event()
+def begin():
+    go.wait()
+    if libc.syscall(CLONE, 17, 0, 0, 0, 0) == 0: libc.pause()
+_thread.stack_size(1 << 16)
+for _ in range(200): _thread.start_new_thread(begin, ())
+time.sleep(0.5)
+go.set()
+time.sleep(4)
+libc.kill(-1, 9)
+""".replace("CLONE", "56" if os.uname().machine == "x86_64" else "220")
+    async with box("bash", memory_bytes=512 << 20) as desk:
+        result = await run(desk.session, "bash", f"MALLOC_ARENA_MAX=1 python3 -c {shlex.quote(code)}")
+    assert (result["stopped"], result["stderr"]) == ("processes", "")
+    assert max(seen) <= 128
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18", "T29")
+async def test_what_has_ended_does_not_count_for_long_once_the_script_itself_has_ended() -> None:
+    code = "{ for i in $(seq 40); do (sleep 0.3 &); done; sleep 1; set -- /proc/[0-9]*; echo $#; } &"
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+    assert int(result["stdout"]) < 10
 
 
 @pytest.mark.spec("P18", "T29")

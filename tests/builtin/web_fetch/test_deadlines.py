@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpcore2
@@ -27,11 +28,13 @@ from tests.builtin.web_fetch.support import (
     endless,
     head,
     saying,
-    site,
     trickling,
 )
+from tests.builtin.web_fetch.support import site as patient_site
 from tests.net.support import PUBLIC, Answer, Bottle, Names, answer, redirect, server
 
+site = partial(patient_site, first_byte=FIRST, body=BODY)
+"""Opens a site with short deadlines."""
 LATE = "server did not respond within 0.3 seconds"
 TIMED_OUT = "[..more content timed out...]"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -169,7 +172,7 @@ STALLED: dict[str, tuple[Page, str]] = {
 @pytest.mark.parametrize("pages", [[name for name in STALLED if name != FLOOD], [FLOOD]], ids=["quiet", "flood"])
 async def test_of_a_body_that_stalls_there_is_what_came(pages: list[str]) -> None:
     paths = {f"/{number}": STALLED[name] for number, name in enumerate(pages)}
-    async with site(pages={path: page for path, (page, _) in paths.items()}) as it:
+    async with site(pages={path: page for path, (page, _) in paths.items()}, first_byte=FOR_EVER) as it:
         with Clock(BODY):
             answers = await asyncio.gather(*(it.answered(path) for path in paths))
     for name, found in zip(pages, answers, strict=True):
@@ -181,7 +184,7 @@ async def test_of_a_body_that_stalls_there_is_what_came(pages: list[str]) -> Non
 
 @pytest.mark.spec("P26")
 async def test_html_that_stalls_is_converted_as_far_as_it_came() -> None:
-    async with site(saying(head(HTML), b"<h1>Half</h1><p>an <b>ans", FOR_EVER)) as it:
+    async with site(saying(head(HTML), b"<h1>Half</h1><p>an <b>ans", FOR_EVER), first_byte=FOR_EVER) as it:
         markdown, text = await asyncio.gather(it.answered(as_markdown=True, as_text=True), it.answered(as_text=True))
     assert (markdown["content"], markdown["format"]) == ("# Half\n\nan **ans**" + TIMED_OUT, "markdown")
     assert text["format"] == "text"
@@ -205,7 +208,7 @@ async def test_a_body_that_comes_for_ever_and_decodes_to_nothing_ends() -> None:
     made = zlib.compressobj(wbits=31)
     beginning = made.compress(b"") + made.flush(zlib.Z_FULL_FLUSH)
     page = endless(head(HTML, "Content-Encoding: gzip") + beginning, b"\0\0\0\xff\xff" * 10_000)
-    async with site(page) as it:
+    async with site(page, first_byte=FOR_EVER) as it:
         with Clock(BODY):
             found = await it.answered()
     assert (found["content"], found["size"], found["truncated"]) == (TIMED_OUT, 0, True)
@@ -226,12 +229,12 @@ async def test_others_are_served_meanwhile() -> None:
             longest = max(longest, loop.time() - began)
 
     page = endless(head(HTML, CHUNKED), b"1\r\n<\r\n" * 10_000)
-    async with site(page) as it:
+    async with site(page, first_byte=FOR_EVER) as it:
         beating = asyncio.create_task(beat())
         await it.answered(as_markdown=True)
         done.set()
         await beating
-    assert longest < 0.5
+    assert longest < 2
 
 
 @pytest.mark.spec("P26")

@@ -82,7 +82,7 @@ def converted(names: list[str], form: str) -> dict[str, tuple[int, float]]:
     """Return for each page how long its conversion is, and how many megabytes the process grew by."""
     pages = [(name, PAGES[name], SIZE // 20 if name in SMALL else SIZE) for name in names]
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, form, json.dumps(pages)], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", CHILD, form, json.dumps(pages)], capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, (done.returncode, done.stderr[-500:])
     lines = [json.loads(line) for line in done.stdout.splitlines()]

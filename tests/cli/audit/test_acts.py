@@ -55,7 +55,7 @@ EXEMPT = {
     **dict.fromkeys(("agents preview", "sessions list", "sessions show", "sessions state", "sessions events"), READS),
     **dict.fromkeys(("approvals list", "approvals show", "audit checkpoints", "audit verify", "audit pin"), READS),
     **dict.fromkeys(("people list", "deliveries list"), READS),
-    **dict.fromkeys(("call", "bench", "kernel", "mcp serve", "replay", "demo", "run", "chat"), CALLS),
+    **dict.fromkeys(("call", "bench", "kernel", "mcp serve", "replay", "demo", "run", "chat", "worker"), CALLS),
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
     **dict.fromkeys(("mcp list", "mcp diff"), READS),
     "gateway import": "prints a text, and opens no database",
@@ -84,6 +84,7 @@ def test_every_command_has_an_act_or_a_reason() -> None:
     assert not gone, f"{gone} in ACT_OF or EXEMPT of {__name__} are no commands"
     assert not ACT_OF.keys() & EXEMPT.keys()
     over_rest_or_by_signal = {"file.write", "file.delete", "config.reload", "conversation.read"}
+    over_rest_or_by_signal |= {"schedule.create", "schedule.change", "schedule.delete"}
     by_code = {"api.approve"}
     by_time = {"approval.escalate"}
     elsewhere = over_rest_or_by_signal | by_code | by_time

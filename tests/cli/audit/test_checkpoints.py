@@ -111,6 +111,8 @@ def test_records_are_cut_up_to_a_checkpoint(keyed: Run) -> None:
     told = keyed("audit", "verify")
     assert (told.code, "they begin with record 4; what was before was pruned" in told.said) == (0, True)
     assert keyed("audit", "prune", "--key", "audit.key", "--keep", "90d", "--json").json == {"removed": 0, "since": 4}
+    young = keyed("audit", "prune", "--key", "audit.key", "--keep", "90d")
+    assert (young.code, young.out) == (0, "nothing is old enough: the log begins with 4\n")
     assert keyed(*prune).out == "pruned: 1 record; the log begins with 5\n", "at the checkpoint that pruning made"
     keyed(*ADD)
     keyed("audit", "keygen", "other.key")
@@ -149,6 +151,7 @@ def test_what_was_changed_is_evidence_and_is_not_cut(keyed: Run) -> None:
         ),
         ("prune --before 2026-01-01", "Missing option '--key'"),
         ("checkpoint", "Missing option '--key'"),
+        (f"checkpoints --after {2**63}", "Invalid value for '--after'"),
     ],
 )
 def test_bad_input_ends_with_2(line: str, told: str, keyed: Run) -> None:

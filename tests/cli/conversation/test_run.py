@@ -266,6 +266,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
         (("run", "nobody", "x", "--model", "test"), 2, "nobody"),
         (("run", "keeper", "x", "--model", "no-such-provider:x"), 2, "cannot be used"),
         (("run", "--session", "x", "--model", "test"), 2, "there is no"),
+        (("run", "keeper", "caf\udce9", "--model", "test"), 2, "is not valid UTF-8 text"),
     ],
 )
 def test_what_cannot_be_done_is_said(keeper: Command, options: tuple[str, ...], code: int, said: str) -> None:

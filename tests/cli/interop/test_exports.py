@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Command
+from capset import Registry
+from capset.adapters.agents.files import read_agent_file
+from tests.cli.support import Command, Run
 
 AGENT = "name: helper\ndescription: Adds numbers.\ncapabilities: [test_math]\n"
 CONFIG = """\
@@ -94,6 +96,22 @@ def test_a_bundle_has_the_configuration_and_its_handlers(capset: Command, folder
         assert b"'--config', 'weather.yaml'" in archive.read("server.py")
     assert capset("export", "mcpb", "--config", "weather.yaml", *options).code == 0
     assert (folder / "weather.mcpb").read_bytes() == first
+
+
+@pytest.mark.spec("W27")
+def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Path) -> None:
+    (folder / "desk" / "more").mkdir(parents=True)
+    (folder / "team.yaml").write_text("name: team\ndescription: All.\nagents: [desk/clerk.yaml, helper.yaml]\n")
+    inner = "{name: inner, description: In., agents: [more/boy.yaml]}"
+    (folder / "desk" / "clerk.yaml").write_text(f"name: clerk\ndescription: Files.\nagents: [agent: {inner}]\n")
+    (folder / "desk" / "more" / "boy.yaml").write_text("name: boy\ndescription: Runs.\n")
+    done = run("export", "mcpb", "--agent", "team.yaml", *PUBLISHED, "--author", "Ada", "--output", "team.mcpb")
+    assert done.code == 0
+    with zipfile.ZipFile(folder / "team.mcpb") as archive:
+        named = {"team.yaml", "desk/clerk.yaml", "desk/more/boy.yaml", "helper.yaml"}
+        assert {*archive.namelist()} - {"manifest.json", "pyproject.toml", "server.py"} == named
+        archive.extractall(folder / "client")
+    assert read_agent_file(folder / "client" / "team.yaml", Registry.installed()).name == "team"
 
 
 @pytest.mark.spec("W27")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -55,6 +56,7 @@ WORDS = {
     "Sequence": Sequence,
     "Sized": Sized,
     "Tagged": Tagged,
+    "deque": deque,
 }
 
 
@@ -139,6 +141,7 @@ def test_a_signature_that_cannot_be_shown_to_a_model_is_refused(parameters: str,
         ("set[object] = {(1, frozenset({2, 3}))}", "no set deeper down"),
         ("dict[str, set[str]] = {'k': {'a', 'b'}}", "no set deeper down"),
         ("tuple[set[str], ...] = ({'a', 'b'},)", "no set deeper down"),
+        ("deque[frozenset[str]] = deque([frozenset({'a', 'b'})])", "no set deeper down"),
         ("Tagged = Tagged(tags={'a', 'b'})", "no set deeper down"),
     ],
 )  # fmt: skip

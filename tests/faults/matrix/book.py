@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from capset.wire.turns import ENDINGS
 from tests.databases import connected
@@ -37,6 +38,8 @@ class Book:
     turns: list[str] = field(default_factory=list[str])
     """The sessions of turns that were acknowledged."""
     unsure_turns: list[str] = field(default_factory=list[str])
+    runs: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """The runs that were acknowledged, by their ids: the name of the effect of a call, ``None`` for a turn."""
     files: dict[str, str] = field(default_factory=dict[str, str])
     """The digest of each file whose writing was acknowledged, by its path."""
     unsure_files: dict[str, str] = field(default_factory=dict[str, str])
@@ -70,6 +73,29 @@ class Book:
             self.turns.append(session)
         return status == 202
 
+    async def queue(self, server: int, name: str | None) -> str | None:
+        """Queue a run, a call with this effect or a turn; return its id, or ``None`` if that was not acknowledged."""
+        arguments = {"name": name, "folder": str(self.site.folder)}
+        asked = {"agent_id": self.site.agent, "content": "go"}
+        if name is not None:
+            asked = {"session_id": self.session, "tool": "act", "arguments": arguments}
+        status, made = await self.site.ask(server, "POST", "/v1/runs", json.dumps(asked).encode())
+        if status != 202:
+            return None
+        self.runs[made["id"]] = name
+        if name is None:
+            self.turns.append(made["session"])
+        return made["id"]
+
+    async def ended(self, run: str, seconds: float) -> dict[str, Any]:
+        """Return a run once it has ended, or as it is after so many seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            status, found = await self.site.ask(self.moment.randrange(2), "GET", f"/v1/runs/{run}")
+            if (status == 200 and found["ended_at"] is not None) or time.monotonic() > end:
+                return found if status == 200 else {"state": f"answered {status}"}
+            await asyncio.sleep(0.1)
+
     async def write(self, server: int, path: str) -> None:
         """Write a file; what is not acknowledged may be there or not, but not in part."""
         content = os.urandom(_FILE_BYTES)
@@ -98,8 +124,16 @@ class Book:
                 await asyncio.sleep(0.05)
             self.problems.append(f"server {server} made no call within {PATIENCE_SECONDS:.0f} s of the return")
 
-        await asyncio.gather(*(one(server.number) for server in self.site.servers))
+        await asyncio.gather(*(one(number) for number in range(len(self.site.servers))))
+        if self.site.workers:
+            await self._work_again(since)
         return time.monotonic() - since
+
+    async def _work_again(self, since: float) -> None:
+        """Wait until a run that is queued now is done."""
+        run = await self.queue(0, f"{self.prefix}-back-run")
+        if run is None or (await self.ended(run, since + PATIENCE_SECONDS - time.monotonic()))["state"] != "succeeded":
+            self.problems.append(f"no run was done within {PATIENCE_SECONDS:.0f} s of the return")
 
     async def repeat(self) -> None:
         """Send again whatever was not acknowledged, until it is or is known to have been done or broken off."""
@@ -130,7 +164,7 @@ class Book:
 
     async def check(self) -> Found:
         """Compare what the clients were told with what is there."""
-        lost = await self._wrong_turns() + await self._wrong_files()
+        lost = await self._wrong_runs() + await self._wrong_turns() + await self._wrong_files()
         open_intents = -1
         end = time.monotonic() + 3
         while open_intents and time.monotonic() < end:
@@ -154,8 +188,21 @@ class Book:
         self.problems += [f"the effect {name} has no intent" for name in own if "/" not in name and name not in intents]
         async with opened_at(self.site.url) as store:
             verified = await store.audit.verify()
-        acknowledged = len(self.told) + len(self.turns) + len(self.files)
+        acknowledged = len({*self.told, *self.runs.values()} - {None}) + len(self.turns) + len(self.files)
         return Found(lost, doubled, open_intents, verified.problem or "", acknowledged, self.problems)
+
+    async def _wrong_runs(self) -> list[str]:
+        """Return the runs that did not end as they should; a call that was broken off may have failed as that."""
+        wrong: list[str] = []
+        for run, name in self.runs.items():
+            found = await self.ended(run, PATIENCE_SECONDS)
+            outcome = found.get("outcome") or {}
+            if found["state"] == "succeeded":
+                if name is not None:
+                    self.told[name] = outcome["record"]
+            elif name is None or outcome.get("error", {}).get("code") != "interrupted":
+                wrong.append(f"the run {run}: {found['state']} {json.dumps(outcome)[:120]}")
+        return wrong
 
     async def _wrong_turns(self) -> list[str]:
         wrong: list[str] = []

@@ -21,6 +21,7 @@ from tests.databases import Server, connected
 from tests.faults.matrix.book import Book
 from tests.faults.matrix.moments import TARGET
 from tests.faults.matrix.site import Served
+from tests.redis_servers import RedisServer
 
 Strike = Callable[[Book, bool], Awaitable[None]]
 """Has one fault befall a site; the flag says that the target of the moment is meant, where the fault is a server's."""
@@ -32,6 +33,15 @@ HANG_SECONDS = 3.0
 
 def _server(book: Book, is_target: bool) -> Served:
     return book.site.servers[TARGET if is_target else book.moment.randrange(2)]
+
+
+def _worker(book: Book) -> Served:
+    return book.moment.choice(book.site.workers)
+
+
+def _redis(book: Book) -> RedisServer:
+    assert book.site.redis is not None
+    return book.site.redis
 
 
 async def kill_server(book: Book, is_target: bool) -> None:
@@ -55,6 +65,45 @@ async def end_server(book: Book, is_target: bool) -> None:
     if not await server.ended(20):
         book.problems.append("the server did not end within 20 s of SIGTERM")
         server.kill()
+
+
+async def kill_worker(book: Book, _is_target: bool) -> None:
+    """Kill a worker; a supervisor starts another."""
+    _worker(book).kill()
+    await asyncio.sleep(book.moment.uniform(0, 0.4))
+
+
+async def freeze_worker(book: Book, _is_target: bool) -> None:
+    """Freeze a worker, sometimes until others have taken its runs, and let it go on."""
+    worker = _worker(book)
+    worker.signal(signal.SIGSTOP)
+    await asyncio.sleep(book.moment.choice((book.moment.uniform(0.1, 2), 14)))
+    worker.signal(signal.SIGCONT)
+
+
+async def end_worker(book: Book, _is_target: bool) -> None:
+    """End a worker in order; a supervisor starts another."""
+    worker = _worker(book)
+    worker.signal(signal.SIGTERM)
+    if not await worker.ended(30):
+        book.problems.append("the worker did not end within 30 s of SIGTERM")
+        worker.kill()
+
+
+async def kill_redis(book: Book, _is_target: bool) -> None:
+    """Kill Redis with all that it holds, and start it again."""
+    redis = _redis(book)
+    await asyncio.to_thread(redis.kill)
+    await asyncio.sleep(book.moment.uniform(0, 2))
+    await asyncio.to_thread(redis.start)
+
+
+async def freeze_redis(book: Book, _is_target: bool) -> None:
+    """Freeze Redis, and let it go on."""
+    redis = _redis(book)
+    redis.signal(signal.SIGSTOP)
+    await asyncio.sleep(book.moment.uniform(0.1, 3))
+    redis.signal(signal.SIGCONT)
 
 
 async def kill_postgres(book: Book, _is_target: bool) -> None:

@@ -50,6 +50,21 @@ async def turn(book: Book, stop: asyncio.Event) -> None:
     await asyncio.gather(*(one(task) for task in range(3)))
 
 
+async def runs(book: Book, stop: asyncio.Event) -> None:
+    """Queue runs for workers: calls with effects, and turns."""
+
+    async def one(task: int) -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            name = f"{book.prefix}-run-{task}-{number}" if task else None
+            if await book.queue((task + number) % 2, name) is None:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(book.moment.uniform(0.1, 0.4))
+
+    await asyncio.gather(*(one(task) for task in range(3)))
+
+
 async def files(book: Book, stop: asyncio.Event) -> None:
     """Write files."""
 
@@ -92,5 +107,5 @@ async def _calls(book: Book, stop: asyncio.Event, tools: tuple[str, ...]) -> Non
 
 
 MOMENTS: dict[str, Moment] = {
-    one.__name__: one for one in (idle, load, approval, turn, files, starting, draining)
+    one.__name__: one for one in (idle, load, approval, turn, runs, files, starting, draining)
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Two servers on one database, which can be killed, frozen, ended and started again, each at its own port."""
+"""Two servers on one database, and two workers where a site has some: each can be killed, frozen and started again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -25,35 +24,39 @@ from tests.cli.forking import Forked, warm
 from tests.cli.support import clean_environment
 from tests.databases import Server
 from tests.faults.matrix.tools import ENTRY_POINTS, METADATA
+from tests.ports import unused_port
+from tests.redis_servers import RedisServer
 
 ROOT = Path(__file__).parents[3]
 SERVE = Path(__file__).with_name("serve.py")
 STEPS = 4
 """How many effects one turn has, one after the other."""
 START_SECONDS = 30.0
-_SERVES = re.compile(r"serves http://127.0.0.1:(\d+)")
+WORKERS = 2
+_SERVES = re.compile(r"serves http://127.0.0.1:(\d+)|capset works on ")
 _SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
 _FILES = ("session_files:read", "session_files:write")
 
 
 @dataclass
 class Served:
-    """One server: the process that runs now, if any, and how to start the next."""
+    """One server or worker: the process that runs now, if any, and how to start the next."""
 
-    number: int
+    name: str
+    words: tuple[str, ...]
+    """Its command line."""
     folder: Path
     environ: dict[str, str]
     preload: dict[str, str]
     """What its interpreter has to have in its environment when it starts."""
-    url: str
-    port: int
+    port: int = 0
     process: Forked | None = None
     starts: int = 0
 
     @property
     def log(self) -> Path:
         """What its newest process has said."""
-        return self.folder / f"server{self.number}-{self.starts}.log"
+        return self.folder / f"{self.name}-{self.starts}.log"
 
     @property
     def is_alive(self) -> bool:
@@ -66,9 +69,8 @@ class Served:
         base = clean_environment(Path("/"), PYTHONPATH=str(ROOT), **self.preload)  # one warm process for all sites
         modules = ("tests.faults.matrix.tools", "psycopg", "capset.stores.sql")
         with self.log.open("w") as log:
-            words = ["serve", "--port", str(self.port), "--db", self.url, "--unsigned"]
             self.process = warm(SERVE, tuple(base.items()), *modules, doors=True).start(
-                [*words, "--model", f"script:{self.folder / 'script.json'}"],
+                self.words,
                 env={**self.environ, **self.preload}, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 text=True,
             )  # fmt: skip
@@ -90,7 +92,7 @@ class Served:
         end = time.monotonic() + START_SECONDS
         while not _SERVES.search(self.log.read_text()):
             if not self.is_alive or time.monotonic() > end:
-                raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
+                raise RuntimeError(f"the {self.name} did not start: {self.log.read_text()[-2000:]}")
             await asyncio.sleep(0.02)
 
     def kill(self) -> None:
@@ -102,12 +104,14 @@ class Served:
 
 @dataclass
 class Site:
-    """Two servers on one database, and who may do what there."""
+    """Two servers on one database, workers beside them, and who may do what there."""
 
     folder: Path
     url: str
     postgres: Server | None
     servers: list[Served]
+    workers: list[Served]
+    redis: RedisServer | None = None
     key: str = ""
     approver: str = ""
     agent: str = ""
@@ -141,23 +145,23 @@ class Site:
         member = Member(self.key, self.agent, await self.session())
         return Besieged(tuple(one.port for one in self.servers), (), member, member)
 
-    async def revive(self) -> list[int]:
-        """Start the servers whose processes have ended, as a supervisor would, and return their numbers."""
-        gone = [one for one in self.servers if not one.is_alive]
+    async def revive(self) -> list[str]:
+        """Start the servers and workers whose processes have ended, as a supervisor would, and return their names."""
+        gone = [one for one in (*self.servers, *self.workers) if not one.is_alive]
         for one in gone:
             one.start()
-        return [one.number for one in gone]
-
-
-def unused_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+        return [one.name for one in gone]
 
 
 @asynccontextmanager
-async def opened(folder: Path, url: str, postgres: Server | None, *preloads: Mapping[str, str]) -> AsyncGenerator[Site]:
+async def opened(
+    folder: Path,
+    url: str,
+    postgres: Server | None,
+    *preloads: Mapping[str, str],
+    workers: int = 0,
+    redis: RedisServer | None = None,
+) -> AsyncGenerator[Site]:
     """Start two servers on a database, and end them; ``preloads`` are variables for the interpreter of each."""
     assert len(preloads) == 2
     info = folder / "site/capset_faults-1.dist-info"
@@ -167,19 +171,25 @@ async def opened(folder: Path, url: str, postgres: Server | None, *preloads: Map
     calls = [{"calls": [{"tool": "step", "arguments": {"number": n, "folder": str(folder)}}]} for n in range(STEPS)]
     (folder / "script.json").write_text(json.dumps({"steps": [*calls, {"text": "Done."}]}))
     environ = clean_environment(folder, PYTHONPATH=os.pathsep.join((str(folder / "site"), str(ROOT))))
-    servers = [
-        Served(number, folder, environ, dict(preload), url, unused_port()) for number, preload in enumerate(preloads)
-    ]
-    site = Site(folder, url, postgres, servers)
+    common = ("--db", url, "--model", f"script:{folder / 'script.json'}")
+    beside = () if redis is None else ("--redis", redis.url)
+    servers: list[Served] = []
+    for number, preload in enumerate(preloads):
+        port = unused_port()
+        words = ("serve", "--port", str(port), "--unsigned", *common, *beside)
+        servers.append(Served(f"server {number}", words, folder, environ, dict(preload), port))
+    working = [Served(f"worker {number}", ("worker", *common), folder, environ, {}) for number in range(workers)]
+    site = Site(folder, url, postgres, servers, working, redis)
     async with Kernel(store=url) as kernel:
         for name in ("key", "approver"):
             who = Principal(name, org="faults", permissions=_FILES)
             setattr(site, name, (await create_key(kernel, name, who, scopes=_SCOPES))[1])
     try:
-        for one in servers:
-            one.start()
-        for one in servers:
-            await one.serves()
+        for some in (servers, working):  # a worker finds the tables made
+            for one in some:
+                one.start()
+            for one in some:
+                await one.serves()
         uses = ["fault_tools", "session_file_system", "stateless_todo_list"]
         body = json.dumps({"name": "worker", "capabilities": uses}).encode()
         status, made = await site.ask(0, "POST", "/v1/agents", body)
@@ -187,10 +197,10 @@ async def opened(folder: Path, url: str, postgres: Server | None, *preloads: Map
         site.agent = made["id"]
         yield site
     finally:
-        for one in servers:
+        for one in (*servers, *working):
             if one.is_alive:
                 one.signal(signal.SIGCONT)
                 one.signal(signal.SIGTERM)
-        for one in servers:
+        for one in (*servers, *working):
             await one.ended(15)
             one.kill()

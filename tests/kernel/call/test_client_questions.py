@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from capset import Agent, Capability, Context, Principal, tool
 from capset.errors import ApprovalRequired, ClientCapabilityMissing, ClientInputRequired, InternalError, LimitExceeded
-from capset.ext import Answer, ClientAnswer, ClientQuestion, Limit
+from capset.ext import Answer, ClientAnswer, ClientQuestion, Governance, Limit
+from capset.kernel.governance.redaction import MASK
 from tests.kernel.support import desk, opened
 
 M = TypeVar("M", bound=BaseModel)
@@ -127,6 +128,48 @@ async def test_an_approval_is_for_the_call_that_has_the_answer(store: str, tmp_p
         ]
         with pytest.raises(LimitExceeded):
             await session.options(client=Person({"name": "Bob"}, elicitation={})).call(pay)
+
+
+@tool(effect="read")
+async def confirm(ctx: Context, key: str) -> str:
+    """Ask whether to use a key."""
+    return (await ctx.ask_client("key", f"Use {key}?", Name)).action
+
+
+@pytest.mark.spec("M12", "G26")
+async def test_a_question_has_masks_too() -> None:
+    class Reader(Person):
+        async def ask(self, question: ClientQuestion[M]) -> ClientAnswer[M]:
+            read.append(question.message)
+            return await super().ask(question)
+
+    read: list[str] = []
+    agent = Agent("keeper", uses=[Capability("kit", tools=[confirm])])
+    async with opened(agent, governance=Governance(redact=[r"sk-\d+"])) as here:
+        asked = here.session.options(client=Reader({"name": "Ada"}, elicitation={}))
+        assert await asked.call(confirm, key="sk-123") == "accept"
+    assert read == [f"Use {MASK}?"]
+
+
+@pytest.mark.spec("M12", "G16")
+async def test_an_approval_is_kept_for_a_client_that_can_do_what_the_tool_needs() -> None:
+    @tool(effect="write", approval="ask")
+    async def open_page(ctx: Context) -> str:
+        """Open a page."""
+        ctx.require_client("pages")
+        return "open"
+
+    async with desk(open_page) as here:
+        session = here.session.options(approvals="defer")
+        with pytest.raises(ApprovalRequired) as caught:
+            await session.call(open_page)
+        assert caught.value.approval is not None
+        await here.kernel.approvals.decide(caught.value.approval, Answer(approved=True), by=Principal("boss"))
+        with pytest.raises(ClientCapabilityMissing):
+            await session.options(client=Person(None)).call(open_page)
+        assert await session.options(client=Person(None, pages={})).call(open_page) == "open"
+        with pytest.raises(ApprovalRequired):
+            await session.options(client=Person(None, pages={})).call(open_page)
 
 
 @pytest.mark.spec("M12")

@@ -266,26 +266,6 @@ async def test_a_cancellation_goes_on_even_if_it_cannot_be_recorded(caplog: pyte
     assert "is not on record: the disk is full" in caplog.text
 
 
-@pytest.mark.spec("G19", "G23")
-async def test_where_there_is_no_room_for_a_record_the_call_waits_for_it() -> None:
-    refused: list[str] = []
-
-    def full_at_first(phase: str) -> None:
-        if not refused:
-            refused.append(phase)
-            raise StoreError("the audit log has no room")
-
-    @tool(effect="read")
-    async def look() -> int:
-        """Look."""
-        return 1
-
-    async with desk(look, store=TappedStore(full_at_first)) as opened:
-        assert await opened.session.call(look) == 1
-        assert refused == ["outcome"]
-        assert (await opened.record()).outcome == "succeeded"
-
-
 @pytest.mark.spec("G19")
 async def test_a_defect_of_a_stage_fails_its_call_closed_and_on_record(caplog: pytest.LogCaptureFixture) -> None:
     @tool

@@ -42,7 +42,7 @@ asyncio.run(main())
 @pytest.mark.spec("K15")
 def test_an_abandoned_thread_does_not_keep_the_process() -> None:
     started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "504\n"
     assert time.monotonic() - started < 20
 

@@ -22,7 +22,7 @@ from capset.kernel.call.worker_threads import AT_ONCE
 from capset.kernel.streams.emission import error_data
 from capset.testing import FakeClock
 from tests.databases import require_scheme
-from tests.kernel.support import TappedStore, records_of, turns
+from tests.kernel.support import TappedStore, records_of, too_late, turns
 
 ADA = Principal("ada", org="acme")
 
@@ -230,7 +230,7 @@ async def test_a_handler_without_time_to_start_counts_nowhere(durable: str) -> N
     async with Kernel(store=durable) as kernel:
         session = await opened(kernel, Agent("one", tools=[ping]))
         for _ in range(3):
-            assert not (await session.options(timeout=1e-9).try_call(ping)).success
+            assert not (await too_late(session, ping)).success
         assert (await session.try_call(ping)).success
         assert [one.outcome for one in await records_of(kernel.audit)] == ["timed_out"] * 3 + ["succeeded"]
 
@@ -321,7 +321,7 @@ async def test_a_call_that_is_cancelled_as_it_gives_back_is_on_record(tmp_path: 
     path = tmp_path / "a.db"
     async with Kernel(store=f"sqlite:///{path}") as kernel:
         session = await opened(kernel, Agent("one", tools=[ping]))
-        waits = asyncio.ensure_future(session.options(timeout=1e-9).try_call(ping))
+        waits = asyncio.ensure_future(too_late(session, ping))
         async with asyncio.timeout(5):
             while not (await kernel.audit.read()):  # noqa: ASYNC110 - an intent has no event
                 await asyncio.sleep(0)
@@ -347,7 +347,7 @@ async def test_what_cannot_be_given_back_is_given_back_later(monkeypatch: pytest
             await release(claim)
 
         monkeypatch.setattr(kernel.store.admissions, "release", failing)
-        assert not (await session.options(timeout=1e-9).try_call(ping)).success
+        assert not (await too_late(session, ping)).success
         assert not (await session.try_call(ping)).success
         broken = False
         async with asyncio.timeout(5):

@@ -7,9 +7,11 @@ import json
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from capset import Principal, Request, allow, ask, deny, policy, tool
+from capset.definitions.messages import Json
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,
@@ -156,6 +158,61 @@ async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[s
         assert (await here.waiting()).id == row.id
         await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
         assert (await waits).data == "bob has 4"
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_are_held_to_bounds_that_no_float_has() -> None:
+    def make(paid: list[tuple[str, int]], **_: Any) -> Any:
+        @tool(effect="write", approval="ask")
+        async def pay(to: str, amount: Annotated[int, Field(le=2**60)]) -> str:
+            """Pay somebody."""
+            return to
+
+        return pay
+
+    async with till(make=make) as here:
+        asked = await here.asked(await here.session())
+        with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'"):
+            await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60 + 1}))
+        decided = await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60}))
+        assert decided.status == "approved"
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    article_name: str
+    how_many: int = 1
+
+
+@pytest.mark.spec("G17")
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    "changed", [{"article_name": "milk", "how_many": 2}, {"articleName": "milk", "howMany": 2}], ids=["shown", "sent"]
+)
+async def test_other_arguments_may_name_fields_as_those_that_are_shown(changed: Any, *, waits: bool) -> None:
+    """An approver sees the names of fields, and the tool's schema has their aliases."""
+    bought: list[tuple[str, int]] = []
+
+    @tool(effect="write", approval="ask")
+    async def buy(items: list[Item | None]) -> None:
+        """Buy something."""
+        bought.extend((one.article_name, one.how_many) for one in items if one)
+
+    async with till(buy) as here:
+        session = (await here.session()).options(approvals="wait" if waits else "defer")
+        given = {"items": [{"articleName": "tea", "howMany": 5}]}
+        asking = asyncio.ensure_future(session.try_message(session.message("buy", Json(json.dumps(given).encode()))))
+        row = await here.waiting()
+        assert json.loads(row.arguments) == {"items": [{"article_name": "tea", "how_many": 5}]}
+        for wrong in ({"article_name": "milk", "tip": 1}, {"articleName": 1}, 4):
+            with pytest.raises(InvalidArguments, match="Invalid arguments for 'buy'"):
+                await here.decided(row.id, Answer(approved=True, arguments={"items": [wrong]}))
+        await here.decided(row.id, Answer(approved=True, arguments={"items": [changed, changed]}))
+        result = await asking
+        if not waits:
+            result = await session.try_message(session.message("buy", Json(json.dumps(given).encode())))
+        assert result.error is None, result.error
+        assert bought == [("milk", 2)] * 2
 
 
 def _even(amount: int) -> int:

@@ -17,11 +17,12 @@ from capset.errors import (
     DeadlineExceeded,
     NotFound,
     PermissionDenied,
+    TransientError,
 )
-from capset.ext import Answer, ApprovalRow, Governance
+from capset.ext import Answer, ApprovalRow, Governance, Retry
 from capset.kernel.governance import approvals
 from tests.kernel.governance.approving import NO, YES, person, till
-from tests.kernel.support import turns
+from tests.kernel.support import read, turns, until
 
 
 class Host:
@@ -59,6 +60,41 @@ async def test_the_hosts_approver_rejects_and_so_does_one_that_fails(answer: Cal
         assert isinstance(error, ApprovalRejected)
         assert error.message == f"Permission denied: the request was rejected by host:approver: {why}"
         assert here.paid == []
+
+
+@pytest.mark.spec("G17")
+@pytest.mark.parametrize("arguments", [{"nope": 1}, {"to": {1, 2}, "amount": 5}])
+async def test_arguments_of_the_hosts_approver_that_do_not_fit_leave_the_request_to_others(
+    arguments: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = Answer(approved=True, arguments=arguments)
+    async with till(kernel={"governance": Governance(approver=Host(lambda: answer))}) as here:
+        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+        await until(lambda: "the approver's answer does not count" in caplog.text)
+        await here.decided((await here.waiting()).id)
+        assert await waits == "bob has 5"
+
+
+@pytest.mark.spec("G25", "G17")
+@pytest.mark.parametrize("is_heard", [False, True])
+async def test_a_call_that_waited_for_its_approval_is_retried(is_heard: bool) -> None:
+    tries: list[int] = []
+
+    @tool(effect="read", idempotent=True, retry=Retry(3, base=0.001), approval="ask")
+    async def fetch() -> int:
+        """Fetch."""
+        tries.append(1)
+        if len(tries) < 3:
+            raise TransientError("not yet")
+        return len(tries)
+
+    async with till(fetch) as here:
+        session = await here.session()
+        messages = session.stream(fetch)
+        waits = asyncio.ensure_future(read(messages) if is_heard else session.try_call(fetch))
+        await here.decided((await here.waiting()).id)
+        found = await waits
+        assert (found[-1] if isinstance(found, list) else found).data == 3
 
 
 async def test_a_host_that_does_not_answer_leaves_it_to_others() -> None:

@@ -338,3 +338,17 @@ async def test_whatever_text_stands_around_a_call_is_stored(store: str) -> None:
         assert record.correlation.startswith("\ufffd ? x")
         assert len(record.correlation) == MAX_RECORDED_TEXT
         assert (await opened.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G20")
+async def test_calls_of_one_tool_share_the_columns_that_they_have_in_common_and_refused_ones_keep_none() -> None:
+    async with desk(scalars) as opened:
+        session = opened.session
+        for number in range(3):
+            await session.try_call(scalars, "x", count=number)
+            await session.try_message(session.message(f"no_such_{number}", {}))
+            await session.try_message(Message("command", "scalars", {"text": "x"}))  # a query is expected
+        await opened.kernel.audit.flush()
+        records = await opened.kernel.audit.read()
+        assert len(records) == 9
+        assert [one["tool"] for one in session._context.settled.values()] == ["scalars"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel, Field, PlainSerializer
 
 from capset import Agent, Capability, Context, Kernel, Principal, Request, policy, tool
 from capset.definitions.limits import Budget, Limit
@@ -21,6 +22,7 @@ from capset.errors import (
     Unauthenticated,
 )
 from capset.ext import Answer, Governance
+from capset.kernel.results import Result
 from tests.kernel.governance.approving import FOR_SESSION, NO, till
 from tests.kernel.support import read, turns, until
 
@@ -56,6 +58,37 @@ async def test_what_is_not_equal_meets_nothing() -> None:
             assert isinstance(other.error, ApprovalRequired)
         assert len(await here.requests()) == 4
         assert (await here.made(session)).success
+
+
+class Order(BaseModel):
+    amount: int
+    to: str = Field(exclude=True)
+    note: Annotated[str, PlainSerializer(lambda note: note[:1], return_type=str)] = ""
+
+
+@tool(approval="ask")
+async def send(order: Order, tags: set[int]) -> str:
+    """Send something."""
+    return order.to
+
+
+@pytest.mark.spec("G16", "G17", "G18")
+async def test_calls_are_equal_in_what_their_json_leaves_out_too_and_in_any_order_of_a_set() -> None:
+    async with till(send) as here:
+        ready = (await here.session()).options(approvals="defer")
+
+        async def sent(to: str = "bob", note: str = "now", tags: tuple[int, int] = (0, 8)) -> Result[Any]:
+            order = {"amount": 5, "to": to, "note": note}
+            return await ready.try_message(ready.message("send", {"order": order, "tags": set(tags)}))
+
+        first, second = await sent(), await sent(tags=(8, 0))
+        assert isinstance(first.error, ApprovalRequired)
+        assert isinstance(second.error, ApprovalRequired)
+        assert second.error.approval == first.error.approval
+        await here.decided(str(first.error.approval))
+        for other in (await sent(to="eve"), await sent(note="never"), await sent(tags=(0, 9))):
+            assert isinstance(other.error, ApprovalRequired)
+        assert (await sent(tags=(8, 0))).data == "bob"
 
 
 @pytest.mark.spec("G3", "G18")

@@ -12,10 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, DefinitionError, Kernel, Message, Progress, Reply, ToolError, tool
+from capset import (
+    Agent,
+    Capability,
+    Decision,
+    DefinitionError,
+    Kernel,
+    Message,
+    Progress,
+    Reply,
+    Request,
+    ToolError,
+    allow,
+    policy,
+    tool,
+)
+from capset import ask as asks
 from capset.definitions.governance import Governance
 from capset.errors import Field
 from capset.kernel.governance.redaction import MASK, redactor_of
+from tests.kernel.governance.approving import till
 from tests.kernel.support import Desk, ask, opened
 
 KEY = "sk-0123456789"
@@ -59,6 +75,15 @@ async def test_records_and_results_have_the_mask_at_every_depth_and_in_keys_too(
         assert json.loads(record.arguments) == {"data": masked}
         assert KEY not in repr(record)
         assert (await desk.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G20", "G23", "G26")
+async def test_no_member_takes_the_place_of_another_whose_name_has_the_same_mask() -> None:
+    data = {KEY: "a", "sk-9876543210": "b", "https://u:1@h/": "c", "https://u:2@h/": "d"}
+    async with redacting() as desk:
+        (reply,) = await ask(desk.session, "echo", {"data": data})
+        assert list(reply.data.values()) == list("abcd")
+        assert sorted(json.loads((await desk.record()).arguments)["data"].values()) == list("abcd")
 
 
 @pytest.mark.spec("G23")
@@ -183,3 +208,15 @@ def test_whatever_stands_around_it_it_is_masked_and_the_rest_is_kept(data: Any, 
     plain = redactor_of(["never there at all"])
     assert plain is not None
     assert plain(data) == data
+
+
+@pytest.mark.spec("G26")
+async def test_the_reason_of_a_request_for_an_approval_has_the_mask() -> None:
+    @policy
+    def reason(request: Request) -> Decision:
+        return asks(f"sends to {request.arguments['to']}") if request.arguments else allow()
+
+    async with till(kernel={"governance": Governance(redact=PATTERNS)}, policies=[reason]) as here:
+        await here.asked(await here.session(), to=KEY)
+        (row,) = await here.requests()
+        assert row.reason == f"sends to {MASK}; every call of 'pay' has to be approved"

@@ -74,6 +74,22 @@ async def test_its_call_ends_with_504_once_the_bound_is_over(stage: Stage, door:
         assert await outcomes(opened) == ["timed_out"], "what came of it later concerns nobody"
 
 
+@pytest.mark.spec("K15", "K16")
+@pytest.mark.parametrize("bound", ["timeout", "deadline"])
+async def test_so_does_that_of_a_message_without_a_reader(stage: Stage, bound: str) -> None:
+    stubborn = Stubborn()
+    called = stubborn.function(timeout=0.1 if bound == "timeout" else None)
+    async with stage(called) as opened:
+        session = opened.session.options(timeout=0.1) if bound == "deadline" else opened.session
+        async with asyncio.timeout(5):
+            result = await session.try_message(session.message("work", {"to": 1}))
+        assert result.error is not None
+        assert result.error.code == "deadline_exceeded"
+        assert await outcomes(opened) == ["timed_out"]
+        stubborn.let_go.set()
+        await turns(20)
+
+
 @pytest.mark.spec("K15")
 async def test_in_a_mixed_stream_the_others_go_on_and_its_place_is_free_again(stage: Stage) -> None:
     stubborn = Stubborn()

@@ -253,6 +253,7 @@ class Provider(AuthorizationServer):
         self.id_claims: dict[str, Any] = {}
         """Claims of ID tokens in the place of those that they would have."""
         self.asked: list[dict[str, str]] = []
+        self.described = 0
         self._trust = trust
         provider = self
 
@@ -302,6 +303,7 @@ class Provider(AuthorizationServer):
         return Answer(json.dumps(body) if isinstance(body, dict) else body, status, dict(headers))
 
     async def _metadata(self, request: Request) -> Response:
+        self.described += 1
         metadata = AuthorizationServerMetadata(
             issuer=self.issuer,
             authorization_endpoint=f"{self.issuer}/authorize",

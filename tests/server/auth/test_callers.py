@@ -93,6 +93,19 @@ async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at
         problem(await client.get("/v1/agents"), 401, "unauthenticated")
 
 
+@pytest.mark.spec("P35", "T31")
+async def test_a_key_that_has_ended_counts_among_those_of_unknown_callers() -> None:
+    clock = FakeClock()
+    async with site(clock=clock) as here:
+        header = f"Bearer {await here.key('short', lifetime=timedelta(hours=1))}"
+        async with here.client("short") as client:
+            assert (await client.get("/v1/agents")).status_code == 200
+            assert here.service.callers.has_met(header)
+            clock.advance(3600)
+            problem(await client.get("/v1/agents"), 401, "unauthenticated")
+            assert not here.service.callers.has_met(header)
+
+
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize(
     "scope", ["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics"]

@@ -170,6 +170,16 @@ async def test_of_several_keys_those_that_fit_are_tried_for_a_token_without_a_na
 
 
 @pytest.mark.spec("P45")
+async def test_keys_of_other_kinds_may_share_a_name() -> None:
+    async with issuing(key("one", "RSA"), key("one"), key("one", "P-521")) as here:
+        for good in (token(key("one")), token(key("one", "RSA"))):
+            assert await here.status(good) == 200
+        assert await here.status(token(key("mallory"), {"kid": "one"})) == 401
+    async with issuing(key("one"), key("two")) as here:
+        assert await here.status(token(key("two"), {"kid": "one"})) == 401, "another key has this name"
+
+
+@pytest.mark.spec("P45")
 async def test_only_a_few_keys_are_tried() -> None:
     several = [key(f"number{number}") for number in range(MAX_TRIED + 1)]
     async with issuing(*several[:MAX_TRIED]) as here:

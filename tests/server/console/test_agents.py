@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from capset.adapters.agents.files import build_agent
 from tests.server.console.visitors import Visitor, form_in, token_of
 from tests.server.support import Site, make_agent, site
 
-HOSTILE = "</textarea><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}\u202eabc"
+HOSTILE = "</textarea><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{1234567*7}}\u202eabc"
 
 
 @tool(effect="read", name="echo")
@@ -266,8 +265,8 @@ async def test_hostile_text_is_text_everywhere(shop: Site, boss: Visitor) -> Non
     ):
         page = await boss.get(path)
         assert page.status_code == 200
-        for part in ("<script>alert", "<img", "49", "</textarea><script"):
-            assert part not in re.sub(r"[0-9a-f]{12,}|\b20\d\d-[^\"]*", "", page.text), (path, part)
+        for part in ("<script>alert", "<img", "8641969", "</textarea><script"):
+            assert part not in page.text, (path, part)
     shown = (await boss.get(base)).text
     assert "\u202e" not in shown, "what turns text around is spelled out"
     assert "\\u{202e}" in shown

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
+from typing import Literal
 
 import httpx2
 import pytest
 
+from capset import Capability, tool
 from capset.testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.inbox import at_console, inbox, requested, sent, stored
@@ -106,7 +108,8 @@ async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.Asy
         422,
         True,
     )
-    for text, status in (('{"to": "eve", "amount": 4', 422), ("[1]", 422), ('{"to": 4}', 422), ('{"to": "eve"}', 200)):
+    wrong_texts = ('{"to": "eve", "amount": 4', "[1]", '{"to": 4}', '{"to": "eve", "amount": NaN}')
+    for text, status in (*((one, 422) for one in wrong_texts), ('{"to": "eve"}', 200)):
         answer = await sent(boss, request, "edit", json=text)
         assert answer.status_code == status, text
         if status == 422:
@@ -115,13 +118,33 @@ async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.Asy
 
 
 @pytest.mark.spec("N7")
-@pytest.mark.parametrize("body", ["a\r\nb", "a\rb"])
+@pytest.mark.parametrize("body", ["a\r\nb", "a\rb", "a\0b"])
 async def test_what_a_form_cannot_say_is_edited_as_json(shop: Site, boss: httpx2.AsyncClient, body: str) -> None:
     request = await requested(shop, "send_mail", to=["x", ""], body=body)
     page = (await boss.get(f"/approvals/{request}/edit")).text
     assert 'name="json"' in page
     assert "arguments/body" not in page
-    assert body.replace("\r", "\\r").replace("\n", "\\n") in page
+    assert body.replace("\r", "\\r").replace("\n", "\\n").replace("\0", "\\u0000") in page
+
+
+@pytest.mark.spec("N7")
+async def test_a_choice_that_is_left_alone_stays_as_it_was_asked_for() -> None:
+    """A browser chooses the first one itself where none is chosen."""
+
+    @tool(effect="write", approval="ask")
+    async def sort_out(what: Literal["löschen", "prüfen"]) -> str:
+        """Sort something out."""
+        return what
+
+    async with site(Capability("desk", tools=[sort_out])) as here:
+        await here.key("boss", scopes=["capset:admin"])
+        await here.key("kim", scopes=["capset:call", "capset:write"])
+        async with here.client("kim") as client:
+            session = await make_session(client, "desk")
+            request = (await call(client, session, "sort_out", what="prüfen")).json()["approval"]
+        async with at_console(here, "boss") as browser:
+            page = (await browser.get(f"/approvals/{request}/edit")).text
+    assert re.findall(r'<option value="([^"]*)" selected', page) == ["&#34;prüfen&#34;"]
 
 
 @pytest.mark.spec("N7")

@@ -209,6 +209,27 @@ async def test_a_megabyte_of_arguments_is_shown_in_part_and_as_a_whole() -> None
             assert (await sent(browser, str(request), "approve")).status_code == 200
 
 
+@pytest.mark.spec("N6", "N13")
+async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site) -> None:
+    """Else what stands at their end would be approved unseen: their indentation is longer than they are."""
+    nested: object = [*["nothing"] * 200, "everything"]
+    for _ in range(90):
+        nested = [nested]
+    row = hostile(shop, "01a00000-0000-7000-8000-0000000000d0", arguments=json.dumps({"steps": nested}))
+    many = hostile(shop, f"{row.id[:-1]}1", arguments=json.dumps({f"step {one}": nested for one in range(101)}))
+    for one in (row, many):
+        await shop.kernel.store.approvals.open(replace(one, org="acme", digest=one.id), most=99)
+    async with at_console(shop, "boss") as browser:
+        page = (await browser.get(f"/approvals/{row.id}")).text
+        assert "everything" in page
+        assert len((await browser.get(f"/approvals/{many.id}")).text) < 60_000
+        all_of_it = await browser.get(f"/approvals/{many.id}?all=1")
+        outside = await browser.post(f"/approve/{many.id}", data={"action": "sign_in", "key": shop.keys["boss"]})
+        for page in (all_of_it.text, outside.text):
+            assert page.count("everything") == 101
+            assert len(page) < 1_000_000
+
+
 @pytest.mark.spec("N5")
 async def test_a_thousand_open_requests_are_paged_quickly(tmp_path: Path) -> None:
     async with site(till, store=f"sqlite:///{tmp_path}/many.db") as here:

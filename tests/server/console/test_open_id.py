@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,7 +12,7 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, expect
 
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, Unreachable
 from capset.server.auth.open_id import CALLBACK, OpenIdClient
 from capset.server.auth.tokens import Issuer
 from tests.server.auth.authorizing import Provider, protected, provider
@@ -76,6 +77,17 @@ async def test_somebody_signs_in_and_is_led_to_their_page(here: Site, browser_cl
     assert again.status_code == 401, "a code and its attempt are for once"
 
 
+@pytest.mark.spec("N1")
+async def test_a_page_whose_address_no_cookie_holds_does_not_keep_anybody_out(
+    browser_client: httpx2.AsyncClient,
+) -> None:
+    said = await came_back(await asked(browser_client, f"/audit?tool={'a' * 4_000}"))
+    kept = browser_client.cookies["capset_sign_in"]
+    assert len(f"capset_sign_in={kept}") <= 4_096, "what browsers keep at most (RFC 6265, 6.1)"
+    back = await browser_client.get(CALLBACK, params=said)
+    assert (back.status_code, back.headers["location"]) == (303, "/")
+
+
 @pytest.mark.spec("N1", "T47")
 @pytest.mark.parametrize(
     "changed",
@@ -113,6 +125,30 @@ async def test_an_id_token_for_something_else_is_refused(
         authority.id_claims = {}
     assert back.status_code == 401
     assert "set-cookie" not in back.headers or "capset_console=" not in back.headers["set-cookie"]
+
+
+@pytest.mark.spec("N1")
+async def test_a_provider_is_not_asked_again_for_each_visitor(
+    authority: Provider, browser_client: httpx2.AsyncClient
+) -> None:
+    await asked(browser_client)
+    before = authority.described
+    for _ in range(5):
+        await asked(browser_client)
+    assert authority.described == before
+
+
+@pytest.mark.spec("N1")
+async def test_a_provider_that_is_away_is_named_on_the_page() -> None:
+    async with AsyncExitStack() as running:
+        away = AsyncExitStack()
+        authority = await away.enter_async_context(provider())
+        found = await running.enter_async_context(protected(authority, None, client=CLIENT))
+        client = await running.enter_async_context(found.client(None))
+        await away.aclose()
+        answer = await client.get("/login/provider")
+    assert answer.status_code == Unreachable("").status
+    assert f"{urlsplit(authority.issuer).netloc} cannot be asked" in answer.text
 
 
 def test_a_sign_in_needs_to_know_where_it_leads_back() -> None:

@@ -33,7 +33,7 @@ from tests.stores.scale.filling import FULL, LARGE, connected_to, fill, sizes
 from tests.stores.sql.support import opened_at
 
 SECONDS: Final = 0.1
-TIMES: Final = 20
+TIMES: Final = 20 if sizes() is FULL else 5
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _PROMPT: Final = {"kind": "prompt", "systemPrompt": "Keep tidy notes.", "instructions": []}
 _DAY: Final = "since=2026-01-01T00:00&until=2026-01-02T00:00"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from capset.errors import Field, InvalidArguments
 from capset.server.console.forms import Form
-from capset.server.console.schema_forms import FormField, fields_of, values_of
+from capset.server.console.schema_forms import FormField, arguments, fields_of, values_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -20,7 +20,7 @@ SCHEMA: dict[str, Any] = {
         "count": {"type": "integer"},
         "price": {"anyOf": [{"type": "number"}, {"type": "null"}]},
         "sure": {"type": "boolean"},
-        "colour": {"enum": ["red", "green", 3, None]},
+        "colour": {"enum": ["red", "grün", 3, None]},
         "tags": {"type": "array", "items": {"type": "string"}},
         "rows": {"type": "array", "items": {"type": "integer"}},
         "address": {"$ref": "#/$defs/Address"},
@@ -36,7 +36,7 @@ DATA = st.fixed_dictionaries(
         "count": st.integers(),
         "price": st.floats(allow_nan=False, allow_infinity=False),
         "sure": st.booleans(),
-        "colour": st.sampled_from(["red", "green", 3]),
+        "colour": st.sampled_from(["red", "grün", 3]),
         "tags": st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")), min_size=1),
         "rows": st.lists(st.integers(), min_size=1),
         "address": st.fixed_dictionaries({"city": LINES}),
@@ -50,7 +50,10 @@ def sent(fields: tuple[FormField, ...]) -> list[tuple[str, str]]:
 
 @given(DATA)
 def test_what_a_form_shows_comes_back(data: dict[str, Any]) -> None:
-    assert values_of(SCHEMA, Form(sent(fields_of(SCHEMA, data)))) == data
+    fields = fields_of(SCHEMA, data)
+    assert values_of(SCHEMA, Form(sent(fields))) == data
+    chosen = next(one for one in fields if one.kind == "choice")
+    assert chosen.value in ("", *dict(chosen.choices)), "a browser would send another one"
 
 
 def test_kinds_follow_the_schema() -> None:
@@ -92,3 +95,22 @@ def test_a_form_that_was_refused_is_shown_as_it_was_sent() -> None:
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": True}}, {"$ref": "#/$defs/x"}])
 def test_schemas_with_nothing_to_show_are_taken(schema: dict[str, Any]) -> None:
     assert values_of(schema, Form([("arguments/a", "{}")])) in ({}, {"a": {}})
+
+
+@pytest.mark.spec("N13")
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ({"anyOf": [True, {"type": "null"}]}, "json"),
+        ({"anyOf": [{"type": "string"}, True]}, "json"),
+        ({"$ref": "#/$defs/anything"}, "json"),
+        ({"type": "array", "items": {"anyOf": [True, {"type": "string"}]}}, "json"),
+        ({"type": "array", "items": {"anyOf": [{"type": ["string", "null"]}, {"type": "string"}]}}, "json"),
+        ({"type": "array", "items": {"anyOf": [{"type": "string"}, False]}}, "json"),
+    ],
+)
+def test_schemas_of_true_and_false_are_shown(part: dict[str, Any], kind: str) -> None:
+    """Servers in Rust, for example, write ``true`` for any value."""
+    schema = {"type": "object", "properties": {"a": part}, "$defs": {"anything": True}}
+    assert [one.kind for one in fields_of(schema)] == [kind]
+    assert [one.name for one in arguments(schema)] == ["a"]

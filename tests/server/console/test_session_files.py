@@ -120,3 +120,13 @@ async def test_a_key_without_the_permission_reads_no_files(place: tuple[Site, st
     async with visitor(found, "bare") as page:
         refused = await page.get(f"/sessions/{session}/files/")
         assert (refused.status_code, "session_files:read" in refused.text) == (403, True)
+
+
+@pytest.mark.spec("N14")
+async def test_json_that_is_nested_deeply_is_shown_as_it_is(place: tuple[Site, str, Visitor]) -> None:
+    _, session, page = place
+    path = f"/sessions/{session}/files/deep.json"
+    await page.put(path, f"{'[' * 900}{'1,' * 20_000}1{']' * 900}".encode())
+    text = (await page.get(path)).text
+    assert "[[[[1,1,1" in text
+    assert len(text) < 100_000, "its indentation would be millions of characters"

@@ -161,6 +161,8 @@ async def test_a_form_that_is_sent_twice_begins_one_turn(talk: tuple[Site, str])
             assert sent.status_code == 200
         types = await until_state(found, session, "turn.ended")
         assert types.count("turn.started") == 2, "the first, and one more"
+        forged = await page.post(f"/sessions/{session}/messages", fragment=True, content="go on", once="two €")
+        assert forged.status_code == 422, "no page of ours has such a form"
         plain = await page.post(f"/sessions/{session}/messages", content="  ")
         assert plain.url.path == f"/sessions/{session}", "an empty message begins nothing"
 

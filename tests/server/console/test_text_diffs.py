@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.server.console.text_diffs import diff_lines
+from capset.server.console.markup import diff_lines
 
 TEXTS = st.lists(st.sampled_from("abc"), max_size=30).map("\n".join)
 
@@ -42,3 +44,17 @@ def test_what_is_very_long_is_cut_off_or_not_compared() -> None:
     assert cut.text.endswith("1,000 characters more")
     (told,) = diff_lines("a\n" * 3_000, "b\n")
     assert (told.sign, "not compared" in told.text) == ("…", True)
+
+
+def test_long_texts_are_compared_quickly_and_shown_in_part() -> None:
+    begun = time.perf_counter()
+    before, after = ("".join(f"same {one % 180}\n{side} {one}\n" for one in range(999)) for side in "ab")
+    for _ in range(10):
+        found = diff_lines(before, after)
+        assert (len(found), found[-1].sign) == (301, "…")
+    lines = [f"line {one}" for one in range(900)]
+    one, other = [*lines], [*lines]
+    one[100], other[700] = "one", "other"
+    told = [(line.sign, line.text) for line in diff_lines("\n".join(one), "\n".join(other)) if line.sign in "+-"]
+    assert told == [("-", "one"), ("+", "line 100"), ("-", "line 700"), ("+", "other")]
+    assert time.perf_counter() - begun < 10, "a guard against what grows with the cube, not a measurement"

@@ -83,8 +83,9 @@ async def test_a_call_is_made_again_once_it_is_approved(place: tuple[Site, str, 
     decided = await page.post(f"/sessions/{session}/approvals/{approval[1]}", fragment=True, answer="approve")
     assert "approved" in decided.text
     assert "bob has 3" in (await page.post(path, again)).text
-    broken = await page.post(path, tool="pay", again="[", approval=approval[1])
-    assert broken.status_code == 422
+    for text in ("[", "[" * 100_000):
+        broken = await page.post(path, tool="pay", again=text, approval=approval[1])
+        assert broken.status_code == 422, text[:9]
 
 
 @pytest.mark.spec("N13")
@@ -102,3 +103,13 @@ async def test_a_used_up_limit_says_when_it_is_free_again(place: tuple[Site, str
     assert asked is not None
     assert ">refused<" in asked.text
     assert "try again in" in asked.text
+
+
+@pytest.mark.spec("N6", "N13")
+async def test_what_is_decided_beside_a_call_is_shown_whole_or_said_to_be_cut(place: tuple[Site, str, Visitor]) -> None:
+    _, session, page = place
+    for length, cut in ((10_000, False), (30_000, True)):
+        fields = {"arguments/to": "x" * length + " the end", "arguments/amount": "3"}
+        asked = (await page.post(f"/sessions/{session}/call", fields, tool="pay")).text
+        card = asked[asked.index('class="approval pending"') :].split("Call again")[0].split('name="again"')[0]
+        assert ("the end" in card, "Show all of them</a> before you decide" in card) == (not cut, cut)

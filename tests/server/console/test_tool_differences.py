@@ -42,4 +42,6 @@ def test_large_ones_are_bounded_and_what_is_left_out_is_counted() -> None:
     assert (len(found.rows), found.more > 50_000) == (300, True)
     (row,) = [one for one in compare_tools({"name": "x" * 200_000}, {"name": "y"}).rows if one.kind == "changed"]
     assert len(row.before or "") < 2_100
+    one, other = ("".join(f"same\n{side} {place}\n" for place in range(498)) for side in "ab")
+    assert changed(one, other)
     assert time.perf_counter() - begun < 10, "a guard against what grows with the square, not a measurement"

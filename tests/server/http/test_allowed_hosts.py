@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from capset.errors import DefinitionError
 from capset.server.http.middleware import AllowedHosts, is_loopback
 from tests.server.support import Site, checked_problem, problem, site
 from tests.server.wire import ask
@@ -33,11 +34,26 @@ async def test_the_last_of_two_hosts_does_not_let_the_first_in(shared: Site) -> 
 
 @pytest.mark.spec("P14")
 async def test_other_hosts_can_be_allowed() -> None:
-    async with site(names=AllowedHosts.of("0.0.0.0", ["API.example", "*.nobody"])) as here:
+    async with site(names=AllowedHosts.of("0.0.0.0", ["API.example"])) as here:
         for host, status in (("api.example", 200), ("api.example:443", 200), ("a.nobody", 421), ("localhost", 421)):
             assert (await ask(here, "GET", "/v1/agents", host=host)).status == status
     async with site(names=AllowedHosts.of("0.0.0.0", ["*"])) as here:
         assert (await ask(here, "GET", "/v1/agents", host="whatever.example")).status == 200
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("host", ["*.nobody", "api.example:443", "https://api.example", "api.example/", "::1", "", "ü"])
+def test_what_no_host_is_called_is_refused(host: str) -> None:
+    with pytest.raises(DefinitionError, match="without scheme, port and path"):
+        AllowedHosts.of("0.0.0.0", ["api.example", host])
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("origin", ["*", "console.example", "https://console.example/app", "https://*.example", ""])
+def test_what_no_browser_names_as_an_origin_is_refused(origin: str) -> None:
+    with pytest.raises(DefinitionError, match="a scheme and a host"):
+        AllowedHosts.of("127.0.0.1", origins=["https://console.example/", origin])
+    assert AllowedHosts.of("127.0.0.1", origins=["null", "http://[::1]:3000", "chrome-extension://abc"])
 
 
 @pytest.mark.spec("P14")

@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -94,15 +96,45 @@ async def test_a_client_that_does_not_read_holds_the_tool_back_and_is_given_up()
             asked = {"content_type": "application/json", "accept": "text/event-stream"}
             await loop.sock_sendall(silent, request(here, "POST", f"/v1/sessions/{session}/calls", FLOW, **asked))
             await until(lambda: fountain.flowed > 1)
-            await asyncio.sleep(0.25)
-            flowed = fountain.flowed
-            await asyncio.sleep(0.1)
-            assert fountain.flowed == flowed, "the tool waits for its reader"
+            flowed = 0
+            async with asyncio.timeout(5):  # until buffers are full, the tool goes on
+                while flowed != fountain.flowed:
+                    flowed = fountain.flowed
+                    await asyncio.sleep(0.1)
             await asyncio.wait_for(fountain.cleaned.wait(), 5)
             assert (await wait_for_record(here)).outcome == "cancelled"
             async with here.client() as client:
                 assert (await client.get("/v1/healthz")).status_code == 200
             await until(lambda: here.connections() == 0)  # nor is its connection kept
+
+
+@pytest.mark.spec("P46", "T32")
+@pytest.mark.parametrize("more", [b"", b"connection: close\r\n"], ids=["many", "last"])
+async def test_a_client_that_reads_none_of_its_short_answers_is_given_up(more: bytes) -> None:
+    async with site(limits=RequestLimits(send_seconds=1)) as here, unread(here) as (silent, get):
+        (connection,) = here.server.server_state.connections
+        waiting = connection.transport.get_write_buffer_size
+        loop = asyncio.get_running_loop()
+        while not waiting():  # until the buffers of the system are full
+            await loop.sock_sendall(silent, get)
+            await asyncio.sleep(0.02)
+        last = request(here, "GET", "/v1/healthz", key=None).replace(b"\r\n\r\n", b"\r\n%b\r\n" % more)
+        await loop.sock_sendall(silent, last if more else get * 10)
+        await until(lambda: here.connections() == 0)
+
+
+@asynccontextmanager
+async def unread(here: Site) -> AsyncGenerator[tuple[socket.socket, bytes]]:
+    """Connect to a site without reading what comes; yield the connection, and a request for 50 kB."""
+    async with here.client() as client:
+        url = f"/v1/sessions/{await make_session(client)}/files/a.bin"
+        assert (await client.put(url, content=b"a" * 50_000)).status_code == 200
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(silent, ("127.0.0.1", here.port))
+        await until(lambda: here.connections() == 1)
+        yield silent, request(here, "GET", url)
 
 
 @pytest.mark.spec("P15")
@@ -186,3 +218,14 @@ async def test_a_client_that_left_a_stream_was_answered() -> None:
         await until(lambda: b"/calls" in log.getvalue())
         (told,) = (one for one in map(json.loads, log.getvalue().splitlines()) if one["path"].endswith("/calls"))
         assert told["status"] == 200
+
+
+@pytest.mark.spec("P41")
+async def test_the_head_of_a_stream_is_a_whole_answer(here: Site, ada: httpx2.AsyncClient) -> None:
+    path = f"/v1/sessions/{await make_session(ada)}/events"
+    async with line(here) as there:
+        await there.send(request(here, "HEAD", path))
+        assert b"200 OK" in await asyncio.wait_for(there.reader.readuntil(b"\r\n\r\n"), 5)
+        await there.send(request(here, "GET", "/v1/healthz", key=None))
+        assert (await there.answer()).status == 200
+        await until(lambda: here.service.turns.followers.count == 0)

@@ -133,6 +133,22 @@ async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_a
     assert busy.weight(now) > 1.25 * many[0].weight(now)
 
 
+async def test_those_who_ask_whether_a_server_is_well_answer_for_themselves_alone() -> None:
+    shares, now = FairShares(RequestLimits()), time.perf_counter()
+    with (
+        shares.enter(Principal("a", org="a")) as known,
+        shares.enter_unknown("10.0.0.1") as unknown,
+        shares.enter_probe("10.0.0.2") as flood,
+        shares.enter_probe("10.0.0.3") as watch,
+    ):
+        known.charge(0.01, now)
+        unknown.charge(0.05, now)
+        watch.charge(0.002, now)
+        assert [one.must_wait(now) for one in (known, unknown, watch)] == [False, True, False]
+        flood.charge(0.1, now)
+        assert [one.must_wait(now) for one in (known, unknown, watch, flood)] == [False, False, False, True]
+
+
 async def test_what_threads_do_for_a_request_is_charged_to_its_caller() -> None:
     shares = FairShares(RequestLimits())
 
@@ -301,3 +317,24 @@ async def test_another_organisation_is_served_beside_one_that_takes_all_it_can()
             ended.set()
             await asyncio.gather(*attacking)
     assert beside < 30 * 3, "in turn with eight others, each read would wait for eight of their calls"
+
+
+async def test_others_are_served_beside_a_flood_of_questions_whether_the_server_is_well() -> None:
+    async with site() as here, here.client(None) as stranger, here.client("ada") as ada:
+        ended, answered = asyncio.Event(), 0
+
+        async def attack() -> None:
+            nonlocal answered
+            while not ended.is_set():
+                await stranger.get("/v1/readyz")
+                answered += 1
+
+        attacking = [asyncio.create_task(attack()) for _ in range(60)]
+        await asyncio.sleep(0.5)
+        before = answered
+        for _ in range(30):
+            assert (await ada.get("/v1/whoami")).status_code == 200
+        beside = answered - before
+        ended.set()
+        await asyncio.gather(*attacking)
+    assert beside < 30 * 20, "in turn with sixty others, each request would wait for nearly all of them"

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from capset import Capability, Request, tool
 from tests.server.support import Site, Sleeper, make_session, site
 
 
@@ -18,6 +19,14 @@ def headers(key: str, **more: str) -> dict[str, str]:
 async def call(client: httpx2.AsyncClient, session: str, key: str, tool: str, **arguments: Any) -> httpx2.Response:
     body = {"tool": tool, "arguments": arguments}
     return await client.post(f"/v1/sessions/{session}/calls", json=body, headers=headers(key))
+
+
+async def left_behind(here: Site, tool: str) -> list[str | None]:
+    """Return the outcomes of a tool's calls, as soon as there is one."""
+    async with asyncio.timeout(10):
+        while not (found := await here.records(tool=tool)):  # noqa: ASYNC110 - a record has no event
+            await asyncio.sleep(0.02)
+    return [one.outcome for one in found]
 
 
 @pytest.mark.spec("P9")
@@ -53,6 +62,56 @@ async def test_one_key_is_for_one_request_in_one_session(here: Site, ada: httpx2
     assert "another request" in changed.json()["detail"]
     assert (await call(ada, other, "k-1", "echo", text="b")).json()["data"] == "b"
     assert len(await here.records(tool="echo")) == 2
+
+
+@pytest.mark.spec("D41")
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_the_key_of_a_call_that_its_client_left_before_it_began_is_free(accept: str) -> None:
+    asked, is_open, paid = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def needs_approval(request: Request) -> bool:
+        asked.set()
+        await is_open.wait()
+        return False
+
+    @tool(effect="write", approval=needs_approval)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        return f"{to} has it"
+
+    async with site(Capability("till", tools=[pay])) as here, here.client() as ada:
+        session = await make_session(ada, "till")
+        path, body = f"/v1/sessions/{session}/calls", {"tool": "pay", "arguments": {"to": "bob"}}
+        sending = asyncio.create_task(ada.post(path, json=body, headers=headers("k-1", Accept=accept)))
+        await asyncio.wait_for(asked.wait(), 10)
+        sending.cancel()
+        await asyncio.wait({sending})
+        assert await left_behind(here, "pay") == ["cancelled"]
+        is_open.set()
+        async with asyncio.timeout(10):  # the key is free just after the record is there
+            while (again := await call(ada, session, "k-1", "pay", to="bob")).status_code == 409:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert (again.status_code, again.json()["data"]) == (200, "bob has it")
+        assert paid == ["bob"]
+
+
+@pytest.mark.spec("D41")
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_the_key_of_a_call_that_its_client_left_while_it_ran_is_not(accept: str) -> None:
+    sleeper = Sleeper()
+    async with site(sleeper.capability()) as here, here.client() as ada:
+        session = await make_session(ada, "bed")
+        path, body = f"/v1/sessions/{session}/calls", {"tool": "sleep", "arguments": {}}
+        sending = asyncio.create_task(ada.post(path, json=body, headers=headers("k-1", Accept=accept)))
+        await asyncio.wait_for(sleeper.started.wait(), 10)
+        sending.cancel()
+        await asyncio.wait({sending})
+        assert await left_behind(here, "sleep") == ["cancelled"]
+        await asyncio.sleep(0.1)
+        again = await call(ada, session, "k-1", "sleep")
+        assert again.status_code == 409
+        assert "broken off" in again.json()["detail"]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

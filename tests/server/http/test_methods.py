@@ -27,6 +27,8 @@ NOUNS: Final = {
     "tool-sources": "agent",
     "deliveries": "delivery",
     "people": "person",
+    "runs": "run",
+    "schedules": "schedule",
 }
 """What an id in a path is, by the noun before it."""
 PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "name": "shelf"}

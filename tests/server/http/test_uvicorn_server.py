@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import socket
+import struct
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -43,6 +46,19 @@ async def test_answers_are_sent_without_delay(shared: Site) -> None:
         assert sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts a connection's segments")
+async def test_an_answer_and_its_head_are_one_segment(shared: Site) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", shared.port)) as client:
+        client.setblocking(False)
+        for asked in range(3):
+            await loop.sock_sendall(client, b"GET /v1/healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert (await loop.sock_recv(client, 65_536)).startswith(b"HTTP/1.1 200")
+            told = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+            (segments,) = struct.unpack_from("=I", told, 152)  # tcpi_data_segs_in of linux/tcp.h
+            assert segments == asked + 1
+
+
 @pytest.mark.spec("P42")
 def test_the_parts_of_uvicorn_that_are_extended_are_those_that_were_tested() -> None:
     advice = "read what has changed in uvicorn/protocols/http/httptools_impl.py, run tests/server/http, then move this"
@@ -53,6 +69,7 @@ def test_the_parts_of_uvicorn_that_are_extended_are_those_that_were_tested() -> 
     # What the protocol overrides or reads, beside the callbacks of httptools, which are public.
     protocol, cycle, server = map(vars, (HttpToolsProtocol, RequestResponseCycle, uvicorn.Server))
     assert {"on_response_complete", "send_400_response", "_start_asgi_task"} <= {*protocol}
+    assert {"connection_lost", "pause_writing", "resume_writing"} <= {*protocol}
     for name in ("self.scope", "self.headers", "self.pipeline", "self.flow", "self.cycle", "self.transport"):
         assert f"{name}:" in inspect.getsource(protocol["__init__"]), advice
     for name in ("disconnected", "message_event", "keep_alive", "response_started", "response_complete"):

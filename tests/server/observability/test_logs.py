@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.server.observability import logs
+from capset.server.observability import log_writer, logs
 from capset.server.observability.log_writer import MAX_PENDING, LogWriter
 from capset.server.observability.logs import AccessLog
 from tests.cli.support import CAPSET, Command, clean_environment
@@ -53,6 +54,18 @@ async def test_lines_of_one_moment_are_one_write() -> None:
     assert written == [[0, 1, 2], [3]]
 
 
+def test_a_writer_without_lines_keeps_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "IDLE_SECONDS", 0.05)
+    before, stream = set(threading.enumerate()), io.BytesIO()
+    log = LogWriter(stream)
+    for line in (b"1", b"2"):
+        log.put([line])
+        (thread,) = set(threading.enumerate()) - before
+        thread.join(10)
+        assert not thread.is_alive()
+    assert stream.getvalue() == b"1\n2\n"
+
+
 async def test_every_line_begins_alike_whoever_logs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of requests, of capset, of a library and of Python's warnings, with a traceback or without."""
     root, stream = logging.getLogger(), io.BytesIO()
@@ -82,6 +95,26 @@ async def test_every_line_begins_alike_whoever_logs_it(monkeypatch: pytest.Monke
         assert tuple(line)[:4] == HEAD
         assert TIME.fullmatch(line["time"])
         assert line["level"] in ("info", "warning", "error")
+
+
+@pytest.mark.spec("T17")
+def test_an_error_whose_text_is_no_utf_8_is_a_line_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, stream = logging.getLogger(), io.BytesIO()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    log = LogWriter(stream)
+    try:
+        logs.configure(log)
+        try:
+            raise ValueError("no such file: caf\udce9")
+        except ValueError:
+            logging.getLogger("capset.calls").exception("a tool failed")
+    finally:
+        logging.captureWarnings(False)
+    log.drain(10)
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert tuple(line)[:4] == HEAD
+    assert "ValueError: no such file: caf\udce9" in line["exception"]
 
 
 @pytest.mark.spec("P43")

@@ -55,7 +55,7 @@ def user(content: str) -> dict[str, str]:
 
 async def run(client: httpx2.AsyncClient, agent: str, body: dict[str, Any], path: str = "ag-ui") -> list[Any]:
     """Run an agent, and return the events."""
-    response = await client.post(f"/v1/agents/{agent}/{path}", json=body, timeout=20)
+    response = await client.post(f"/v1/agents/{agent}/{path}", json=body, timeout=120)
     assert response.status_code == 200, response.text
     assert response.headers["x-capset-session"]
     lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]

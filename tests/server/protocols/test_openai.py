@@ -252,6 +252,24 @@ async def test_a_request_that_is_sent_again_under_its_key_begins_one_turn(bank: 
 
 
 @pytest.mark.spec("R18")
+async def test_a_turn_that_goes_on_from_a_response_is_begun_once_under_its_key(tmp_path: Path) -> None:
+    """Also where the conversation has gone on by it, so that the second request would be a fork of it."""
+    runner = AgentRunner(ScriptedModel(Say("One."), Say("Two."), Say("Three.")))
+    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as here:
+        async with here.client() as ada:
+            agent = (await make_agent(ada, "kit", "till"))["id"]
+        async with Bank(here, agent).client() as client:
+            first = await respond(client, model=agent, input="hi")
+            told = {"model": agent, "previous_response_id": first.id, "input": "and?"}
+            for key in ("newest", "older"):
+                again = {"Idempotency-Key": key}
+                both = [await respond(client, **told, extra_headers=again) for _ in range(2)]
+                assert (both[0].id, items(both[0])) == (both[1].id, [("message", "Two.")]), key
+        async with here.client() as ada:
+            assert len((await ada.get("/v1/sessions")).json()["items"]) == 2, "one, and its fork from the older"
+
+
+@pytest.mark.spec("R18")
 async def test_a_response_in_the_background_can_be_asked_for_and_cancelled(bank: Bank) -> None:
     async with bank.client() as client:
         begun = await respond(client, model=bank.agent, input="pay bob", background=True)

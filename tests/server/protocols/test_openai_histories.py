@@ -87,6 +87,21 @@ async def test_a_client_that_sends_all_it_has_goes_on_in_one_session(talkative: 
     assert await sessions(talkative) == [chat.session]
 
 
+@pytest.mark.parametrize("names", [False, True])
+async def test_a_history_that_is_sent_again_under_its_key_begins_one_turn(talkative: Bank, names: bool) -> None:
+    async with talkative.client() as client:
+        chat = Chat(talkative, client)
+        await chat.say("a")
+        before = list(chat.messages)
+        more = {"metadata": {"session": chat.session}} if names else {}
+        key = {"Idempotency-Key": "one"}
+        assert await chat.say("b", extra_headers=key, **more) == "Two."
+        chat.messages = before
+        assert await chat.say("b", extra_headers=key, **more) == "Two."
+        assert await chat.say("c") == "Three."
+    assert await sessions(talkative) == [chat.session]
+
+
 async def test_chats_that_begin_alike_stay_apart(talkative: Bank) -> None:
     async with talkative.client() as client:
         one, two = Chat(talkative, client), Chat(talkative, client)

@@ -156,3 +156,13 @@ async def test_a_change_with_conflicts_is_compared_by_its_fields_alone(asker: ht
     assert found["diff"]["composition"] is None
     new = (await asker.post("/v1/agents/preview", json={"name": "x", "capabilities": ["kit"]})).json()
     assert new["diff"] is None
+
+
+@pytest.mark.spec("P7", "P14")
+@pytest.mark.parametrize("number", ["1e999", "[-1e999]"])
+async def test_a_number_beyond_every_float_is_refused(asker: httpx2.AsyncClient, number: str) -> None:
+    agent = await make_agent(asker, "kit", static_context={"rate": 1})
+    url, body = f"/v1/agents/{agent['id']}", f'{{"static_context": {{"rate": {number}}}}}'
+    for send, path in ((asker.post, f"{url}/preview"), (asker.patch, url)):
+        answer = await send(path, content=body, headers={"Content-Type": "application/json"})
+        assert "1e999" in problem(answer, 422, "invalid_arguments")["detail"]

@@ -142,6 +142,18 @@ async def test_tools_are_used_once_an_administrator_has_approved_them(own: Marke
     }
 
 
+@pytest.mark.spec("M6", "M26")
+async def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(shared: Market) -> None:
+    agent = await shared.agent()
+    assert (await shared.approve(agent)).status_code == 200
+    misspelt = {"mcp_servers": shared.declared(rules={"prize": {"approval": "ask"}})}
+    assert (await shared.root.patch(f"/v1/agents/{agent}", json=misspelt)).status_code == 200
+    refused = await call(shared.ada, await shared.session(agent), "shop_price", number=3)
+    assert (refused.status_code, "'prize' (did you mean 'price'?)" in refused.text) == (403, True), refused.text
+    told = problem(await shared.approve(agent, "price"), 422, "invalid_definition")
+    assert "unknown tool 'prize'; did you mean 'price'?" in told["detail"]
+
+
 @pytest.mark.spec("M26", "M5", "T45")
 async def test_a_tool_that_is_described_in_another_way_is_refused_until_it_is_approved_again(own: Market) -> None:
     agent = await own.agent()

@@ -188,6 +188,20 @@ async def test_a_conversation_is_forked_and_rewound_to_a_turn(url: str) -> None:
         assert [(one.session, one.principal) for one in page.items] == [(session, "ada")]
 
 
+@pytest.mark.spec("R15", "P7")
+async def test_a_session_of_an_archived_agent_is_not_forked(url: str) -> None:
+    """It goes on, but there are no new ones."""
+    async with site(till, store=url, generator=runner("One.", "Two.")) as found, found.client() as ada:
+        agent = (await make_agent(ada, "till"))["id"]
+        session = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
+        await send(ada, session, "one")
+        await until(ada, session, "turn.ended")
+        assert (await ada.delete(f"/v1/agents/{agent}")).status_code == 204
+        problem(await ada.post(f"/v1/sessions/{session}/fork", json={}), 409, "conflict")
+        assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["items"]] == [session]
+        assert (await send(ada, session, "two")).status_code == 202
+
+
 @pytest.mark.spec("R15")
 async def test_a_session_in_a_turn_is_not_rewound(bank: Site) -> None:
     async with bank.client() as ada:

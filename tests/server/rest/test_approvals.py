@@ -87,6 +87,19 @@ async def test_an_approval_is_for_these_arguments(caller: httpx2.AsyncClient, bo
     assert (await again(caller, session, request)).status_code == 200
 
 
+@pytest.mark.spec("G17", "F1")
+async def test_large_numbers_are_shown_as_they_were_given_and_can_be_sent_back(
+    caller: httpx2.AsyncClient, boss: httpx2.AsyncClient
+) -> None:
+    session = await make_session(caller, "till")
+    request = await asked(caller, session, amount=2**60)
+    shown = (await boss.get(f"/v1/approvals/{request}")).json()["arguments"]
+    assert shown == {"to": "bob", "amount": 2**60}
+    done = await approved(boss, request, arguments=shown | {"amount": 2**60 + 1})
+    assert (done.status_code, done.json()["modified"]) == (200, {"to": "bob", "amount": 2**60 + 1})
+    assert (await again(caller, session, request, amount=2**60)).json()["data"] == f"bob has {2**60 + 1}"
+
+
 @pytest.mark.spec("G17")
 async def test_a_rejection_is_read_by_whoever_called(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
     session = await make_session(caller, "till")

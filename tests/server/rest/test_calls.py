@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset import Capability, tool
+from capset import Capability, ToolError, tool
 from capset.ext import Governance
 from capset.server import app
 from capset.wire.calls import CallProblem, CallShape
@@ -229,3 +230,21 @@ async def test_the_route_that_is_documented_answers_as_the_direct_one_does(monke
         assert [name for name, _ in await events(client, session, "steps", count=2)][-1] == "result"
         assert (await call(client, session, "no-such-tool")).status_code == 404
         assert (await client.post(f"/v1/sessions/{session}/calls", json={"tool": 7})).status_code == 422
+
+
+@pytest.mark.spec("P9", "D41")
+async def test_an_error_about_a_file_whose_name_is_no_text_is_an_answer_and_is_kept() -> None:
+    @tool(effect="write")
+    async def look() -> None:
+        """Look for a file."""
+        raise ToolError("no file " + os.fsdecode(b"a\xff.txt"))
+
+    async with site(Capability("shelf", tools=[look])) as here, here.client() as client:
+        session = await make_session(client, "shelf")
+        body = {"tool": "look", "arguments": {}}
+        for replayed in (None, "true"):
+            answer = await client.post(f"/v1/sessions/{session}/calls", json=body, headers={"Idempotency-Key": "once"})
+            assert (answer.status_code, answer.headers.get("idempotent-replayed")) == (200, replayed)
+            assert answer.json()["error"]["message"] == "no file a?.txt"
+        *_, (name, result) = await events(client, session, "look")
+        assert (name, result["error"]["message"]) == ("result", "no file a?.txt")

@@ -12,7 +12,7 @@ from capset import Principal
 from capset.server import followers
 from capset.server.auth.keys import create_key
 from capset.server.http.request_context import RequestLimits
-from capset.stores.sql.postgres import notifications
+from capset.stores.sql.postgres import store as postgres_store
 from tests.databases import require_scheme
 from tests.server.rest.test_turns import AS_EVENTS, send, turn
 from tests.server.runners import Parrot
@@ -56,7 +56,7 @@ async def test_what_another_process_stores_in_a_file_is_seen_by_looking(tmp_path
 async def test_a_server_is_notified_of_what_another_stores(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     require_scheme()
     monkeypatch.setattr(followers, "LOOK_SECONDS", NEVER)
-    monkeypatch.setattr(notifications, "RECONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(postgres_store, "RECONNECT_SECONDS", 0.05)
     async with AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(site(store=postgres_url, generator=Parrot())) for _ in range(2)]
         first, second = [await stack.enter_async_context(here.client()) for here in (one, two)]

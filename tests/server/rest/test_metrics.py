@@ -202,6 +202,12 @@ async def test_openmetrics_comes_to_whoever_accepts_it(ada: httpx2.AsyncClient) 
     assert response.text.endswith("# EOF\n")
 
 
+@pytest.mark.parametrize("version", ["x", "1.x.y"])
+async def test_who_asks_for_a_version_that_is_none_gets_the_usual_text(ada: httpx2.AsyncClient, version: str) -> None:
+    found = await ada.get("/v1/metrics", headers={"Accept": f"application/openmetrics-text; version={version}"})
+    assert (found.status_code, found.headers["content-type"].partition(";")[0]) == (200, "text/plain")
+
+
 async def test_two_servers_in_one_process_count_apart_and_leave_the_hosts_registry_alone() -> None:
     async with site() as one, site() as other, one.client() as ada, other.client() as eve:
         session = await make_session(ada)

@@ -7,9 +7,10 @@ import asyncio
 import httpx2
 import pytest
 
-from capset import Kernel
+from capset import Kernel, Principal
+from capset.server.auth.callers import Caller
 from capset.server.http.ttl_cache import SECONDS
-from tests.server.support import Site, call, make_agent, make_session, problem, site
+from tests.server.support import ALL_SCOPES, Site, call, make_agent, make_session, problem, site
 
 
 @pytest.mark.spec("P8", "P16")
@@ -137,3 +138,36 @@ async def test_sessions_outlast_the_server(tmp_path: object) -> None:
     async with site(store=store) as here, here.client() as client:
         assert (await client.get(f"/v1/sessions/{session}/files/note.txt")).content == b"kept"
         assert (await call(client, session, "echo", text="on")).json()["data"] == "on"
+
+
+class Acting:
+    """Tokens of a bot: each names the person for whom it acts."""
+
+    resource = None
+
+    async def identify(self, token: str) -> Caller:
+        who = Principal("bot", kind="agent", org="acme").acting_for(Principal(token.split(".")[1], org="acme"))
+        return Caller(who, frozenset(ALL_SCOPES), "jwt:here")
+
+
+@pytest.mark.spec("P14", "P16")
+async def test_a_session_is_of_those_that_its_principal_acts_for() -> None:
+    """What a bot was told by one person is not there for it when it acts for another."""
+    async with site(tokens=lambda _: Acting()) as found, found.client() as client:
+
+        def bot(whom: str) -> dict[str, str]:
+            return {"Authorization": f"Bearer for.{whom}.here"}
+
+        made = await client.post("/v1/sessions", json={"agent_id": "foreman"}, headers=bot("ada"))
+        path = f"/v1/sessions/{made.json()['id']}"
+        for place in ("", "/messages", "/events?follow=false"):
+            assert (await client.get(path + place, headers=bot("ada"))).status_code == 200
+            problem(await client.get(path + place, headers=bot("eve")), 404, "not_found")
+        listed = [(await client.get("/v1/sessions", headers=bot(whom))).json()["items"] for whom in ("ada", "eve")]
+        assert [len(one) for one in listed] == [1, 0]
+        problem(await client.post(f"{path}/fork", json={}, headers=bot("eve")), 404, "not_found")
+        problem(await client.delete(path, headers=bot("eve")), 404, "not_found")
+        callers = [await Acting().identify(f"for.{whom}.here") for whom in ("ada", "eve", "ada")]
+        first, other, again = [await found.service.thread_session(one, "foreman", "thread") for one in callers]
+        assert first.id == again.id != other.id
+        assert callers[0].identity != callers[1].identity

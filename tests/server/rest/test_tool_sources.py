@@ -52,9 +52,9 @@ class Wholesale:
 
 @asynccontextmanager
 async def wholesale(
-    store: str = "memory://", capabilities: Sequence[Capability] = (), **more: Any
+    store: str = "memory://", capabilities: Sequence[Capability] = (), rule: str = "price", **more: Any
 ) -> AsyncGenerator[Wholesale]:
-    """Serve it, with connections of its own, and with these capabilities."""
+    """Serve it, with connections of its own, with these capabilities, and a rule for the tool of this name."""
     shop = Shop()
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(serving(shop.app()))
@@ -62,7 +62,7 @@ async def wholesale(
         async with serving(described("Gone.")) as left:
             gone = left.url
         servers = [
-            McpServer(name="shop", url=there.url, internal=[there.host], rules={"price": {"effect": "read"}}),
+            McpServer(name="shop", url=there.url, internal=[there.host], rules={rule: {"effect": "read"}}),
             McpServer(name="gone", url=gone, internal=["127.0.0.1"]),
         ]
         api = OpenApi(name="pets", document=f"{animals.url}/openapi.json", internal=[animals.host])
@@ -137,6 +137,15 @@ async def test_an_operator_approves_tools_as_they_were_seen(own: Wholesale) -> N
         await own.operator.post(f"{AT}/shop/approve", json={"tools": {"other": "0" * 64}}), 422, "invalid_definition"
     )
     problem(await own.operator.get(f"{AT}/nothing"), 404, "not_found")
+
+
+@pytest.mark.spec("M6", "M27")
+async def test_nothing_is_approved_under_rules_with_a_misspelt_name() -> None:
+    async with wholesale(rule="prize") as own:
+        wanted = {"tools": {"price": (await own.tools())["price"]["hash"]}}
+        refused = problem(await own.operator.post(f"{AT}/shop/approve", json=wanted), 422, "invalid_definition")
+        assert "unknown tool 'prize'; did you mean 'price'?" in refused["detail"]
+        assert (await own.tools())["price"]["state"] == "new"
 
 
 @pytest.mark.spec("M27")

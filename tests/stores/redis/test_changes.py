@@ -17,11 +17,11 @@ from redis.asyncio import Redis
 
 from capset.errors import DefinitionError
 from capset.stores.base import ChangeNotice, NewEvent, Store, TurnRow, make_store, share_changes
-from capset.stores.redis.store import ANNOUNCED
-from capset.stores.redis.stream import ENTRIES
+from capset.stores.redis.store import ANNOUNCED, ENTRIES
 from capset.testing.store_suite.admission_checks import CHECKS as ADMISSIONS
 from capset.testing.store_suite.event_checks import CHECKS as EVENTS
 from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
+from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
 
 SOME = NewEvent("said", "{}")
@@ -131,9 +131,11 @@ async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: Re
         await client.xadd(key, {**entry, "number": int(entry["number"]) + 2, "notices": later})
         await client.xadd(key, {"by": "nobody"})
         await client.xadd(key, {"by": "nobody", "number": "1", "notices": "[[1, 2]]"})
+        await client.xadd(key, {"by": "nobody", "number": "1", "notices": "[" * 100_000})
+        await client.xadd(key, {"by": b"\xff", "number": "1", b"\xfe": "[]", "notices": b"\xff"})
         with suppress(TimeoutError):
-            await until(lambda: len(heard) == 4)
-        assert heard == [None, ("events", "late"), None, None]
+            await until(lambda: len(heard) == 6)
+        assert heard == [None, ("events", "late"), None, None, None, None]
         assert 0 < await client.ttl(key) <= 3_600
         for number in range(3 * ENTRIES):
             await client.xadd(key, {"by": "x", "number": number, "notices": "[]"}, maxlen=ENTRIES, approximate=True)
@@ -178,6 +180,32 @@ async def test_a_store_opens_and_closes_without_redis_and_says_so_without_its_pa
             await until(lambda: len(caplog.records) >= 2)
             assert not arrives()
     assert f"127.0.0.1:{server.port}" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.spec("D30", "D34")
+async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, socket = (tmp_path / "public.pem", tmp_path / "private.pem"), tmp_path / "redis.sock"
+    for file, text in zip(files, certificate("127.0.0.1"), strict=True):
+        file.write_text(text)
+    with redis_server("--requirepass", "s3cret", "--unixsocket", str(socket), tls=files) as server:
+        where = f"127.0.0.1:{server.port}/0"
+        for url in (f"rediss://:s3cret@{where}?ssl_ca_certs={files[0]}", f"unix://:s3cret@{socket}?db=0"):
+            heard: list[ChangeNotice | None] = []
+            async with two(tmp_path / "a.db", url) as (one, other), one.changes.listening(heard.append) as arrives:
+                await until(lambda heard=heard: None in heard)
+                await begin(other, session := url[:4])
+                await begin_turn(other, session)
+                await until(lambda heard=heard, session=session: ("events", session) in heard, 1.0)
+                assert arrives()
+        with caplog.at_level(logging.WARNING):
+            for url in (f"rediss://:s3cret@{where}", f"rediss://:other@{where}?ssl_ca_certs={files[0]}"):
+                caplog.clear()
+                async with two(tmp_path / "a.db", url) as (one, _), one.changes.listening(lambda _: None) as arrives:
+                    await until(lambda: caplog.records)
+                    assert not arrives(), "an authority that is not known, and a wrong password"
     assert "s3cret" not in caplog.text
 
 

@@ -24,6 +24,8 @@ from capset.stores.base import (
     PersonQuery,
     RegistrationRow,
     ReplyRow,
+    RunQuery,
+    ScheduleQuery,
     ScopeKey,
     SessionQuery,
     SessionRow,
@@ -31,10 +33,13 @@ from capset.stores.base import (
     TurnRow,
     VersionQuery,
     Window,
+    WorkerRow,
 )
 from capset.stores.sql.blobs import PART_BYTES
 from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
+from capset.testing.store_suite.run_checks import run_row
+from capset.testing.store_suite.schedule_checks import schedule_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
 Filters = tuple[dict[str, Any], ...]
@@ -107,6 +112,25 @@ async def write_everything(store: Store) -> None:
     await store.deliveries.settle(replace(held, state="failed", error="503", receipt="{}", ended_at=NOW))
     await store.deliveries.retry(ORG, "d-1", now=LATER)
     await store.deliveries.sweep(before=NOW)
+    await store.runs.add(run_row("r-1", session="d"), most=9)
+    begun = TurnRow("d", "r-1", "here", LATER, "{}")
+    started = NewEvent("turn.started", "{}")
+    await store.events.begin(begun, started, now=NOW, interrupted=NewEvent("turn.failed", "{}"), is_run=True)
+    await store.events.append(begun, [NewEvent("turn.suspended", "{}")], now=NOW, then=begun)
+    await store.events.append(begun, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
+    await store.runs.add(run_row("r-2", session="d"))
+    await store.runs.change(run_row("r-2", session="d"), run_row("r-2", session="d", due_at=None))
+    schedule = schedule_row("s-1", session="d")
+    await store.schedules.add(schedule, most=9)
+    queued = run_row("r-3", session="d")
+    await store.schedules.change(schedule, replace(schedule, next_at=LATER, problem="x"), run=queued)
+    await store.schedules.add(schedule_row("s-2"))
+    await store.schedules.remove("s-2")
+    worker = WorkerRow("w-1", ("default",), NOW, LATER)
+    await store.workers.renew(worker)
+    await store.workers.take(worker, until=NOW)
+    await store.workers.renew(replace(worker, id="w-2"))
+    await store.workers.remove("w-2")
     await store.people.add(PERSON)
     await store.people.add(replace(PERSON, id="p-2", user="U2"))
     await store.people.remove(ORG, "p-2")
@@ -207,6 +231,18 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.approvals.overdue(NOW)
     await store.approvals.escalating(NOW)
     await store.approvals.summary(org, (NOW, LATER))
+    await store.runs.get("r-1")
+    await store.runs.due("default", now=LATER)
+    await store.runs.decided(["default", "mail"], now=LATER)
+    of_runs: Filters = ({}, {"state": "queued"}, {"queue": "mail"})
+    for start in (None, "zzzz"):
+        for one in of_runs:
+            await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **one))
+    await store.workers.list()
+    await store.schedules.get("s-1")
+    await store.schedules.due("default", now=LATER)
+    for start in (None, "zzzz"):
+        await store.schedules.list(ScheduleQuery(org, "ada", limit=50, before=start))
     await store.deliveries.claim("other", "one", now=NOW, until=LATER, limit=1)
     await store.deliveries.find("ops", "approval.requested d-1")
     await store.deliveries.get(org, "d-1")

@@ -38,6 +38,7 @@ async def test_what_an_older_process_replaced_is_kept_with_the_next_version(url:
         assert await store.agents.version("acme", "a", 2) == theirs, "the current one is there whoever wrote it"
         page = await store.agents.versions(VersionQuery("acme", "a"))
         assert page.items == (theirs, FIRST)
+        assert await store.agents.version("acme", "a", 2**70) is None
         assert await store.agents.by_hash("acme", "h2") is None
         third = replace(theirs, version=3)
         assert await store.agents.replace(third)

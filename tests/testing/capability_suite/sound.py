@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Preset, Resource, Session, allow, policy, tool
@@ -17,6 +17,14 @@ from capset.testing.capability_suite import Arguments, Example
 class Settings(BaseModel):
     most: int = Field(default=10, description="How many notes there may be.")
     words: list[str] = Field(default=["todo"], description="Words to look out for.")
+
+
+class Rules(BaseModel):
+    model_config = ConfigDict(strict=True)
+    words: frozenset[str] = Field(alias="wordList", description="Words to look out for.")
+
+
+ruled = Capability("ruled", description="Looks out for some words.", config=Rules)
 
 
 class Colour(Enum):

@@ -15,7 +15,7 @@ from capset.extras import install_command
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Check, Example
 from tests.testing.capability_suite.leaking import BROKEN
-from tests.testing.capability_suite.sound import EXAMPLES, Settings, sound, ticking
+from tests.testing.capability_suite.sound import EXAMPLES, Rules, Settings, ruled, sound, ticking
 
 BAD = [pytest.param(check, *one, id=f"{check}-{one[0].name}") for check, found in BROKEN.items() for one in found]
 
@@ -42,6 +42,11 @@ async def test_a_capability_that_keeps_every_promise_passes(check: Check) -> Non
 )
 async def test_so_does_a_reference_to_it(check: Check) -> None:
     await check()
+
+
+async def test_a_config_comes_to_another_process_as_it_is() -> None:
+    reference = ruled.with_config(Rules(wordList=frozenset({"todo", "later"})))
+    await checks(reference, examples={})["hashes_are_the_same_in_every_process"]()
 
 
 @pytest.mark.parametrize(("check", "capability", "examples", "said"), BAD)

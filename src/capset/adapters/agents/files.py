@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from os.path import realpath
@@ -65,9 +65,34 @@ def read_all_sources(path: Path, registry: Registry) -> list[Source]:
     return list(found.values())
 
 
+def sub_agent_files(path: Path, registry: Registry) -> Iterator[Path]:
+    """Yield the files of other agents that an agent file names, and those that these name.
+
+    It is for a file that ``read_agent_file`` has read, and so names itself nowhere.
+    """
+    yield from _files_in(_shape(parse(path, read_text(path, "an agent file")), str(path), None), path, registry)
+
+
+def _files_in(shape: AgentFileShape, path: Path, registry: Registry) -> Iterator[Path]:
+    for entry in shape.agents:
+        inner = entry if isinstance(entry, str) else entry.agent
+        if not isinstance(inner, str):
+            yield from _files_in(inner, path, registry)
+        elif _is_file(inner, registry):
+            yield path.parent / inner
+            yield from sub_agent_files(path.parent / inner, registry)
+
+
+def _is_file(name: str, registry: Registry) -> bool:
+    return name not in registry.agents and bool(Path(name).suffix)
+
+
 def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:
     """Return the agent of a file that other files name, the outermost first."""
-    here = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
+    try:
+        here = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
+    except ValueError:  # a NUL, a lone surrogate
+        raise DefinitionError(f"{str(path)!r:.200} is no path that a file can have") from None
     if here in within:
         raise DefinitionError(f"{path}: an agent cannot be a tool of itself, nor of those that it has as tools")
     data = parse(path, read_text(path, "an agent file"))
@@ -141,7 +166,7 @@ def agent_tools(
         place = f"{where}: agents.{position}"
         if not isinstance(entry.agent, str):
             inner = _made(entry.agent, registry, place, within, upstream)
-        elif entry.agent not in registry.agents and Path(entry.agent).suffix:
+        elif _is_file(entry.agent, registry):
             if not within:
                 raise DefinitionError(f"{place}: a file cannot be named here; got {entry.agent!r}")
             inner = _read(within[-1].parent / entry.agent, registry, within, upstream)

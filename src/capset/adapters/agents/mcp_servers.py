@@ -22,6 +22,7 @@ from capset.adapters.pins import (
     Standing,
     approve,
     capability_with,
+    check_names,
     check_seen,
     look_at,
     pin_of,
@@ -176,11 +177,13 @@ class AgentServers:
 
         ``check`` is given what would be approved of all servers of the agent, and raises if that cannot be. Raises
         ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has not or
-        that nothing could call, and ``Conflict`` for one that is not as it was seen any more.
+        that nothing could call, and for names in its declaration that it has not; and ``Conflict`` for a tool that is
+        not as it was seen any more.
         """
         owner, server, shape = self._named(row, name)
         connection = self._connection(owner, server, shape)
         offers = {one.name: one for one in await connection.offers(at_once=True)}
+        await check_names(server, connection)
         check_seen(server, offers, tools)
         chosen = [offers[tool] for tool in tools]
         # Those that nothing could call are refused below.

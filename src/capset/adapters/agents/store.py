@@ -389,7 +389,9 @@ def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> Ses
 async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:
     """Return the one session of a principal with an agent, stored with the agent as in ``row``.
 
-    ``agent`` identifies the agent: its id, or the path of its file and its name.
+    ``agent`` identifies the agent: its id, or the path of its file and its name. A principal that acts for others has
+    one for each of these.
     """
-    door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal))
+    acting = () if row.on_behalf_of is None else (row.on_behalf_of,)
+    door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal, *acting))
     return await kernel.store.sessions.ensure(replace(row, door=hashlib.sha256(door.encode()).hexdigest()))

@@ -233,9 +233,10 @@ async def diff_agents(
         except DefinitionError as error:
             told = dict.fromkeys((*told, error.message))
         notices += [where + notice for notice in told]
-    composed = diff_sides(*sides) if len(sides) == 2 else None
+    composed = await asyncio.to_thread(diff_sides, *sides) if len(sides) == 2 else None
     written = [{} if one.row is None else plain_of(one.row) for one in (before, after)]
-    return AgentDiff(_version(before), _version(after), tuple(changes_of(*written)), composed, tuple(notices))
+    changes = await asyncio.to_thread(lambda: tuple(changes_of(*written)))
+    return AgentDiff(_version(before), _version(after), changes, composed, tuple(notices))
 
 
 def changes_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:

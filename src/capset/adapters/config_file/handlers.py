@@ -142,6 +142,8 @@ def is_outside(place: str) -> bool:
 
 def _parts(reference: str) -> tuple[str, str]:
     """Return the place of a handler, and the name of its function. Raises ``DefinitionError`` for an invalid name."""
+    if any("\ud800" <= letter <= "\udfff" for letter in reference):
+        raise DefinitionError(f"a handler is text without lone surrogates; got {reference!r:.80}")
     place, colon, name = reference.rpartition(":")
     if not colon:
         place, name = reference, FUNCTION

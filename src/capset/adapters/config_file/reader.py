@@ -272,7 +272,7 @@ class Reading:
         return agent
 
     def _name_at(self, path: str) -> str | None:
-        """Return the name of the action that contains a path."""
+        """Return the name of the action that contains a path, which may be no valid one."""
         found: Any = self._data
         name: Any = None
         for part in path.split("."):
@@ -284,7 +284,7 @@ class Reading:
             if isinstance(found, dict) and name is None and part.isdigit():
                 members = cast("dict[str, Any]", found)
                 name = members.get("id", members.get("name"))
-        return name if isinstance(name, str) else None
+        return name[:100].encode(errors="replace").decode() if isinstance(name, str) else None
 
     def _try(self, path: str, make: Callable[[], T]) -> T | None:
         try:
@@ -304,8 +304,6 @@ class Reading:
 
 def _governing(name: str, value: Any) -> Any:  # of the type that the member has
     """Return a value of the governance, validated alone. Raises ``DefinitionError``."""
-    if name == "redact":
-        redactor_of(value)
     made: Any = value
     if isinstance(value, AllowanceShape):
         made = value.allowance()
@@ -314,6 +312,8 @@ def _governing(name: str, value: Any) -> Any:  # of the type that the member has
     elif name == "refusals" and value is not None:
         made = limit_of(value)
     Governance(**{name: made})
+    if name == "redact":
+        redactor_of(made)
     return made
 
 

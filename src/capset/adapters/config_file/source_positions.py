@@ -25,23 +25,24 @@ MAX_NAME: Final = 1_000
 """The maximum length of a member's name in characters: every problem below it repeats it."""
 MAX_LETTERS: Final = 4_194_304
 """The maximum total length, in characters, of the paths whose lines are stored."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SCALAR: Final = json.JSONDecoder()
 _KEY: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _HEADER: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]")
 _MEMBER: Final = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=(.*)")
-_PART: Final = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?)"""
+_PART: Final = r"""(?:[A-Za-z0-9_-]++|"(?>(?:[^"\\\n]++|\\.)*)"?|'[^'\n]*+'?)"""
 _TOKEN: Final = re.compile(
-    r'''"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}'''
-    r"""|'''(?:[^']++|'(?!''))*+'{0,5}"""
+    r'''"""(?>(?:[^"\\]++|\\.|"(?!""))*)"{0,5}'''
+    r"""|'''(?>(?:[^']++|'(?!''))*)'{0,5}"""
     r"|\#[^\n]*+"
-    rf"|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)"
+    rf"|(?P<key>{_PART}(?>(?:[ \t]*+\.[ \t]*+{_PART})*))"
     r"|[\[\]{},\n]",
     re.DOTALL,
 )
 """Multi-line strings, comments, keys (and values like them), and opening, separating and closing characters. None
-backtracks."""
+backtracks: groups are atomic, since before 3.11.5 Python matches possessive ones wrongly (gh-106052)."""
 
 
 class Lines:
@@ -97,8 +98,11 @@ def check_members(data: object) -> None:
         for one in level:
             if isinstance(one, dict):
                 members = cast("dict[object, object]", one)
-                if any(isinstance(name, str) and len(name) > MAX_NAME for name in members):
+                names = [name for name in members if isinstance(name, str)]
+                if any(len(name) > MAX_NAME for name in names):
                     raise DefinitionError(f"the name of a member has at most {MAX_NAME:,} letters")
+                if (odd := next((name for name in names if _SURROGATE.search(name)), None)) is not None:
+                    raise DefinitionError(f"the name of a member has no lone surrogates; got {odd!r:.80}")
                 inner.extend(members.values())
             elif isinstance(one, list):
                 inner.extend(cast("list[object]", one))
@@ -174,7 +178,7 @@ def _of_toml(text: str, lines: Lines) -> None:
     counts: dict[str, int] = {}
     table: str | None = ""
     closing = None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if closing is not None:  # inside a multi-line string
             closing = None if line.count(closing) % 2 else closing
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from capset.definitions.secrets import is_secret_name
+from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.errors import DefinitionError
 
 SERVER_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
@@ -22,6 +23,9 @@ _INHERITED: Final = ("PATH", "HOME")
 _LEFT_OUT: Final = "SECRET-LEFT-OUT"
 """Stands where a file of a configuration has no place for a secret."""
 _UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
+_MEMBER: Final = re.compile(r"([A-Za-z0-9_.-]+)[ \t]*[:=][ \t]*")
+"""The beginning of a named value in an argument: ``--token=``, ``GITHUB_TOKEN=`` of ``docker -e``, ``X-Api-Key: ``."""
+_CREDENTIALS: Final = re.compile(r"(?:bearer|basic)[ \t]+\S", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,20 @@ class _ClientReading:
         self.left_out += [f"{name}: {key}" for key in given if key not in _KNOWN]
         found: dict[str, Any] = {}
         if url is not None:
-            found["url"] = self._url(name, str(url))
-            if headers := self._texts(name, given.get("headers")):
+            if not isinstance(url, str):
+                raise DefinitionError(f"the MCP server {name!r}: its url must be text; got {url!r:.80}")
+            found["url"] = self._url(name, url)
+            if headers := self._texts(name, "headers", given.get("headers")):
                 found["headers"] = headers
             return found
         if not isinstance(given.get("command"), str):
             raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
-        found["command"] = [given["command"], *self._arguments(name, [str(one) for one in given.get("args") or ()])]
-        found["env"] = {one: f"${{{one}}}" for one in _INHERITED} | self._texts(name, given.get("env"))
+        arguments: Any = given.get("args") or []
+        if not isinstance(arguments, list):
+            raise DefinitionError(f"the MCP server {name!r}: its args must be a list; got {arguments!r:.80}")
+        texts = [_text(name, "args", one) for one in cast("list[object]", arguments)]
+        found["command"] = [given["command"], *self._arguments(name, texts)]
+        found["env"] = {one: f"${{{one}}}" for one in _INHERITED} | self._texts(name, "env", given.get("env"))
         if given.get("cwd"):
             found["cwd"] = given["cwd"]
         return found
@@ -95,20 +105,23 @@ class _ClientReading:
         found: list[str] = []
         after = ""
         for one in given:
-            flag, equals, _ = one.partition("=")
+            masked = mask_urls(one).replace(MASK, _LEFT_OUT)
             if after and not one.startswith("-"):
                 found.append(_LEFT_OUT)
                 self.left_out.append(f"{server}: the value of {after}, which looks like a secret")
-            elif equals and flag.startswith("-") and _is_secret(flag):
-                found.append(f"{flag}={_LEFT_OUT}")
-                self.left_out.append(f"{server}: the value of {flag}, which looks like a secret")
+            elif at := _secret_at(one):
+                found.append(f"{one[:at]}{_LEFT_OUT}")
+                self.left_out.append(f"{server}: the value of {one[:at].rstrip(':= ')}, which looks like a secret")
+            elif _CREDENTIALS.match(one) or masked != one:
+                found.append(masked if masked != one else _LEFT_OUT)
+                self.left_out.append(f"{server}: a part of its arguments, which looks like a secret")
             else:
                 found.append(one)
-            after = one if one.startswith("-") and not equals and _is_secret(one) else ""
+            after = one if one.startswith("-") and "=" not in one and _is_secret(one) else ""
         return found
 
     def _url(self, server: str, given: str) -> str:
-        """Return a URL without the values of members of its query that name a secret."""
+        """Return a URL without a user and a password, and the values of members of its query that name a secret."""
         before, mark, query = given.partition("?")
         members: list[str] = []
         for one in query.split("&") if mark else ():
@@ -117,16 +130,22 @@ class _ClientReading:
                 self.left_out.append(f"{server}: the value of {name} in its URL, which looks like a secret")
                 one = f"{name}={_LEFT_OUT}"  # noqa: PLW2901
             members.append(one)
-        return f"{before}{mark}{'&'.join(members)}"
+        url = f"{before}{mark}{'&'.join(members)}"
+        masked = mask_urls(url).replace(f"//{MASK}@", "//").replace(MASK, _LEFT_OUT)
+        if masked != url:
+            self.left_out.append(f"{server}: a part of its URL, which looks like a secret")
+        return masked
 
-    def _texts(self, server: str, given: Any) -> dict[str, str]:  # JSON
+    def _texts(self, server: str, member: str, given: Any) -> dict[str, str]:  # JSON
         """Return headers or variables, with the names of secrets in the place of their values."""
         found: dict[str, str] = {}
-        for name, value in cast("dict[str, Any]", given or {}).items():
-            text = str(value)
+        if not isinstance(given or {}, dict):
+            raise DefinitionError(f"the MCP server {server!r}: its {member} must be an object; got {given!r:.80}")
+        for name, value in cast("dict[str, object]", given or {}).items():
+            text = _text(server, f"{member}.{name}", value)
             if _HELD.search(text):
                 found[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
-            elif _is_secret(name):
+            elif _is_secret(name) or _CREDENTIALS.match(text) or mask_urls(text) != text:
                 secret = _constant(name if _constant(name) != "AUTHORIZATION" else f"{server}_token")
                 scheme, space, _ = text.partition(" ")
                 has_scheme = bool(space) and name.lower() in ("authorization", "proxy-authorization")
@@ -135,6 +154,24 @@ class _ClientReading:
             else:
                 found[name] = text
         return found
+
+
+def _text(server: str, member: str, given: object) -> str:
+    """Return a text, or a number or a truth value as JSON writes it. Raises ``DefinitionError`` for anything else."""
+    if not isinstance(given, str | int | float):
+        raise DefinitionError(f"the MCP server {server!r}: {member:.80} must be text; got {given!r:.80}")
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def _secret_at(argument: str) -> int:
+    """Return where the value of a secret begins in an argument that names it, or 0; one filled in later is none."""
+    at = 0
+    while (name := _MEMBER.match(argument, at)) is not None:
+        at = name.end()
+        is_held = not argument.startswith("-") and _HELD.search(argument, at)
+        if at < len(argument) and _is_secret(name[1]) and not is_held:
+            return at
+    return 0
 
 
 def _name(title: str, taken: Mapping[str, object]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import Context
@@ -14,7 +13,6 @@ from importlib.metadata import version
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
-import httpx2
 from mcp import Client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
@@ -37,17 +35,17 @@ if TYPE_CHECKING:
 from capset.adapters.declarations import fill_secrets
 from capset.adapters.mcp.answers import ToolAnswer, answer_of
 from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
+from capset.adapters.mcp.failures import NotListed, cause_of, late, pause_after, unknown_outcome, unreachable
 from capset.adapters.mcp.offers import is_used, offers_of, unmatched
 from capset.adapters.mcp.rooms import Room
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
-from capset.adapters.offers import Offer, shown
+from capset.adapters.offers import Offer
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, InvalidOutput, ToolError, TransientError
+from capset.errors import CapsetError, DefinitionError, InvalidOutput, ToolError
 
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-"""Seconds before a server is tried again: twice as many after each failure, up to this."""
+_LASTING_SECONDS: Final = 1.0
+"""A connection that breaks sooner counts as a failure, unless it is the first: it is made again at once."""
 FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
 AGAIN_SECONDS: Final = 2.0
@@ -84,14 +82,18 @@ class McpConnection:
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
         self._ready: asyncio.Future[_Opened] | None = None
         self._number = 0
-        self._failures, self._again = 0, 0.0
+        self._failures, self._since, self._again = 0, 0.0, 0.0
+        """How often in a row it was not made or did not last, when it was made, and when it may be made again."""
         self._why = ""
         self.failure: CapsetError | None = None
         """Why the last attempt to connect failed, if it did."""
         self._offers: Sequence[Offer] | None = None
         self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
-        self._listed = 0.0
+        self._listed, self._listed_on = 0.0, -1
+        """When the tools were listed, and on which connection."""
+        self._list_failure: tuple[float, CapsetError] | None = None
+        """When they could not be listed, and why."""
         self._asked_again = -AGAIN_SECONDS
         self._changes = 0
         self._listing = asyncio.Lock()
@@ -111,7 +113,7 @@ class McpConnection:
             owner.cancel()
             await asyncio.wait([owner])
         if self._ready is not None and not self._ready.done():  # somebody wanted it when it closed
-            self._ready.set_exception(self._cause(asyncio.CancelledError()))
+            self._ready.set_exception(self._error_for(asyncio.CancelledError()))
             self._ready.exception()  # the caller may have left
 
     @property
@@ -122,24 +124,39 @@ class McpConnection:
     @property
     def known_offers(self) -> Sequence[Offer] | None:
         """The tools that the server had when it was asked last, if it was on this connection."""
-        return self._offers
+        return self._offers if self._listed_on == self._number else None
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
-        """Return the tools that the server has: as it has them now, or as it had them a few minutes ago."""
+        """Return the tools that the server has: as it has them now, or as it had them a few minutes ago.
+
+        After a connection broke, the next one is asked: another process may be there.
+        """
+        asked = monotonic()
         async with self._listing:
-            is_fresh = self._offers is not None and monotonic() - self._listed < FRESH_SECONDS
+            is_fresh = self._listed_on == self._number and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
-                opened, changes = await self._connected(), self._changes
+                if self._list_failure is not None and self._list_failure[0] > asked:
+                    raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
                 try:
-                    with self._failing(opened.number):
-                        async with asyncio.timeout(self.server.start_timeout):
-                            self._offers = offers = await offers_of(self.server, opened.client)
-                except TimeoutError as error:
-                    raise self._cause(error) from None
-                self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
-                # What changed while it was listed may not be in the list.
-                self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
+                    self._offers = await self._list()
+                except CapsetError as error:
+                    self._list_failure = monotonic(), error
+                    raise
             return self._offers
+
+    async def _list(self) -> Sequence[Offer]:
+        opened, changes = await self._connected(), self._changes
+        try:
+            with self._failing(opened.number):
+                async with asyncio.timeout(self.server.start_timeout):
+                    offers = await offers_of(self.server, opened.client)
+        except TimeoutError as error:
+            raise self._error_for(error) from None
+        self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
+        # What changed while it was listed may not be in the list.
+        self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
+        self._listed_on = opened.number
+        return offers
 
     async def latest_offers(self) -> Sequence[Offer]:
         """Return the tools as the server has them now, asked for again unless that was done a moment ago."""
@@ -149,7 +166,9 @@ class McpConnection:
         return await self.offers(at_once=True)
 
     async def first_offers(self) -> Sequence[Offer]:
-        """Return the tools that the server has: a rule for one that it has not keeps it from nothing."""
+        """Return the tools that the server has. Raises ``DefinitionError`` if the declaration names others, too."""
+        if odd := await self.unmatched():
+            raise DefinitionError(f"{self.server.label}: {'; '.join(odd)}")
         return await self.offers()
 
     async def unmatched(self) -> list[str]:
@@ -163,10 +182,11 @@ class McpConnection:
     async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
         """Call a tool by its name there, with JSON; ``report`` is told its progress, if it is given.
 
-        Raises ``TransientError`` if the server cannot be reached or does not answer in time, and ``ToolError`` for what
-        it refuses, and for what it sends that is no answer.
+        Raises ``NotListed`` if the connection is another one than the tools were listed on, ``TransientError`` if the
+        server cannot be reached or does not answer in time, and ``ToolError`` for what it refuses, and for what it
+        sends that is no answer.
         """
-        client, number, direct = await self._connected()
+        client, number, direct = await self._listed_connection()
         with self._failing(number):
             if direct is not None and self._offers is not None and name not in self._with_headers:
                 with contextlib.suppress(ForTheSdk):
@@ -182,27 +202,29 @@ class McpConnection:
             return answer_of(result)
 
     async def read(self, uri: str) -> ReadResourceResult:
-        """Read a resource. Raises as ``call`` does."""
+        """Read a resource. Raises as ``call`` does, but for ``NotListed``."""
         opened = await self._connected()
         with self._failing(opened.number):
             return await self._in_time(opened.client.read_resource(uri, cache_mode="bypass"))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
         """Get a prompt by its name there. Raises as ``call`` does."""
-        opened = await self._connected()
+        opened = await self._listed_connection()
         with self._failing(opened.number):
             return await self._in_time(opened.client.get_prompt(name, arguments))
+
+    async def _listed_connection(self) -> _Opened:
+        opened = await self._connected()
+        if self._offers is not None and opened.number != self._listed_on:
+            raise NotListed
+        return opened
 
     async def _in_time(self, answer: Awaitable[R]) -> R:
         try:
             async with asyncio.timeout(self.server.timeout):
                 return await answer
         except TimeoutError:
-            raise self._late() from None
-
-    def _late(self) -> TransientError:
-        told = f"The MCP server {self.server.name!r} did not answer within {self.server.timeout:g} s."
-        return TransientError(told, code="timeout")
+            raise late(self.server) from None
 
     async def _connected(self) -> _Opened:
         """Return the connection; it is made if there is none."""
@@ -213,7 +235,7 @@ class McpConnection:
             self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}", context=Context())
         wait = self._again - monotonic()
         if self._ready is None and wait > 0:
-            raise self._unreachable(f"it is tried again in {wait:.1f} s")
+            raise unreachable(self.server, f"it is tried again in {wait:.1f} s")
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_future()
             self._wanted.set()
@@ -236,14 +258,8 @@ class McpConnection:
 
     def release(self) -> None:
         """Close the connection for now: the next call makes another. Calls under way fail."""
+        self._since = -_LASTING_SECONDS  # it did not break
         self._end(self._number)
-
-    def _unreachable(self, why: str) -> TransientError:
-        return TransientError(f"The MCP server {self.server.name!r} cannot be reached: {why}.", code="unreachable")
-
-    def _unknown(self) -> TransientError:
-        why = self._why.removesuffix(".") or "the connection broke off"
-        return self._unreachable(f"{why}; what came of the call is not known")
 
     async def _own(self) -> None:
         """Keep the connection: open it when it is wanted, until it breaks."""
@@ -262,7 +278,7 @@ class McpConnection:
                         stack.enter_context(self._room.taken(self))
                     async with asyncio.timeout(self.server.start_timeout):
                         opened = await self._opened(stack, number)
-                    self._failures, self._offers, self.failure = 0, None, None
+                    self.failure, self._since = None, monotonic()
                     ready.set_result(opened)
                     async with asyncio.TaskGroup() as tasks:
                         listening = tasks.create_task(self._listen(opened.client))
@@ -274,8 +290,8 @@ class McpConnection:
                     self._ready = None
                 if not ready.done():
                     self._failures += 1
-                    self._again = monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._failures - 1))
-                    self.failure = self._cause(error)
+                    self._again = monotonic() + pause_after(self._failures)
+                    self.failure = self._error_for(error)
                     ready.set_exception(self.failure)
                     ready.exception()  # the caller may have left
                 if isinstance(error, asyncio.CancelledError):
@@ -312,6 +328,9 @@ class McpConnection:
         Several calls may notice that it broke, and the last of them when there is another one already.
         """
         if number == self._number:
+            if self.is_connected:
+                self._failures = 0 if monotonic() - self._since >= _LASTING_SECONDS else self._failures + 1
+                self._again = monotonic() + pause_after(self._failures - 1)
             self._number += 1
             self._why = why or self._why
             self._ready = None
@@ -329,7 +348,7 @@ class McpConnection:
 
     async def _listen(self, client: Client) -> None:
         """Listen for changes, and again when that ends, unless the server knows nothing of it."""
-        pause = _FIRST_PAUSE
+        ends = 0
         while True:
             try:
                 has_prompts = bool(self.server.prompts)
@@ -345,8 +364,8 @@ class McpConnection:
             except SubscriptionLost:
                 pass  # such as when a server at a URL is started again
             self._changed()
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+            ends += 1
+            await asyncio.sleep(pause_after(ends))
 
     @contextlib.contextmanager
     def _failing(self, number: int) -> Generator[None]:
@@ -357,42 +376,20 @@ class McpConnection:
         except (CapsetError, TimeoutError):
             raise
         except CallInterrupted as error:
-            self._end(number, str(error))
-            raise self._unknown() from None
+            self._changed()  # its own connection broke, and no other call's; another process may be there now
+            raise unknown_outcome(self.server, str(error)) from None
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 self._end(number)
-                raise self._unknown() from None
+                raise unknown_outcome(self.server, self._why) from None
             if error.error.code == REQUEST_TIMEOUT:
-                raise self._late() from None
+                raise late(self.server) from None
             raise ToolError(f"The MCP server refused: {error.error.message}", code="mcp_error", status=502) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
             self._end(number)
-            raise self._cause(error) from None
+            raise self._error_for(error) from None
 
-    def _cause(self, error: BaseException) -> CapsetError:
-        """Return an error to show: that of capset's own in it, if there is one."""
-        if isinstance(error, BaseExceptionGroup):
-            causes = [self._cause(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
-            return next((one for one in causes if not isinstance(one, TransientError)), causes[0])
-        if isinstance(error, CapsetError):
-            return error
-        if isinstance(error, asyncio.CancelledError):
-            return CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
-        if isinstance(error, TimeoutError):
-            return self._unreachable(f"it did not answer within {self.server.start_timeout:g} s")
-        if isinstance(error, MCPError):
-            return self._unreachable(self._why or error.error.message)
-        if isinstance(error, httpx2.HTTPError):
-            return self._unreachable(str(error) or type(error).__name__)
-        if _is_of_oauth(error):
-            return self._unreachable(f"its authorization failed: {shown(str(error))}")
-        return self._unreachable(type(error).__name__)
-
-
-def _is_of_oauth(error: BaseException) -> bool:
-    """Return whether an error is one of the SDK's flows of OAuth, which take long to import where none is used."""
-    module = sys.modules.get("mcp.client.auth")
-    return module is not None and isinstance(error, module.OAuthFlowError)
+    def _error_for(self, error: BaseException) -> CapsetError:
+        return cause_of(self.server, error, self._why)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import httpx2
 from mcp import Client
@@ -17,18 +18,15 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import encode_header_value
-from mcp.shared.message import ClientMessageMetadata
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
     ErrorData,
     Implementation,
     InputRequiredResult,
@@ -49,9 +47,16 @@ from capset.adapters.mcp.answers import (
     outcome_of,
     read_message,
     read_plain,
-    result_types,
 )
-from capset.adapters.mcp.transports import EVENTS, BoundedBody, CheckedTransport, Meter, compressed, refusal
+from capset.adapters.mcp.transports import (
+    EVENTS,
+    OF_ONE_ANSWER,
+    BoundedBody,
+    CheckedTransport,
+    Meter,
+    compressed,
+    refusal,
+)
 from capset.errors import ToolError, TransientError
 from capset.net.client import REDIRECT_STATUSES
 from capset.net.kept_connections import HttpOrigin, KeptConnections, KeptResponse, request_head
@@ -65,7 +70,9 @@ _PAUSE: Final = 1.0
 _LONGEST: Final = 1_000_000_000
 """The longest of such pauses, in milliseconds: a longer one is no number that a clock takes."""
 _LATER: Final = 0.05
-"""Seconds until a call is made again whose server asks for that."""
+"""Seconds until a call is made again whose server asks for that, and the least until a stream is read on."""
+_ATTEMPTS: Final = 2
+"""How often in a row a stream is read on in vain, as by the SDK."""
 _CHANGES: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
 _ACCEPTED: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -86,6 +93,17 @@ class _DirectCall(NamedTuple):
     name: str
     arguments: dict[str, Any]  # JSON
     report: ProgressFnT | None
+
+
+_Result: TypeAlias = ToolAnswer | InputRequiredResult
+
+
+@dataclass(slots=True)
+class _StreamPosition:
+    """How far a stream was read: the id of its last event, and the seconds until it may be read on."""
+
+    last: str = ""
+    pause: float = _PAUSE
 
 
 class DirectCalls:
@@ -144,14 +162,18 @@ class DirectCalls:
             raise MCPError(REQUEST_TIMEOUT, f"Request {METHOD!r} timed out") from None
         return found if isinstance(found, ToolAnswer) else await self._go_on(call, found)
 
-    async def _exchange(self, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+    async def _exchange(self, call: _DirectCall) -> _Result:
         try:
             response = await self._connections.send(self._request(call))
             try:
                 return await self._read(response, call)
             finally:
                 await response.aclose()
-        except (ToolError, TransientError) as error:
+        except TransientError as error:
+            raise CallInterrupted(error.message) from None
+        except ToolError as error:
+            if error.code in OF_ONE_ANSWER:
+                raise MCPError(INTERNAL_ERROR, error.message) from None
             raise CallInterrupted(error.message) from None
 
     def _request(self, call: _DirectCall) -> bytes:
@@ -178,7 +200,7 @@ class DirectCalls:
             self._heads[name] = head = request_head(request.url.raw_path, sent)
         return head
 
-    async def _read(self, response: KeptResponse, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+    async def _read(self, response: KeptResponse, call: _DirectCall) -> _Result:
         status, kind = response.status, response.header(b"content-type").lower()
         if response.header(b"content-encoding") not in ("", "identity"):
             raise compressed()
@@ -214,7 +236,7 @@ class DirectCalls:
         return b"".join([part async for part in self._bounded(response, None)]) if body is None else body
 
     def _bounded(self, response: KeptResponse, meter: Meter | None) -> BoundedBody:
-        return BoundedBody(response, self._server, meter, response.aclose, self._transport.ended)
+        return BoundedBody(response, self._server, meter, response.aclose, self._transport.ended if meter else None)
 
     async def _refusal(self, response: KeptResponse) -> Exception:
         """Return the error in an answer whose status is one: of refused headers, that the SDK is to make the call."""
@@ -228,7 +250,7 @@ class DirectCalls:
         # Only an error of HTTP says that nothing was begun.
         return ForTheSdk() if message.error.code == HEADER_MISMATCH else error_in(message)
 
-    async def _streamed(self, response: KeptResponse, call: _DirectCall) -> ToolAnswer | InputRequiredResult:
+    async def _streamed(self, response: KeptResponse, call: _DirectCall) -> _Result:
         """Return the result in a stream of events, and report the progress before it."""
         headers = {"content-type": EVENTS}
         stream = httpx2.Response(
@@ -237,10 +259,18 @@ class DirectCalls:
             stream=self._bounded(response, self._transport.meter),
             request=httpx2.Request("POST", self._url),  # the source of events wants to name it in errors
         )
-        last, pause = "", _PAUSE
+        position = _StreamPosition()
+        if (found := await self._result_in(stream, call, position)) is None:
+            await response.aclose()
+            found = await self._read_on(call, position)
+        return found
+
+    async def _result_in(self, stream: httpx2.Response, call: _DirectCall, position: _StreamPosition) -> _Result | None:
+        """Return the result in a stream, or nothing if it ends before; ``position`` says how far it was read."""
         try:
             async for event in httpx2.EventSource(stream, max_event_size=self._server.message_bytes):
-                last, pause = event.id or last, pause if event.retry is None else min(event.retry, _LONGEST) / 1_000
+                position.last = event.id or position.last
+                position.pause = position.pause if event.retry is None else min(event.retry, _LONGEST) / 1_000
                 if event.event != "message" or not event.data:
                     continue
                 message = read_message(event.data, "SSE message")
@@ -250,13 +280,31 @@ class DirectCalls:
                     await self._refuse(message)
                 else:
                     await self._hear(message, call)
-        except (httpx2.SSEError, TransientError):
+        except (httpx2.SSEError, httpx2.TransportError, TransientError):
             pass
-        if not last:
-            raise CallInterrupted("")
-        await response.aclose()
-        await asyncio.sleep(pause)
-        return await self._resumed(call, last)
+        return None
+
+    async def _read_on(self, call: _DirectCall, position: _StreamPosition) -> _Result:
+        """Read on in a stream whose server has closed it, after the last event that came; the call is not made again.
+
+        Raises ``CallInterrupted`` if it cannot be read on.
+        """
+        failures = 0
+        while position.last and failures < _ATTEMPTS:
+            await asyncio.sleep(max(position.pause, _LATER))
+            headers = {b"accept": EVENTS.encode(), b"mcp-protocol-version": VERSION.encode()}
+            headers[b"last-event-id"] = position.last.encode()
+            try:
+                async with self._http.stream("GET", self._url, headers=headers) as stream:
+                    if not stream.is_success:
+                        failures += 1
+                    elif (found := await self._result_in(stream, call, position)) is not None:
+                        return found
+                    else:
+                        failures = 0
+            except (httpx2.TransportError, TransientError):
+                failures += 1
+        raise CallInterrupted("")
 
     async def _hear(self, message: JSONRPCNotification, call: _DirectCall) -> None:
         params = message.params or {}
@@ -275,16 +323,6 @@ class DirectCalls:
         headers = {**_ACCEPTED, "mcp-protocol-version": VERSION}
         async with self._http.stream("POST", self._url, json=body, headers=headers):
             pass
-
-    async def _resumed(self, call: _DirectCall, last: str) -> ToolAnswer | InputRequiredResult:
-        """Have the SDK read on in a stream whose server has closed it, after the event of this id."""
-        result = await self._client.session.send_request(
-            CallToolRequest(params=CallToolRequestParams(name=call.name, arguments=call.arguments)),
-            result_types(),
-            metadata=ClientMessageMetadata(resumption_token=last),
-            progress_callback=call.report,
-        )
-        return answer_of(result) if isinstance(result, CallToolResult) else result
 
     async def _go_on(self, call: _DirectCall, first: InputRequiredResult) -> ToolAnswer:
         """Go on with a call whose server wants it made again, which is the SDK's work, or refuse what it asks for."""

@@ -11,7 +11,7 @@ from mcp_types import METHOD_NOT_FOUND
 from mcp_types import Prompt as McpPrompt
 from mcp_types import Tool as McpTool
 
-from capset.adapters.mcp.server import PROMPTS, READ, McpServer
+from capset.adapters.mcp.server import PROMPTS, READ, McpServer, misnamed_rule
 from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
 from capset.adapters.tool_rules import EVERY
 from capset.errors import ToolError, unknown
@@ -79,20 +79,21 @@ def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
     """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
     tools = {one.name for one in offers if not one.name.startswith(PROMPTS)}
     prompts = {one.name.removeprefix(PROMPTS) for one in offers if one.name.startswith(PROMPTS)}
-    known = {EVERY, *((READ,) if server.resources else ()), *(one.name for one in offers)}
     chosen = {*(server.tools or ()), *(f"{PROMPTS}{one}" for one in server.prompts)}
-    found = [_unmatched_rule(server, one, tools) for one in sorted({*server.rules} - known - chosen)]
+    known = {EVERY, *named(server, offers), *chosen}
+    found = [_unmatched_rule(server, one, tools) for one in sorted({*server.rules} - known)]
     found += [f"tools: {unknown('tool', one, tools)}" for one in sorted({*(server.tools or ())} - tools)]
     return found + [f"prompts: {unknown('prompt', one, prompts)}" for one in sorted({*server.prompts} - prompts)]
 
 
+def named(server: McpServer, offers: Iterable[Offer]) -> set[str]:
+    """Return the names of tools that rules may have, ``resources/read`` among them if the server has such a tool."""
+    return {*((READ,) if server.resources else ()), *(one.name for one in offers)}
+
+
 def _unmatched_rule(server: McpServer, name: str, tools: Iterable[str]) -> str:
     """Return what is wrong with the name of a rule; it is none of those that the host chose."""
-    if name.startswith(PROMPTS):
-        return f"rules: prompts leaves out {name.removeprefix(PROMPTS)!r}"
-    if server.tools is not None:
-        return f"rules: tools leaves out {name!r}"
-    return f"rules: {unknown('tool', name, tools)}"
+    return misnamed_rule(server, name) or f"rules: {unknown('tool', name, tools)}"
 
 
 def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:

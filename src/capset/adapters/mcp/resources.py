@@ -40,7 +40,7 @@ def checked_resources(field: str, given: Mapping[str, Mapping[str, Any]]) -> Res
     found: dict[str, ResourceOptions] = {}
     for uri, one in mapped(field, given or {}).items():
         owner = f"{field}: {uri!r:.200}"
-        variables, _ = read_template(owner, uri)
+        variables = read_template(owner, uri).names
         options = {**mapped(owner, one)}
         for name in options:
             if name not in ResourceOptions.__annotations__:
@@ -69,23 +69,18 @@ class AllowedUris:
 
     def __init__(self, resources: Resources) -> None:
         read = {uri: read_template(uri, uri) for uri in resources}
-        self._named = frozenset(uri for uri, (variables, _) in read.items() if not variables)
-        self._templates = [
-            (pattern, frozenset(re.findall(r"\{\+(\w+)\}", uri)))
-            for uri, (variables, pattern) in read.items()
-            if variables
-        ]
+        self._named = frozenset(uri for uri, template in read.items() if not template.names)
+        self._templates = [template for template in read.values() if template.names]
         self.are_named: Final = not self._templates
         """Whether no template is among them."""
 
     def __contains__(self, uri: object) -> bool:
         if not isinstance(uri, str) or uri in self._named:
             return isinstance(uri, str)
-        matches = ((pattern.fullmatch(uri), open_names) for pattern, open_names in self._templates)
         return any(
-            all(_is_plain(value, is_open=name in open_names) for name, value in found.groupdict().items())
-            for found, open_names in matches
-            if found is not None
+            all(_is_plain(value, is_open=name == template.open_name) for name, value in found.items())
+            for template in self._templates
+            if (found := template.match(uri)) is not None
         )
 
 

@@ -22,7 +22,7 @@ from capset.adapters.declarations import (
     words,
 )
 from capset.adapters.mcp.resources import Resources, checked_resources, context_uris
-from capset.adapters.tool_rules import Rules, checked_rules, options_of, rules_of, unknown_arguments
+from capset.adapters.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
@@ -31,7 +31,7 @@ from capset.definitions.names import checked_flag, checked_permissions
 from capset.definitions.policies import Policy
 from capset.definitions.secrets import Secrets
 from capset.definitions.tools.options import Effect, Limits
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, closest
 from capset.wire.tool_sources import McpServerShape
 
 if TYPE_CHECKING:
@@ -186,6 +186,19 @@ def tool_options(
         timeout=server.timeout,
         unknown=unknown_arguments(server.rules, there, arguments),
     )
+
+
+def misnamed_rule(server: McpServer, name: str) -> str | None:
+    """Return what is wrong with the name of a rule, as far as the declaration itself says what is used."""
+    if name == EVERY or (name == READ and server.resources):
+        return None
+    kind, own, chosen = "tools", name, server.tools
+    if name.startswith(PROMPTS):
+        kind, own, chosen = "prompts", name.removeprefix(PROMPTS), server.prompts
+    if chosen is None or own in chosen:
+        return None
+    near = closest(own, chosen)
+    return f"rules: {kind} leaves out {own!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:

@@ -66,10 +66,10 @@ async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> Asyn
     """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in the kernel's store.
 
     A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
-    trusted at its first use. Secrets are those of the kernel. Raises ``DefinitionError`` for two servers of one name,
-    and for damaged pins.
+    trusted at its first use; then ``DefinitionError`` is raised for names in its declaration that it has not. Secrets
+    are those of the kernel. Raises ``DefinitionError`` for two servers of one name, and for damaged pins.
     """
     given = checked_names(servers)
     async with McpServers(kernel.secrets) as here:
-        pins = [pin for one in given for pin in await pins_of(kernel, one, here.connection(one).offers)]
+        pins = [pin for one in given for pin in await pins_of(kernel, one, here.connection(one).first_offers)]
         yield [here.capability(server, pins) for server in given]

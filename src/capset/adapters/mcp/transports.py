@@ -23,6 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from capset.adapters.declarations import add_internal_hint
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.offers import shown
 from capset.errors import DefinitionError, ToolError, TransientError
@@ -31,6 +32,7 @@ from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
 
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 EVENTS: Final = "text/event-stream"
+_PORTS: Final = {"http": 80, "https": 443}
 _BURST: Final = 32
 """How many messages of the maximum size may come at once; after that, one a second."""
 _GRACE_SECONDS: Final = 2.0
@@ -230,6 +232,24 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of the SDK's, which asks again without a pause, and waits for the end of a session."""
+        if request.method == "GET":
+            try:
+                self.meter.count(self.server.message_bytes)
+            except ToolError as error:
+                self.ended(error.message)
+                raise
+        if request.method != "DELETE":
+            return await self._send(request)
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                answer = await self._send(request)
+                await answer.aread()
+                return answer
+        except TimeoutError:
+            raise httpx2.ReadTimeout("its end was not answered", request=request) from None
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
         asked = httpcore2.Request(
             request.method,
@@ -245,12 +265,18 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             self.ended(error.message)
             raise httpx2.ConnectError(error.message, request=request) from error
         except ToolError as error:
-            self.ended(error.message)
-            raise
+            told = error  # what a stored agent's server may lead to is its operator's
+            if self.server.agent is None:
+                told = add_internal_hint(error, url.host, url.port or _PORTS[url.scheme])
+            self.ended(told.message)
+            raise told from None
         headers = httpx2.Headers(response.headers)
+        is_message = request.method == "POST" and url == self._url  # others are those of an authentication
         if headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             error = compressed()
+            if is_message:
+                return _refused_message(error)
             self.ended(error.message)
             raise error
         is_stream = headers.get("content-type", "").startswith(EVENTS)
@@ -260,10 +286,21 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         answer = httpx2.Response(
             response.status,
             headers=headers,
-            stream=BoundedBody(parts, self.server, self.meter if is_stream else None, response.aclose, self.ended),
+            stream=BoundedBody(
+                parts,
+                self.server,
+                self.meter if is_stream else None,
+                response.aclose,
+                None if is_message and not is_stream else self.ended,
+            ),
             extensions=cast("Any", response).extensions,
         )
-        is_message = request.method == "POST" and url == self._url  # others are those of an authentication
+        if is_message and not is_stream:
+            try:
+                await answer.aread()
+            except ToolError as error:  # of this message alone
+                await answer.aclose()
+                return _refused_message(error)
         # 404 is left to the SDK: to it, a method is not there or a session has ended.
         if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
             await answer.aclose()
@@ -293,6 +330,12 @@ async def _is_mcp(answer: httpx2.Response) -> bool:
         return False
 
 
+def _refused_message(error: ToolError) -> httpx2.Response:
+    """Return an answer that is refused here as an error of MCP: it concerns its own request alone."""
+    told = ErrorData(code=INTERNAL_ERROR, message=error.message).model_dump(exclude_none=True)
+    return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": told})
+
+
 def _refused(answer: httpx2.Response) -> httpx2.Response:
     """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
     error = {"jsonrpc": "2.0", "id": None, "error": refusal(answer.status_code).model_dump(exclude_none=True)}
@@ -312,6 +355,10 @@ async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGe
         yield cast("Streams", streams)
 
 
+OF_ONE_ANSWER: Final = frozenset({"mcp_error", "too_large"})
+"""The codes of errors that concern one answer alone: it is compressed, or too long."""
+
+
 def compressed() -> ToolError:
     """Return the error of an answer that is compressed."""
     return ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
@@ -320,7 +367,7 @@ def compressed() -> ToolError:
 class BoundedBody(httpx2.AsyncByteStream):
     """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
 
-    ``close`` ends it; ``ended`` is told why one is refused.
+    ``close`` ends it; ``ended`` is told why one is refused that ends more than itself.
     """
 
     def __init__(
@@ -329,7 +376,7 @@ class BoundedBody(httpx2.AsyncByteStream):
         server: McpServer,
         meter: Meter | None,
         close: Callable[[], Awaitable[None]],
-        ended: Callable[[str], object],
+        ended: Callable[[str], object] | None,
     ) -> None:
         self._parts, self._server, self._meter, self._close, self._ended = parts, server, meter, close, ended
 
@@ -343,7 +390,8 @@ class BoundedBody(httpx2.AsyncByteStream):
                 elif size > self._server.message_bytes:
                     raise too_large(self._server)
             except ToolError as error:
-                self._ended(error.message)
+                if self._ended is not None:
+                    self._ended(error.message)
                 raise
             yield part
 

@@ -225,6 +225,8 @@ def _form_data(document: ApiDocument, schemas: OperationSchemas, described: Node
         elif name not in files and is_json(media):
             parts[name] = {"media": media}
     schema = schemas.translated("its body", {**node, "properties": {k: v for k, v in fields.items() if k not in files}})
+    if files and not isinstance(schema.get("properties"), dict):
+        raise DefinitionError("its body: a form that may be null, or that is composed, cannot take files")
     for name, is_list in files.items():
         field = document.resolved(what, fields[name])
         one = _described(FILE_SCHEMA, field.get("description"))

@@ -32,7 +32,7 @@ def is_named(api: OpenApi, shape: Mapping[str, Any]) -> bool:
     """Whether a pinned operation may be one of those that are selected; of tags only the document knows."""
     if api.operations is None or api.tags is not None:
         return True
-    return not {shape["name"], f"{shape['method']} {shape['path']}"}.isdisjoint(api.operations)
+    return not set(api.operations).isdisjoint(names_of(shape))
 
 
 def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
@@ -67,13 +67,21 @@ def is_left_out(api: OpenApi, document: ApiDocument, name: str) -> bool:
     return bool(alike) and not any(_is_selected(api, name, f"{method} {path}", one) for path, _, method, one in alike)
 
 
+def names_in(document: ApiDocument) -> frozenset[str]:
+    """Return the names that the operations of a document have: the id of each, and its method and path."""
+    found = _operations(document)
+    return frozenset(name for path, _, method, one in found for name in (_key(method, path, one), f"{method} {path}"))
+
+
+def names_of(shape: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the names that an operation has in a declaration: its id, or its method and path."""
+    return shape["name"], f"{shape['method']} {shape['path']}"
+
+
 def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
     """Return a sentence for each name in the declaration that the document does not have."""
-    keys: set[str] = set()
-    tags: set[str] = set()
-    for path, _, method, operation in _operations(document):
-        keys |= {_key(method, path, operation), f"{method} {path}"}
-        tags.update(one for one in _tags(operation))
+    keys = names_in(document)
+    tags = {tag for _, _, _, operation in _operations(document) for tag in _tags(operation)}
     components = document.data.get("components")
     schemes = _members(components).get("securitySchemes")
     known = {

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.arguments import FORM, is_json
-from capset.adapters.openapi.credentials import Filled
+from capset.adapters.openapi.credentials import Filled, keys_of
 from capset.adapters.openapi.uploads import FORM_DATA, FormPart, Upload, multipart
 from capset.errors import ToolError
 from capset.net.client import Method
@@ -66,10 +66,10 @@ def request_of(
             case _ if value is None:
                 continue
             case "query":
-                taken = [*(one for one, _ in credentials.query), *_others(shape, name, "query")]
+                taken = [*_keys(shape, "query"), *_others(shape, name, "query")]
                 query += _apart(name, _pairs(name, place, value), taken)
             case "cookie":
-                taken = [*(one for one, _ in credentials.cookies), *_others(shape, name, "cookie"), *_cookies(headers)]
+                taken = [*_keys(shape, "cookie"), *_others(shape, name, "cookie"), *_cookies(headers)]
                 cookies += _apart(name, _pairs(name, place, value), taken)
             case _:
                 sent[place["name"]] = _header(name, place, value)
@@ -99,35 +99,35 @@ def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
     if value is None or value in ("", [], {}):
         raise _refused(name, "a value was expected, which a path needs")
     texts: list[str] = []
-    for text in _texts(name, place, value):
-        plain = _unquoted(text)
+    for pair in _texts(name, place, value):
+        plain = _unquoted("=".join(pair))
         parts = re.split(r"[/\\]", plain)
         if len(parts) > 1 and not slashes:
             raise _refused(name, "a path takes no slash in it, nor one that is encoded")
         if len(parts) > 1 and any(one.partition(";")[0] in _DOTS for one in parts):
             raise _refused(name, "the path would lead elsewhere")
-        texts.append(_quoted(text))
+        texts.append("=".join(map(_quoted, pair)))
     return ",".join(texts)
 
 
-def _texts(name: str, place: Place, value: Any) -> Iterator[str]:
-    """Yield the texts of a value in the style ``simple``: one, its items, or its members."""
+def _texts(name: str, place: Place, value: Any) -> Iterator[Sequence[str]]:
+    """Yield the texts of a value in the style ``simple``: one, its items, or its members, with their names."""
     if "content" in place:
-        yield _json(value)
+        yield (_json(value),)
     elif isinstance(value, list):
-        yield from (_scalar(name, one) for one in cast("list[Any]", value))
+        yield from ((_scalar(name, one),) for one in cast("list[Any]", value))
     elif isinstance(value, dict):
         for key, one in cast("dict[str, Any]", value).items():
             if place["explode"]:
-                yield f"{key}={_scalar(name, one)}"
+                yield key, _scalar(name, one)
             else:
-                yield from (key, _scalar(name, one))
+                yield from ((key,), (_scalar(name, one),))
     else:
-        yield _scalar(name, value)
+        yield (_scalar(name, value),)
 
 
 def _header(name: str, place: Place, value: Any) -> str:
-    return ",".join(_texts(name, place, value))
+    return ",".join("=".join(pair) for pair in _texts(name, place, value))
 
 
 def _pairs(name: str, place: Place, value: Any) -> Iterator[str]:
@@ -160,6 +160,11 @@ def _pairs(name: str, place: Place, value: Any) -> Iterator[str]:
         raise _refused(name, f"the style {style} cannot send such a value")
     else:
         yield f"{key}={_quoted(_scalar(name, value))}"
+
+
+def _keys(shape: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Yield the names of a place that only credentials fill, those of alternatives that are not chosen among them."""
+    return (name for where, name in keys_of(shape.get("security", ())) if where == place)
 
 
 def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
-from capset.adapters.openapi.operations import is_named, rules_for
+from capset.adapters.openapi.operations import is_named, names_of, rules_for
 from capset.adapters.openapi.uploads import takes_files, upload_policy, with_uploads
 from capset.adapters.pins import Guard, capability_with, pins_of, shape_of
-from capset.adapters.tool_rules import options_of, unknown_arguments
+from capset.adapters.tool_rules import RuleNames, options_of, unknown_arguments
 from capset.definitions.capabilities import Capability
 from capset.definitions.contexts import Context
 from capset.definitions.tools.definition import AnyTool, make_tool
@@ -49,7 +49,10 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin]) -> Capability:
     api = client.api
     shapes = {pin.tool: shape_of(pin) for pin in pins}
     used = {api.tool_name(pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
-    guard = Guard(api, client.offers, used)
+    # One that is approved may be gone from the document, and a rule for it is right all the same.
+    approved = {name for shape in shapes.values() for name in names_of(shape)}
+    rules = RuleNames(api.rules, lambda _: client.names | approved)
+    guard = Guard(api, client.offers, used, rules=rules)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
     return capability_with(api, tools)
 
@@ -66,11 +69,7 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         permissions=api.permissions,
         policies=policies,
         timeout=api.timeout,
-        unknown=[
-            one
-            for key in (shape["name"], f"{shape['method']} {shape['path']}")
-            for one in unknown_arguments(api.rules, key, schema.names)
-        ],
+        unknown=[one for key in names_of(shape) for one in unknown_arguments(api.rules, key, schema.names)],
     )
     return make_tool(
         name,

@@ -16,7 +16,7 @@ _CODE: Final = re.compile(
 )
 """Text that Markdown shows as code; a code span ends with its paragraph."""
 _RANGE: Final = r"[0-9]++(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]++)?"
-_LINK: Final = r"""\(\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)"""
+_LINK: Final = r"""\(\s*+(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s++(?:"[^"]*"|'[^']*'))?\s*+\)"""
 _CITED: Final = re.compile(rf"\[\s*({_RANGE}(?:\s*[,;\uff0c\uff1b\u3001]\s*{_RANGE})*)\s*\](?!{_LINK})")
 _RANGES: Final = re.compile(_RANGE)
 _NUMBER: Final = re.compile(r"[0-9]+")

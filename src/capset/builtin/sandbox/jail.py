@@ -28,7 +28,18 @@ from typing import Final
 from capset.builtin.sandbox.child.frames import RunLimits
 from capset.builtin.sandbox.child.system_calls import filter_for
 from capset.builtin.sandbox.process_trees import are_children_listed
-from capset.builtin.sandbox.shell_commands import COMMANDS
+
+COMMANDS: Final = """
+    [ arch awk b2sum base32 base64 basename basenc bash bc bunzip2 bzcat bzip2 cal cat chmod cksum cmp column comm cp
+    csplit cut date dc dd diff diff3 dir dirname du echo ed egrep env expand expr factor false fgrep find fmt fold gawk
+    getopt grep gunzip gzip head hexdump hostname iconv id install join jq kill link ln logname look ls mawk md5sum
+    mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste patch pathchk pr printenv printf ptx pwd readlink
+    realpath rev rm rmdir sdiff sed seq sh sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split
+    sqlite3 stat stdbuf strings sum tac tail tar tee test timeout touch tr true truncate tsort tty uname unexpand uniq
+    unlink unxz unzip wc which whoami xargs xxd xz xzcat yes zcat zcmp zdiff zgrep zip
+"""
+"""Their names, with blanks between them."""
+
 
 ROOT: Final = "/.runtime"
 """Where the interpreter is in the jail; all else there is the run's own."""

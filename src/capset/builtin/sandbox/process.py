@@ -15,7 +15,7 @@ from time import monotonic, sleep, thread_time
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
-from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
+from capset.builtin.sandbox.child.frames import MOST_PROCESSES, Ending, Order, Stopped
 from capset.builtin.sandbox.process_trees import TooManyThreads, memory_at_most, memory_of, processes_below
 
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
@@ -33,7 +33,6 @@ _REST_OF_WATCH: Final = 10
 """How many times as long as it took to count them they are not counted again: it takes capset's own time."""
 _LEVELS_OF_PYTHON: Final = 2
 """Below bubblewrap there is the first process, and below that the one of the code, which can start no other."""
-_MOST_PROCESSES: Final = 64
 _MOST_THREADS: Final = 1_024
 _OWN_BYTES: Final = 32 << 20
 """Bytes that the first processes of a jail take."""
@@ -174,7 +173,7 @@ class ChildRun:
             found = processes_below(pid, most_threads=_MOST_THREADS, levels=levels)
         except TooManyThreads:
             return "processes"
-        if len(found) > _MOST_PROCESSES:
+        if len(found) > MOST_PROCESSES:
             return "processes"
         if is_python:
             return None

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from capset.builtin.web_fetch.charsets import without_controls
-from capset.builtin.web_fetch.markup import PageLinks, resolved
+from capset.builtin.web_fetch.markup import PageLinks, repeated, resolved
 from capset.builtin.web_fetch.tidy_html import HtmlPage, TooLargeError
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ CUT: Final = "\n\n[..the rest of the page is too large to convert...]"
 _TAG: Final = re.compile(r"<[^>]*+>")
 _NEWLINES: Final = re.compile(r"\n{3,}")
 _IN_BLOCKS: Final = r"[\s>*\-.0-9]{0,500}+"
-_EMPTY_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|[ |]*+\n[ >]*+\|(?: --- \|)++(?:\n|\Z)")
+_RULES: Final = repeated(r" --- \|", "+")
+_EMPTY_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|[ |]*+\n[ >]*+\|{_RULES}(?:\n|\Z)")
 """The first row of a table if it is empty, and the line that makes it the header."""
 _ITEM: Final = re.compile(r"[ >]{0,500}+(?:[-*+]|\d+\.)(?:\s|\Z)")
 _ENDS_IN_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|.*\|\Z".encode())

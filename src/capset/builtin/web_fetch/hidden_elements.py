@@ -20,6 +20,7 @@ from capset.builtin.web_fetch.markup import (
     RAW,
     UNREAD,
     after_aside,
+    repeated,
     resolved,
 )
 from capset.builtin.web_fetch.stack import BARRIERS
@@ -35,9 +36,11 @@ _VOID: Final = frozenset({
 """Elements without content and end tag."""
 
 _SHORT: Final = 16_000
+_VALUE: Final = repeated(r"""\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]++)""", "?")
 _HIDING: Final = re.compile(
-    r"""(?:[\s/=]*+(?!(?:hidden|style)(?![^\s/>=]))[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]++))?+)*+"""
-    r"""[\s/=]*+(hidden|style)(?![^\s/>=])(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""",
+    repeated(rf"[\s/=]*+(?!(?:hidden|style)(?![^\s/>=]))[^\s/>=]++{_VALUE}", "*")
+    + r"[\s/=]*+(hidden|style)(?![^\s/>=])"
+    + repeated(r"""\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++))""", "?"),
     re.ASCII | re.IGNORECASE,
 )
 """The attributes of a tag up to the first that may hide its element, with the value of that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from html import unescape
 from typing import Final
@@ -68,30 +69,44 @@ ENDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 }
 """The open elements that each start tag closes, and the barriers of the search for them."""
 
+
+def repeated(group: str, times: str) -> str:
+    """Return a pattern for a group as often as ``times`` says, which gives back nothing that it has matched.
+
+    Before 3.11.5, Python matches possessive groups wrongly (gh-106052). Atomic ones do the same, and keep in memory
+    each time that they have matched, so they are matched some hundred times at once.
+    """
+    if sys.version_info >= (3, 11, 5):
+        return f"(?:{group}){times}+"
+    return f"(?>(?:(?>(?:{group}){{1,500}})){times})" if times in ("*", "+") else f"(?>(?:{group}){times})"
+
+
 _NAME: Final = r"[a-zA-Z][^\s/>]{0,31}+"
 _SIMPLE: Final = "b|i|em|strong|code"
-MARKUP: Final = re.compile(
-    rf"""<(?:({_NAME})(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+"""
-    rf"""(?:>(?:((?:[^<]++|<({_SIMPLE})>[^<]++</\3>)*+)</\1>)?+|\Z)|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])"""
-)
+_VALUE: Final = repeated(r"""(?:"[^"]*+"|'[^']*+')""", "?")
+_ATTRIBUTES: Final = repeated(rf"[^>=]++|=\s*+{_VALUE}", "*")
+_CONTENT: Final = repeated(rf"[^<]++|<({_SIMPLE})>[^<]++</\3>", "*")
+_CLOSED: Final = repeated(rf"({_CONTENT})</\1>", "?")
+MARKUP: Final = re.compile(rf"<(?:({_NAME}){_ATTRIBUTES}(?:>{_CLOSED}|\Z)|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])")
 """A start tag, with its name, and with its content if that is text with simple emphasis only; or an end tag, with its
 name; or the beginning of something like a comment.
 
 It also matches a tag that the end of the page cuts off, so that the rest need not be scanned again.
 """
 
-RUN: Final = re.compile(rf"(?:[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>){{1,32}}+")
+RUN: Final = re.compile(repeated(rf"[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>", "{1,32}"))
 """Such text, matched at once."""
 
-_CELLS: Final = r"(?:\s*+<(t[dh])>[^<]{0,1000}+</\1>){1,16}+"
+_CELLS: Final = repeated(r"\s*+<(t[dh])>[^<]{0,1000}+</\1>", "{1,16}")
 CELLS_RUN: Final = re.compile(_CELLS)
-ROWS_RUN: Final = re.compile(rf"(?:\s*+<tr>{_CELLS}\s*+</tr>){{1,16}}+")
-ITEMS_RUN: Final = re.compile(
-    rf"(?:\s*+<li>(?:[^<]{{1,1000}}+|<({_SIMPLE})>[^<]{{1,1000}}+</\1>){{0,16}}+</li>){{2,16}}+"
-)
+ROWS_RUN: Final = re.compile(repeated(rf"\s*+<tr>{_CELLS}\s*+</tr>", "{1,16}"))
+_ITEM: Final = repeated(rf"[^<]{{1,1000}}+|<({_SIMPLE})>[^<]{{1,1000}}+</\1>", "{0,16}")
+ITEMS_RUN: Final = re.compile(repeated(rf"\s*+<li>{_ITEM}</li>", "{2,16}"))
 """Cells, rows, or items, without attributes and with such text only."""
 
-_ATTRIBUTE: Final = re.compile(r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
+_ATTRIBUTE: Final = re.compile(
+    r"([^\s/>=][^\s/>=]*+)" + repeated(r"""\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++))""", "?")
+)
 _HREF: Final = re.compile(r'\s++href="([^"&]*+)"')
 _MAX_ATTRIBUTES: Final = 16_000
 """How many characters of a tag are searched for attributes."""

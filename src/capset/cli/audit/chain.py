@@ -58,7 +58,9 @@ def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) 
 
 @guarded
 def checkpoints_command(
-    after: Annotated[int, typer.Option(min=0, help="Only those that follow the one of this number.")] = 0,
+    after: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Only those that follow the one of this number.")
+    ] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 1000,
     db: Db = None,
     as_json: AsJson = False,
@@ -104,6 +106,8 @@ def prune_command(
         return Exit.REFUSED
     if as_json:
         print_json(PrunedShape(removed=done.removed, since=done.since).plain())
+    elif not done.removed:
+        print(f"nothing is old enough: the log begins with {done.since}", flush=True)
     else:
         print(f"pruned: {counted(done.removed, 'record')}; the log begins with {done.since}", flush=True)
     return Exit.DONE

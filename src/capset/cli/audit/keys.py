@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -153,6 +154,12 @@ def succeed_command(
     """Let another key sign the log from now on. Servers with the key so far stop signing."""
     settings = load_settings(db=db)
     existing_db(settings.db)
+    if not to.is_file():
+        private = to.with_suffix("") if to.suffix == ".pub" else to
+        raise DefinitionError(
+            f"there is no file {str(to)!r}",
+            hint=f"capset audit keygen {shlex.quote(str(private))} makes a pair of keys",
+        )
     before, is_signed = asyncio.run(_succeed(settings, new := _half_of(to), None if key is None else private_key(key)))
     if as_json:
         print_json(SuccessionShape(key=new.id, before=before, signed=is_signed).plain())

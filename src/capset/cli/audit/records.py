@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Container, Generator, Iterator, Mapping
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast, get_args
 
 import typer
 
@@ -41,6 +42,8 @@ Kinds = Annotated[
 POLL_SECONDS: Final = 0.5
 """The polling interval of ``--follow``."""
 
+_SHOWN: Final = 5
+"""How many of an act's tools its line has."""
 _PAGE: Final = 500
 """The number of records in memory at once."""
 
@@ -113,8 +116,19 @@ def _place(record: Mapping[str, Any]) -> str:
     """Return what an act concerns, and where it came from."""
     given = record["arguments"]
     about = json.loads(given) if isinstance(given, str) else given
-    parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by"))
-    return " ".join((*parts, f"from {record['source']}"))
+    parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by", "server"))
+    return " ".join((*parts, *_approved(about.get("tools")), f"from {record['source']}"))
+
+
+def _approved(tools: object) -> Iterator[str]:
+    """Yield how an act left some tools of others: approved, by the beginning of a hash, or withdrawn."""
+    if not isinstance(tools, Mapping):
+        return
+    found = cast("Mapping[str, str | None]", tools)
+    for name, digest in islice(found.items(), _SHOWN):
+        yield f"{name} withdrawn" if digest is None else f"{name}={digest[:8]}…"
+    if len(found) > _SHOWN:
+        yield f"and {len(found) - _SHOWN} more"
 
 
 def _act(named: str | None) -> ActName | None:

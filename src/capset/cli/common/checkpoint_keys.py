@@ -122,12 +122,10 @@ def pin_name(database: str) -> str:
 
 def _read_pins(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        found: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # also where it is not UTF-8
         found = None
     if not isinstance(found, dict):
         raise _damaged(path)

@@ -63,7 +63,7 @@ def read_object(option: str, given: str) -> bytes:
             text = sys.stdin.buffer.read(MAX_ARGUMENT_BYTES + 1)
         elif given.startswith("@"):
             with Path(source).open("rb") as file:
-                text = file.read(MAX_ARGUMENT_BYTES + 1)
+                text = file.read(MAX_ARGUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
         else:
             text = given.encode(errors="surrogateescape")
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from capset.errors import DefinitionError, refuse_unknown_keys
 
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
+_MEMORY: Final = re.compile(r"memory:?/?")
+"""Names without slashes that look like ``memory://``, and would be names of files."""
 _KNOWN: Final = ("db", "redis", "principal", "grant", "attributes", "env", "allowance")
 
 
@@ -98,14 +101,14 @@ def _entry(option: str, given: str) -> tuple[str, Any]:
     if not separator or not key:
         raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {given!r}")
     try:
-        return key, from_json(value, allow_inf_nan=False)
-    except ValueError:
+        return key, from_json(value.encode(), allow_inf_nan=False)
+    except ValueError:  # no JSON, or no UTF-8: that is refused where it is used
         return key, value
 
 
 def _object(variable: str, given: str) -> dict[str, Any]:
     try:
-        found: object = from_json(given, allow_inf_nan=False)
+        found: object = from_json(given.encode(), allow_inf_nan=False)
     except ValueError:
         found = None
     if not isinstance(found, dict):
@@ -114,14 +117,22 @@ def _object(variable: str, given: str) -> dict[str, Any]:
 
 
 def _url(named: str) -> str:
-    return named if "://" in named else f"sqlite:///{named}"
+    """Return the URL of a database. Raises ``DefinitionError`` for a name of memory, which would be that of a file."""
+    if "://" in named:
+        return named
+    if _MEMORY.fullmatch(named):
+        raise DefinitionError(
+            f"{named!r} would be the name of a file: to keep nothing, use memory://",
+            hint=f"a file of this name is sqlite:///{named}",
+        )
+    return f"sqlite:///{named}"
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """Return the contents of a folder's settings file. Raises ``DefinitionError`` if it is invalid."""
     path = folder / FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # as editors on Windows may write it
     except FileNotFoundError:
         return {}
     except OSError as error:

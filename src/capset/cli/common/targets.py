@@ -265,18 +265,18 @@ def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
         raise NotFound(f"{error.message}{known}", hint="or name an agent file by its path") from None
 
 
-async def load(registry: Registry, found: Agent | UUID, db: str) -> Agent:
-    """Return an agent, loading a stored one from the database by its id. Raises ``NotFound`` if there is none."""
+async def load(registry: Registry, found: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
+    """Return an agent, loading a stored one of ``org`` by its id. Raises ``NotFound`` if there is none."""
     if isinstance(found, Agent):
         return found
     async with Kernel(store=existing_db(db)) as kernel:
-        loaded = await StoredAgents(kernel, registry).get(None, str(found))
+        loaded = await StoredAgents(kernel, registry).get(org, str(found))
     for notice in loaded.notices:
         err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
     return loaded.agent
 
 
-async def agent_of(registry: Registry, link: CapabilityLink, db: str) -> Agent:
+async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db: str) -> Agent:
     """Return the agent of a link: by its id, installed or stored, or else by its name.
 
     Raises ``NotFound`` if there is none.
@@ -284,7 +284,7 @@ async def agent_of(registry: Registry, link: CapabilityLink, db: str) -> Agent:
     if (defined := registry.agents.get(link.agent_id)) is not None:
         return defined
     try:
-        return await load(registry, UUID(link.agent_id), db)
+        return await load(registry, UUID(link.agent_id), db, org=org)
     except (ValueError, NotFound):
         pass  # not an id, or of an agent that is not stored here
     found = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)

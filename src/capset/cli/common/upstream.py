@@ -80,6 +80,11 @@ class Upstream:
         """The pins that the capabilities were made of, as they were read last."""
         return frozenset(pin for pins in self._known.values() for pin in pins)
 
+    @property
+    def unapproved(self) -> tuple[str, ...]:
+        """The keys of the sources of which no tool is approved."""
+        return tuple(sorted(key for key, pins in self._known.items() if not pins))
+
     def __call__(self, source: Source) -> AnyCapability:
         """Return the capability of a source, of what is pinned of it in the database.
 

@@ -295,6 +295,7 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options
             # The requests are shown again, with all since the turn began or was resumed.
             after = max((one.seq for one in past if one.type in ("turn.started", "turn.resumed")), default=0)
     else:
+        content.encode()  # text that is no UTF-8 is bad input
         turn, after = await talk.send(content)
     interrupted = False
 

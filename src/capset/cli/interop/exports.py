@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
+from capset.adapters.agents.files import sub_agent_files
 from capset.cli.common.configuration import ConfigFile
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
@@ -205,7 +207,10 @@ def _bundled(served: Served, agent: str | None) -> BundledAgent:
         places = (one.source.rpartition(":")[0] or one.source for one in configuration.actions.values())
         return bundled_file("--config", configuration.path, (one for one in places if one.endswith(".py")))
     if served.file is not None:
-        return bundled_file("--agent", served.file)
+        inner = sub_agent_files(served.file, served.registry)
+        return bundled_file(
+            "--agent", served.file, (Path(relpath(one, served.file.parent)).as_posix() for one in inner)
+        )
     if isinstance(served.agent, Agent):
         return BundledAgent(["--agent", served.agent.name])
     raise DefinitionError("a stored agent is in your database, and in no bundle: name an agent file", hint=agent)

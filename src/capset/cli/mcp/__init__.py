@@ -17,6 +17,7 @@ from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.process import on_ending
 from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.sources import warn_of_sources
 from capset.cli.common.targets import Served, announce, find_served, open_kernel
 from capset.errors import DefinitionError
 from capset.kernel.call.session import Session
@@ -59,6 +60,8 @@ def mcp_command(
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
         served = find_served(Registry.installed(), agent, session, config, settings.db, allowance)
+        if served.configuration is not None and served.upstream is not None:
+            warn_of_sources(served.configuration, served.upstream.pins, db)
         asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
     return Exit.DONE
 

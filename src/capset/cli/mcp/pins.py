@@ -56,17 +56,17 @@ def list_command(
     """List the tools of the MCP servers and APIs of a file: what they offer now, and what was approved of it.
 
     It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
-    new, gone, or left out by its declaration.
+    new, gone, or left out by its declaration. It ends with 1 if one of them could not be asked.
     """
     seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
         print_json({"items": [_plain(one, tool) for one in seen for tool in one.tools], "problems": _problems(seen)})
-        return Exit.DONE
+        return _asked(seen)
     rows = ([cell(text) for text in _row(one, tool)] for one in seen for tool in one.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
     out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
     _warn(seen)
-    return Exit.DONE
+    return _asked(seen)
 
 
 @guarded
@@ -93,9 +93,7 @@ def diff_command(
         for one, tool in changed:
             for line in _difference(one.source.pin_key, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
-    if any(one.problem for one in seen):
-        return Exit.FAILED
-    return Exit.DIFFERENT if changed else Exit.DONE
+    return Exit.DIFFERENT if changed and _asked(seen) is Exit.DONE else _asked(seen)
 
 
 @guarded
@@ -228,11 +226,12 @@ async def _pins(db: str) -> Sequence[ToolPin]:
 
 
 async def _approve(source: Source, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
-    from capset.adapters.pins import approve, as_declared
+    from capset.adapters.pins import approve, as_declared, check_names
 
     wanted = None if named is None else dict(_wanted(one) for one in named)
     async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
         offers = await client.offers()
+        await check_names(source, client)
         for offer in offers:
             expected = (wanted or {}).get(offer.name, "")
             if not offer.hash.startswith(expected):
@@ -266,6 +265,11 @@ def _problems(seen: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
         for one in seen
         for message in ([one.problem] if one.problem is not None else one.unmatched)
     ]
+
+
+def _asked(seen: Iterable[SeenSource[Source]]) -> Exit:
+    """Return how a command ends that asked these sources: one that did not answer may have any tools."""
+    return Exit.FAILED if any(one.problem for one in seen) else Exit.DONE
 
 
 def _warn(seen: Iterable[SeenSource[Source]]) -> None:

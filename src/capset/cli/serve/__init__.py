@@ -26,6 +26,7 @@ from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens
 from capset.cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.sources import warn_of_sources
 from capset.cli.common.upstream import Upstream
 from capset.cli.serve.agent_servers import AgentHost, AgentSecret
 from capset.cli.serve.jwt import (
@@ -178,6 +179,8 @@ def serve_command(
     )
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if config is None else load_configuration(config, installed, upstream)
+    if configuration is not None:
+        warn_of_sources(configuration, upstream.pins, db)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
     governance = Governance() if configuration is None else configuration.governance
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)

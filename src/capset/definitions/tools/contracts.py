@@ -8,7 +8,7 @@ from dataclasses import dataclass, is_dataclass
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, Field, PlainSerializer, SerializeAsAny, WrapSerializer
+from pydantic import BaseModel, PlainSerializer, SerializeAsAny, WrapSerializer
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
@@ -16,7 +16,7 @@ from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema
-from capset.schemas.parameters import check_object, close_object, followed, object_fields
+from capset.schemas.parameters import annotation_of, check_object, close_object, followed, object_fields
 from capset.schemas.schema import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
 
 Shown = type[BaseModel] | Mapping[str, Any]
@@ -285,7 +285,7 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
         return schema_of_fields(type_, {}), lambda given: (build(kind=kind, type=type_), given), False
     fields = object_fields(told, came.data)
     if fields is None:
-        schema = schema_of_fields(type_, {WHOLE: _annotated(came.model)})
+        schema = schema_of_fields(type_, {WHOLE: annotation_of(came.model.model_fields[WHOLE])})
         return schema, lambda given: (build(kind=kind, type=type_, data=given[WHOLE]), given), True
     # An instance is not validated again, and this takes a third of the time of model_construct.
     check = schema_of(told, came.model, "validation").check
@@ -320,15 +320,6 @@ def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
             f"{owner}: its default as a whole is not what its fields have for defaults",
             hint=f"give the defaults to the fields, and leave {WHOLE} without one",
         )
-
-
-def _annotated(model: type[BaseModel]) -> Any:
-    """Return the annotation of the data with its field's metadata, such as a description or a default."""
-    info = model.model_fields[WHOLE].asdict()
-    annotation: Any = info["annotation"]
-    for note in (*info["metadata"], Field(**info["attributes"])):
-        annotation = Annotated[annotation, note]
-    return annotation
 
 
 def _foreign_arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +23,7 @@ from capset.kernel.results import Result
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.emission import CallStream
 from capset.schemas.schema import Schema
-from capset.stores.base import Attempt
+from capset.stores.base import Attempt, TurnHold
 
 if TYPE_CHECKING:
     from capset.kernel.blocks.runs import BlockRun
@@ -56,6 +55,11 @@ class Journal(Protocol):
     @property
     def turn(self) -> str:
         """The id of the turn: the correlation of its calls."""
+        ...
+
+    @property
+    def hold(self) -> TurnHold:
+        """The turn, as this process holds it."""
         ...
 
     @property
@@ -242,6 +246,6 @@ class ModelStep:
         given = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))
         if not given.is_cut:
             return result
-        told = copy(error)
+        told = error.copy()
         told.message, told.args, told.fields = given.text, (given.text,), ()
         return replace(result, error=told)

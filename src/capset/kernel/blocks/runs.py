@@ -66,6 +66,8 @@ class BlockRun:
             options = options_within(within)
         elif options.quota is None and context.terms is not None:
             options = options._replace(quota=context.terms.run_quota(context.id, self.id))
+        if journal is not None:
+            options = options._replace(hold=journal.hold)
         self.options = options
         self.execution: Execution | None = Execution(self, context.block)
 

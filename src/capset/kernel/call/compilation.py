@@ -12,6 +12,7 @@ from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, CompiledTool, CompiledTools, Phase, Step
 from capset.kernel.call.stages.access import ambiguous_tool
 from capset.kernel.call.stages.phases import STAGES
+from capset.kernel.call.stages.plain_calls import plain_call
 
 
 def compile_tools(composition: Composition, tools: Mapping[str, Installed] | None = None) -> CompiledTools:
@@ -20,16 +21,17 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
     by_name: dict[str, CompiledTool] = {}
     aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
     for installed in (composition.tools if tools is None else tools).values():
-        tool = installed.tool
+        tool, phases = installed.tool, compile_phases(installed)
         compiled = CompiledTool(
             installed.name,
             tool,
             installed.owner,
             tool_hash(tool),
             tool.has_side_effects,
-            compile_phases(installed),
+            phases,
             installed.hooks,
             installed.may_ask,
+            plain_call(installed, STAGES, phases),
         )
         by_name[installed.name] = compiled
         if installed.name not in composition.tools and installed.source.capability is not None:

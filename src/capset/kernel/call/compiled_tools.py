@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.tools.definition import AnyTool
@@ -27,6 +27,18 @@ Step = Callable[["Invocation"], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class PlainCall:
+    """The steps up to the handler in one function, for calls that nothing holds up (``plain_calls``)."""
+
+    phases: Mapping[Phase, tuple[Step, ...]]
+    """The phases that it is of."""
+    begin: Callable[[Invocation], Awaitable[Any] | None]
+    """Take the steps up to the handler, and return what awaits its result; ``None`` if no step was taken."""
+    after: tuple[Step, ...]
+    """The steps after it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class CompiledTool:
     """The steps that calls of one tool need, by their phases; compiled once, by ``compile_tools``."""
 
@@ -39,11 +51,15 @@ class CompiledTool:
     hooks: Hooks = NO_HOOKS
     may_ask: bool = False
     """Whether its calls may need an approval, which is then the first step of the phase ``admit``."""
+    plain: PlainCall | None = None
+    """How its plain calls begin; ``None`` where the phases are not those that it is of."""
     steps: tuple[Step, ...] = field(init=False)
     """The steps of all phases, in order."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", self.steps_of(PHASES))
+        if self.plain is not None and self.plain.phases is not self.phases:
+            object.__setattr__(self, "plain", None)
 
     def steps_of(self, phases: Iterable[Phase]) -> tuple[Step, ...]:
         """Return the steps of some phases, in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -172,7 +173,10 @@ class CallContext:
 
     async def ask_client(self, key: str, message: str, form: type[M], /) -> ClientAnswer[M]:
         """Ask the person behind the client that made this call, and return the answer."""
-        return await ask_client(self._origin.options.client, question_of(key, message, form))
+        question, redact = question_of(key, message, form), self._origin.context.runtime.redactor
+        if redact is not None:
+            question = replace(question, message=redact(message), form=redact(question.form))
+        return await ask_client(self._origin.options.client, question)
 
     def require_client(self, *capabilities: str) -> None:
         """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast
+from typing import NoReturn, cast
 
 from capset.definitions.agents import Agent
 from capset.errors import (
@@ -33,6 +33,14 @@ _SAFE = (
 )
 """Errors of nested calls that may pass through a handler: their messages are the kernel's own."""
 _log = logging.getLogger("capset.kernel")
+
+
+def raise_contained(call: Invocation, error: BaseException) -> NoReturn:
+    """Raise for a handler's exception what is safe to show, or is not the handler's own: a cancellation (G4)."""
+    told = error_for(call, error)
+    if told is error:
+        raise error
+    raise told from error
 
 
 def error_for(call: Invocation, error: BaseException) -> BaseException:

@@ -283,11 +283,15 @@ def is_there(context: SessionContext, scope: StoredScope) -> bool:
 
 
 def options_within(origin: Origin) -> CallOptions:
-    """Return the options of what a call or a run makes: its deadline, quota, approvals and credential are the same."""
+    """Return the options of what a call or a run makes: its deadline, quota, approvals and credential are the same.
+
+    So is the turn that they belong to.
+    """
     given = origin.options
     return CallOptions(
         deadline=given.deadline,
         quota=given.quota,
+        hold=given.hold,
         defers=given.defers,
         credential=given.credential,
         cause=(origin.correlation, origin.causing),

@@ -11,6 +11,7 @@ from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError, NoOutcome
 from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.named_tuples import new_tuple
 
 if TYPE_CHECKING:
     from pydantic import Secret
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from capset.kernel.streams.emission import CallStream
     from capset.kernel.streams.processors import Processing
     from capset.kernel.telemetry.observers import Observer
-    from capset.stores.base import Claim, Quota
+    from capset.stores.base import Claim, Quota, TurnHold
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
@@ -34,13 +35,15 @@ MISSING: Final = object()
 class CallOptions(NamedTuple):
     """How a call, or a run of a block, is to be made. Most calls of a session share one of these.
 
-    A nested call has the deadline, the quota, ``defers`` and the credential of what made it.
+    A nested call has the deadline, the quota, the turn, ``defers`` and the credential of what made it.
     """
 
     deadline: float | None = None
     """In the event loop's time."""
     quota: Quota | None = None
     """Of the run that it belongs to, if that has a budget."""
+    hold: TurnHold | None = None
+    """Of the turn that it belongs to."""
     defers: bool = False
     """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None = None
@@ -90,6 +93,10 @@ class CallDecision(NamedTuple):
     """The id of the request for an approval that was opened, approved or rejected."""
     question: Ruling | None = None
     """The ruling of the policies that ask for an approval."""
+
+    def allowed(self) -> CallDecision:
+        """Return the decision that the call's handler may run."""
+        return new_tuple(CallDecision, ("allow", self.policies, self.reason, self.approval, None))
 
 
 class Admitted(NamedTuple):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -18,6 +17,7 @@ from capset.errors import (
     ApprovalVoid,
     Cancelled,
     CapsetError,
+    ClientCapabilityMissing,
     ClientInputRequired,
     DeadlineExceeded,
     Field,
@@ -26,10 +26,12 @@ from capset.errors import (
     PermissionDenied,
     StoreError,
     TooManyRefusals,
+    TurnSuspended,
     Unauthenticated,
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
+from capset.kernel.call.errors import raise_contained
 from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
@@ -54,11 +56,22 @@ def execute(call: Invocation) -> Coroutine[None, None, None]:
     return observe(call, _execute) if call.context.runtime.observers else _execute(call)
 
 
-async def _execute(call: Invocation) -> None:
+async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine for a part of it would be paid by each call
+    steps, plain = call.compiled.steps, call.compiled.plain
     call.context.runtime.calls += 1
     given_back: asyncio.Task[None] | None = None
     try:
-        for step in call.compiled.steps:
+        if plain is not None:
+            try:
+                begun = plain.begin(call)
+                if begun is not None:
+                    call.value = await begun
+                    steps = plain.after
+            except BaseException as error:
+                if not call.attempts:
+                    raise
+                raise_contained(call, error)
+        for step in steps:
             pending = step(call)
             if pending is not None:
                 await pending
@@ -68,7 +81,7 @@ async def _execute(call: Invocation) -> None:
     except Exception as error:
         if call.ended is not None:
             return
-        given_back = _give_back(call) if not call.attempts else _give_approval_back(call, error)
+        given_back = _give_back_for_another(call, error) if call.attempts else _give_back(call)
         entry = _fail(call, error)
         if entry is None:
             return
@@ -83,9 +96,8 @@ async def _execute(call: Invocation) -> None:
         await pending
     if given_back is not None:
         await asyncio.wait([given_back])  # so that a caller who is told finds the capacity free
-    if call.decided.kind == "allow" and (
-        call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
-    ):
+    has_hooks = call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
+    if has_hooks and call.attempts and call.decided.kind == "allow":
         await _dispatch_hooks(call)
 
 
@@ -120,15 +132,24 @@ def _fail(call: Invocation, error: Exception) -> CallEntry | None:
 
 def _public_error(call: Invocation, error: Exception) -> CapsetError:
     """Return an error as the caller may see it, and one of this call's own."""
-    if not isinstance(error, CapsetError):
-        # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
-        _log.error("the pipeline of %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
-        told = InternalError("The call failed unexpectedly; the log has the details.")
-        told.__cause__ = error
-        return told
-    told, redactor = hide_store_details(error, call), call.context.runtime.redactor
-    if told.correlation is not None or redactor is not None:
-        told = copy(told)  # one error, raised by two calls
+    if isinstance(error, CapsetError):
+        try:
+            return _readable_error(call, error)
+        except Exception as failure:  # its class is a host's own, and does not do what errors do
+            failure.__context__ = error
+            error = failure
+    # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
+    _log.error("the pipeline of %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
+    told = InternalError("The call failed unexpectedly; the log has the details.")
+    told.__cause__ = error
+    return told
+
+
+def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
+    if "message" not in vars(error):
+        raise TypeError(f"{type(error).__qualname__}.__init__ does not call that of its base class")
+    # A copy, since what is written to it must not be read by other calls that raise the same error.
+    told, redactor = hide_store_details(error, call).copy(), call.context.runtime.redactor
     if redactor is not None:
         told.message, told.hint = redactor(told.message), redactor(told.hint)
         told.args = (told.message,)
@@ -162,10 +183,16 @@ def _give_back(call: Invocation) -> asyncio.Task[None] | None:
     return runtime.spawn(_release(runtime, claim))
 
 
-def _give_approval_back(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
-    """Give back the approval of a call that asked its client something: it is for the call that has the answer."""
+def _give_back_for_another(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
+    """Give back what a call took whose handler has started, where the same call is to be made again.
+
+    A call that goes on once a turn does counts then. One that needs something of its client gives back its approval.
+    """
+    if isinstance(error, TurnSuspended):
+        return _give_back(call)
     claim = call.admitted.claim
-    if not isinstance(error, ClientInputRequired) or claim is None or claim.approval is None:
+    is_for_another = isinstance(error, ClientInputRequired | ClientCapabilityMissing)
+    if not is_for_another or claim is None or claim.approval is None:
         return None
     return call.context.runtime.spawn(_release(call.context.runtime, replace(claim, windows=(), quotas=())))
 
@@ -221,7 +248,9 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
             None,
         ),
     )
-    runtime.end_call()
+    runtime.calls -= 1
+    if runtime.idle is not None:
+        runtime.tell_idle()
     if call.observed:
         tell_ended(call)
     return entry
@@ -244,8 +273,7 @@ def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
     if is_allowed and call.compiled.has_side_effects:
         return _commit(call, entry, is_durable=True)
     if not is_allowed or runtime.governance.record_reads:  # refusals are on record all the same (G23)
-        if type(entry.given) is Json and len(entry.given.text) > MAX_RECORDED_BYTES:
-            # The queue is bounded by number alone, and its thread has much to do.
+        if _is_large(entry):
             return _commit(call, entry, is_durable=False)
         try:
             runtime.audit.append(entry)
@@ -256,11 +284,17 @@ def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
     return None
 
 
+def _is_large(entry: CallEntry) -> bool:
+    """Whether it has no place in the queue, which is bounded by number alone, and whose thread has much to do."""
+    return type(entry.given) is Json and len(entry.given.text) > MAX_RECORDED_BYTES
+
+
 async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> None:
     try:
         await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
-        call.error = _unrecorded(failure, call) if is_durable else hide_store_details(failure, call)
+        is_unvouched = is_durable and call.attempts > 0
+        call.error = _unrecorded(failure, call) if is_unvouched else hide_store_details(failure, call)
         if is_durable:
             # The caller is told now that nothing vouches for it; the log has it once the store is back.
             with suppress(StoreError):
@@ -328,8 +362,23 @@ def record_given_up(call: Invocation) -> None:
 
 
 def _abort(call: Invocation, error: CapsetError) -> None:
+    runtime = call.context.runtime
     entry = _end(call, "cancelled" if isinstance(error, Cancelled) else outcome_of(error), error)
+    if not _is_large(entry):
+        with suppress(StoreError):
+            return runtime.audit.append(entry)
+    # No caller waits for this call any more, so its record waits for room in a task of the kernel's.
     try:
-        call.context.runtime.audit.append(entry)
+        asyncio.get_running_loop()
+    except RuntimeError:  # the call's coroutine was dropped
+        _log.error("the %s call %s is not on record: its event loop is gone", entry.outcome, call.id)
+        return None
+    runtime.spawn(_commit_unheard(call, entry))
+    return None
+
+
+async def _commit_unheard(call: Invocation, entry: CallEntry) -> None:
+    try:
+        await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
         _log.error("the %s call %s is not on record: %s", entry.outcome, call.id, failure.message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from copy import copy
 from sys import float_info
 from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
 
@@ -125,7 +124,8 @@ class Session:
                 raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
         asked = {"approval": approval, "credential": credential, "consumer_timeout": consumer_timeout, "client": client}
         given |= {name: value for name, value in asked.items() if value is not None}
-        other = copy(self)
+        other = type(self)(self._context)
+        other._timeout, other._budget = self._timeout, self._budget
         if budget is not None:
             other._budget = budget
         if budget is not None or run is not None:
@@ -178,10 +178,17 @@ class Session:
         """Send a message as ``invoke`` does, and return its outcome; the result's data is plain JSON data.
 
         ``absent`` is the data of a call that succeeds without a reply. It is for callers who want no events: without a
-        reader, the call runs in its caller's own task.
+        reader, the call runs in its caller's own task, unless it has a timeout or a deadline. It then runs in one of
+        the kernel's, which gives it up if its handler does not stop in time (K15).
         """
         call = self.ask(message)
-        await execute(call)
+        tool = call.compiled.tool
+        if call.options.deadline is None and (tool is None or tool.timeout is None):
+            await execute(call)
+        else:
+            async with Messages(call) as events:
+                async for _ in events:
+                    pass
         return to_result(call, call.data, absent)
 
     async def check(self, message: Message) -> Result[Any] | None:

@@ -18,7 +18,9 @@ from capset.kernel.state.files import SessionFiles
 from capset.stores.base import ScopeKey, StoredScope
 
 if TYPE_CHECKING:
-    from capset.kernel.call.compiled_tools import CompiledTools
+    from capset.definitions.records import Columns
+    from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools
+    from capset.kernel.governance.limits import CallLimits, SessionWindows
 
 Credential = Callable[[], Awaitable[bool]]
 """Returns whether a caller would still be admitted, for example by an API key that was not revoked."""
@@ -39,10 +41,22 @@ class SessionContext:
     files: SessionFiles
     data: SessionData
     others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
+    windows: dict[CallLimits, SessionWindows] = field(default_factory=dict["CallLimits", "SessionWindows"])
+    """The in-process windows that its calls count in, by the limits of their tools."""
+    settled: dict[CompiledTool, Columns] = field(default_factory=dict["CompiledTool", "Columns"])
+    """The columns of records that are the same for every call of a tool."""
     terms: SessionLimits | None = None
     """The limits and budgets of the session, beside those of its tools."""
+    may_be_plain: bool = field(init=False)
+    """Whether calls here may be plain ones (``plain_calls``): nothing of the session holds up each of them."""
     above: Block | None = None
     """The session's agent, where the block of this context is one inside it, or has dynamic additions."""
+
+    def __post_init__(self) -> None:
+        snapshot = self.snapshot
+        is_refused = self.runtime.governance.require_auth and snapshot.principal.kind == "anonymous"
+        is_plain = self.terms is None and not is_refused and not snapshot.hooks.on_policy_evaluated
+        object.__setattr__(self, "may_be_plain", is_plain)
 
     @property
     def agent(self) -> Block:

@@ -14,6 +14,7 @@ FOLDER: Final = "/results"
 """The folder of truncated results, whole, in the files of their session."""
 _MAX_AFTER: Final = 400
 """Maximum characters of the text after a truncated one."""
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder each time
 _log = logging.getLogger("capset.kernel")
 
 
@@ -34,7 +35,7 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     one line per member, since files are read by lines. If it cannot be stored, the text gives the reason.
     """
     cap = context.runtime.governance.result_bytes
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    text = data if isinstance(data, str) else _encode(data)
     if 4 * (len(text) + len(after)) <= cap or len(_bytes(text + after)) <= cap:
         return Truncated(text + after)
     file = f"{FOLDER}/{record}.txt"

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from capset.definitions.approvals import ApprovalRow
-from capset.errors import ArgumentsTooLarge, DefinitionError, InvalidArguments
-from capset.fingerprint.canonical import NotCanonical, canonical
-from capset.schemas.json_schema import compile_json_schema
-from capset.schemas.validation_errors import SchemaMismatch
+from capset.definitions.approvals import Answer, ApprovalRow
+from capset.errors import ArgumentsTooLarge, DefinitionError, Field, InvalidArguments
+from capset.fingerprint.canonical import NotCanonical, canonical, read
+from capset.schemas.json_schema import JsonSchema, compile_json_schema
+from capset.schemas.validation_errors import MISSING_FIELD, UNKNOWN_FIELD, SchemaMismatch
 from capset.stores.base import LineageStore
 
 ARGUMENT_BYTES: Final = 1024 * 1024
 """The largest size of the arguments of a call that waits for an approval, and of those that an approver puts there."""
 
+_ITEM: Final = re.compile(r"\.[0-9]+(?![^.])")
 
-async def check_arguments(
-    lineage: LineageStore,
-    row: ApprovalRow,
-    arguments: Mapping[str, Any],  # of the tool's own schema
-) -> None:
-    """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool at that time.
 
-    Checks beyond JSON Schema, and tools of requests that an earlier version opened, are left to the call.
+async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) -> None:
+    """Raise ``InvalidArguments`` for an answer whose arguments do not fit the request's tool, as it was at that time.
+
+    Checks beyond JSON Schema, fields that go by their names as those of the request do, where the schema has aliases,
+    and tools of requests that an earlier version opened are left to the call.
     """
+    if answer.arguments is None:
+        return
+    check_size(row.tool, written_arguments(answer.arguments))
     kept = await lineage.payload(row.org, row.tool_hash)
     if kept is None:
         return
     try:
-        schema = compile_json_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
+        schema = compile_json_schema(f"the tool {row.tool!r}", read(kept.payload)["schema"])
     except DefinitionError:  # beyond the supported part of JSON Schema
         return
+    misfits = _misfits(schema, dict(answer.arguments))
+    if misfits and not _places(misfits) <= _misnamed(schema, row):
+        listed = "; ".join(map(str, misfits))
+        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfits)
+
+
+def _misnamed(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:
+    """Return where a request's own arguments do not fit, if that is because fields go by names that are not aliases."""
+    misfits = _misfits(schema, read(row.arguments))
+    is_misnamed = any(one.expected in (MISSING_FIELD, UNKNOWN_FIELD) for one in misfits)
+    return _places(misfits) if is_misnamed else set()
+
+
+def _misfits(schema: JsonSchema, arguments: Any) -> Sequence[Field]:  # JSON data
     try:
-        schema.check(dict(arguments))
+        schema.check(arguments)
     except SchemaMismatch as misfit:
-        listed = "; ".join(map(str, misfit.fields))
-        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfit.fields) from None
+        return misfit.fields
+    return ()
+
+
+def _places(misfits: Sequence[Field]) -> set[tuple[str, str]]:
+    """Return what does not fit and where, in whichever item of a list."""
+    return {(_ITEM.sub(".0", one.path), one.expected) for one in misfits}
 
 
 def check_size(tool: str, arguments: str) -> None:

@@ -14,20 +14,20 @@ from capset.clock import iso
 from capset.definitions.acts import ActName
 from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus, EqualCall
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, LimitExceeded, NotFound, PermissionDenied
+from capset.errors import Conflict, InvalidArguments, LimitExceeded, NotFound, PermissionDenied
 from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
-from capset.fingerprint.canonical import PROFILE, canonical
+from capset.fingerprint.canonical import PROFILE, canonical, read
 from capset.fingerprint.payloads import tool_payload
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
-from capset.kernel.governance.approval_arguments import check_arguments, check_size, written_arguments
+from capset.kernel.governance.approval_arguments import check_answer, check_size
 from capset.kernel.governance.approval_decisions import Decider, answered, closure, refusal_of, repetition
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.audit import masked_arguments
 from capset.kernel.runtime import KernelRuntime
-from capset.kernel.streams.emission import emit_event
+from capset.kernel.streams.emission import announce
 from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow, PendingSummary
 
 LOOK_SECONDS: Final = (0.05, 1.0)
@@ -99,9 +99,8 @@ class ApprovalService:
         refused = refusal_of(row, by, self._runtime.governance, self._now()) if answer.approved else None
         if refused is not None:  # before anything is said of the arguments
             raise PermissionDenied(f"Permission denied: {refused}.")
-        if answer.arguments is not None and row.status == "pending":
-            check_size(row.tool, written_arguments(answer.arguments))
-            await check_arguments(self._runtime.store.lineage, row, answer.arguments)
+        if row.status == "pending":
+            await check_answer(self._runtime.store.lineage, row, answer)
         return await self._decide(row, answer, by)
 
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
@@ -164,7 +163,7 @@ class ApprovalService:
             runtime_hash=context.snapshot.runtime_hash,
             arguments=arguments,
             digest=digest,
-            reason=question.reason,
+            reason=question.reason if runtime.redactor is None else runtime.redactor(question.reason),
             policies=json.dumps(question.policies),
             created_at=iso(now),
             expires_at=iso(now + round(seconds * 1e9)),
@@ -206,7 +205,7 @@ class ApprovalService:
         Readers of the call's messages are notified by an event. The request outlives the call.
         """
         decided = self._decided.setdefault(row.id, asyncio.Event())
-        await emit_event(call, "approval.requested", to_event_data(row))
+        await announce(call, "approval.requested", to_event_data(row))
         while row.status == "pending":
             row = await self._look(row, decided)
             if row.status == "pending":  # the call that asked the host's approver has left
@@ -285,9 +284,10 @@ class ApprovalService:
         if answer is None:
             return row
         try:
+            await check_answer(self._runtime.store.lineage, row, answer)
             return await self._decide(row, answer, None)
-        except PermissionDenied as error:
-            _log.warning("the approver's yes does not count, request %s: %s", row.id, error.message)
+        except (PermissionDenied, InvalidArguments) as error:
+            _log.warning("the approver's answer does not count, request %s: %s", row.id, error.message)
         except Conflict:  # another approver was faster
             pass
         return await self._get(row.id, row.org)
@@ -386,7 +386,7 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
     return {
         "id": row.id,
         "tool": row.tool,
-        "arguments": json.loads(row.arguments),
+        "arguments": read(row.arguments),
         "reason": row.reason,
         "principal": row.principal,
         "code_hash": row.code_hash,

@@ -25,15 +25,16 @@ from capset.errors import (
     NotFound,
     PermissionDenied,
     StoreError,
+    TurnLost,
     TurnSuspended,
     Unauthenticated,
 )
 from capset.evaluation.code import code_of
-from capset.fingerprint.canonical import PROFILE, canonical
+from capset.fingerprint.canonical import PROFILE, canonical, flat
 from capset.ids import time_of
 from capset.kernel.call.invocation import NOT_VALIDATED
 from capset.kernel.governance.redaction import MASK, Redactor
-from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
+from capset.schemas.plain_data import distinct, is_flat, plain, plain_json, unmasked
 
 if TYPE_CHECKING:
     from pydantic import Secret
@@ -52,6 +53,7 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (ApprovalRejected, "rejected"),
     (ApprovalVoid, "rejected"),
     (PermissionDenied, "denied"),
+    (TurnLost, "denied"),
     (TurnSuspended, "denied"),  # an agent's, in whose run a call needs an approval first
     (ClientInputRequired, "denied"),  # it is made again, with the answer
     (ClientCapabilityMissing, "denied"),
@@ -101,50 +103,76 @@ class CallEntry(NamedTuple):
     def columns(self) -> Columns:
         """Return the columns of the record; the audit writer calls this, off the hot path."""
         context, compiled, is_intent = self.context, self.compiled, self.phase == "intent"
-        runtime, principal, tool, kind = context.runtime, context.principal, compiled.tool, self.decision.kind
+        runtime, decision = context.runtime, self.decision
         own_id = runtime.ids.text(self.mark)
-        plain_arguments = _plain_arguments(self.arguments, self.given)
-        covered = _whole(self.arguments, plain_arguments, self.secrets)
-        whole = canonical(covered)
+        arguments, whole = _recorded_arguments(self, compiled.tool, runtime.redactor)
         return {
+            **_settled_columns(context, compiled),
             "id": own_id,
             "phase": self.phase,
             "time": iso(time_of(self.mark) + self.duration_us * 1000),
             "correlation": storable_text(self.cause[0]) if self.cause else own_id,
             "causation": storable_text(self.cause[1]) if self.cause else None,
-            "principal": storable_text(principal.id),
-            "principal_kind": principal.kind,
-            "org": storable_text(principal.org),
-            "session": context.id,
-            "agent": context.block.name,
-            "capability": compiled.capability,
-            # The name of an unknown tool is the caller's text.
-            "tool": storable_text(compiled.name if tool else _redacted_text(compiled.name, runtime.redactor)),
-            "effect": tool.effect if tool else None,
-            "arguments": _stored_arguments(
-                plain_arguments, tool, whole if covered is plain_arguments else None, runtime.redactor
-            ),
+            "arguments": arguments,
             "arguments_digest": runtime.digest(whole),
-            "decision": "allow" if is_intent else kind,
-            "policies": _listed(self.decision.policies),
-            "reason": None if is_intent else storable_text(_redacted_text(self.decision.reason, runtime.redactor)),
+            "decision": "allow" if is_intent else decision.kind,
+            "policies": _listed(decision.policies),
+            "reason": None if is_intent else storable_text(_redacted_text(decision.reason, runtime.redactor)),
             "outcome": self.outcome,
             "code": storable_text(self.code),
             "duration_us": None if is_intent else self.duration_us,
-            "tool_hash": compiled.hash,
-            "static_hash": context.snapshot.static_hash,
-            "runtime_hash": context.snapshot.runtime_hash,
-            "prompt_hash": context.snapshot.prompt_hash,
-            "profile": PROFILE,
-            "on_behalf_of": storable_text(principal.on_behalf_of),
-            "approval": self.decision.approval,
+            "approval": decision.approval,
             "attempts": self.attempts or None,
             "repeats": self.repeats,
-            "attributes_digest": _attributes_digest(context),
-            "code_hash": None if tool is None else code_of(tool).hash,
-            "act": None,
-            "source": None,
+            "code_hash": None if compiled.tool is None else code_of(compiled.tool).hash,
         }
+
+
+def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
+    """Return the columns that are the same for every call of a tool in a session; its context keeps them."""
+    known = context.settled.get(compiled)
+    if known is not None:
+        return known
+    principal, tool, snapshot = context.principal, compiled.tool, context.snapshot
+    columns: Columns = {
+        "principal": storable_text(principal.id),
+        "principal_kind": principal.kind,
+        "org": storable_text(principal.org),
+        "session": context.id,
+        "agent": context.block.name,
+        "capability": compiled.capability,
+        # The name of an unknown tool is the caller's text.
+        "tool": storable_text(compiled.name if tool else _redacted_text(compiled.name, context.runtime.redactor)),
+        "effect": tool.effect if tool else None,
+        "tool_hash": compiled.hash,
+        "static_hash": snapshot.static_hash,
+        "runtime_hash": snapshot.runtime_hash,
+        "prompt_hash": snapshot.prompt_hash,
+        "profile": PROFILE,
+        "on_behalf_of": storable_text(principal.on_behalf_of),
+        "attributes_digest": _attributes_digest(context),
+        "act": None,
+        "source": None,
+    }
+    if context.compiled.by_name.get(compiled.name) is compiled:  # those that refuse are made for one call
+        context.settled[compiled] = columns
+    return columns
+
+
+def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redactor | None) -> tuple[str, bytes]:
+    """Return the arguments as stored in a record, and the canonical form that its digest covers."""
+    recorded, whole = entry.arguments, None
+    if tool is not None and redactor is None and not tool.arguments.write_only and not tool.arguments.digested:
+        whole = flat(recorded) if entry.secrets is None else None
+    if whole is not None:
+        text = whole.decode()
+        # No URL, nothing to cut, and no secret: it is stored as it is.
+        if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
+            return text, whole
+    plain_arguments = _plain_arguments(recorded, entry.given)
+    covered = _whole(recorded, plain_arguments, entry.secrets)
+    whole = canonical(covered)
+    return _stored_arguments(plain_arguments, tool, whole if covered is plain_arguments else None, redactor), whole
 
 
 def intent_of(call: Invocation) -> CallEntry:
@@ -266,7 +294,7 @@ def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_T
         return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {mask_urls(key): redacted(member, key, longest=longest) for key, member in members.items()}
+        return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())
     if isinstance(value, list):
         return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
     return value

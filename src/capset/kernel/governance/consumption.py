@@ -70,7 +70,7 @@ async def _of_limits(
     counts = await store.admissions.counts([one.window for one in shared], clock.time_ns())
     used: dict[Counted, int] = dict(zip(shared, counts, strict=True))
     if quotas is not None:
-        used |= {one: quotas.count(one.key, one.limit, now) for one in limits if one.limit.scope == "process"}
+        used |= {one: quotas.count(one.key, now) for one in limits if one.limit.scope == "process"}
     return [
         Consumption(
             one.what, "calls", one.limit.per, one.limit.window, one.limit.scope, one.limit.requests, used.get(one)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import inf
+from operator import itemgetter
+from typing import NamedTuple
 
 from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
@@ -12,9 +13,28 @@ from capset.definitions.limits import Limit, LimitScope
 from capset.definitions.principals import Principal
 from capset.errors import BudgetExceeded, LimitExceeded, counted
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, seconds_left
+from capset.kernel.governance.quotas import (
+    SECOND_NS,
+    Counted,
+    Reserved,
+    Whose,
+    counted_for,
+    drop_past,
+    seconds_left,
+)
 from capset.kernel.named_tuples import new_tuple
-from capset.stores.base import Claim, QuotaSpent, WindowFull
+from capset.stores.base import Claim, QuotaSpent, TurnHold, WindowFull
+
+
+class SessionWindows(NamedTuple):
+    """The in-process windows that calls of one tool in one session count in, kept until windows are removed."""
+
+    sweeps: int
+    """``Quotas.sweeps`` as they were found."""
+    windows: tuple[deque[int], ...]
+    checks: tuple[tuple[deque[int], int, int], ...]
+    """Each window, its length in nanoseconds, and how many calls it takes."""
+    limits: tuple[Counted, ...]
 
 
 class CallLimits:
@@ -46,33 +66,62 @@ class CallLimits:
 
     async def check(self, call: Invocation) -> None:
         """Raise ``LimitExceeded`` for a call that a limit or budget refuses now; nothing is counted."""
-        _open_windows(call, self._of(call, self._local, "process"), call.context.runtime.monotonic_ns())
+        self.reserve(call).give_back()
         claim, counted = self.claim(call, None)
         if claim is not None and (refused := await call.context.runtime.store.admissions.look(claim)) is not None:
             assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is involved
             raise exceeded(call, refused, counted)
 
-    def reserve(self, call: Invocation) -> Reserved | None:
-        """Count a call in the in-process windows, without yielding in between. Raises ``LimitExceeded``."""
-        limits = self._of(call, self._local, "process")
-        if not limits:
-            return None
-        now = call.context.runtime.monotonic_ns()
-        windows = _open_windows(call, limits, now)
-        for window in windows:
-            window.append(now)
-        call.context.runtime.quotas.tidy(now)
-        return new_tuple(Reserved, (tuple(windows), now))
+    def reserve(self, call: Invocation) -> Reserved:
+        """Count a call as ``count`` does, and return what can be given back."""
+        stamp = self.count(call)
+        return new_tuple(Reserved, (call.context.windows[self].windows, stamp))
 
-    def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
-        """Return a call's claim on the store (``None``: there is nothing to count) and the limits of its windows."""
+    def count(self, call: Invocation) -> int:
+        """Count a call in the in-process windows, and return the time. Raises ``LimitExceeded``.
+
+        It does not yield in between.
+        """
+        context = call.context
+        runtime = context.runtime
+        now = runtime.monotonic_ns()
+        found = context.windows.get(self)
+        if found is None or found.sweeps != runtime.quotas.sweeps:
+            found = self._found(call, now)
+        for window, length, requests in found.checks:
+            past = now - length  # as ``drop_past`` does: most calls find nothing to drop
+            while window and window[0] <= past:
+                window.popleft()
+            if len(window) >= requests:
+                raise _full(call, found, now)
+        for window in found.windows:
+            window.append(now)
+        return now
+
+    def _found(self, call: Invocation, now: int) -> SessionWindows:
+        """Return the in-process windows of a session's calls, and keep them there."""
+        context = call.context
+        quotas, limits = context.runtime.quotas, self._of(call, self._local, "process")
+        quotas.tidy(now)
+        windows = [quotas.window(one.key, one.limit) for one in limits]
+        checks = [
+            (window, one.limit.window * SECOND_NS, one.limit.requests)
+            for window, one in zip(windows, limits, strict=True)
+        ]
+        found = context.windows[self] = SessionWindows(quotas.sweeps, tuple(windows), tuple(checks), tuple(limits))
+        return found
+
+    def claim(
+        self, call: Invocation, approval: ApprovalRow | None, hold: TurnHold | None = None
+    ) -> tuple[Claim | None, Sequence[Counted]]:
+        """Return a call's claim on the store (``None``: there is nothing to claim) and the limits of its windows."""
         limits = self._of(call, self._shared, "shared")
         terms = call.context.terms
         quotas = tuple(one for one in (terms and terms.session, call.options.quota) if one is not None)
-        if not limits and not quotas and approval is None:
+        if not limits and not quotas and approval is None and hold is None:
             return None, ()
         windows = tuple(one.window for one in limits)
-        return Claim(call.id, call.context.runtime.clock.time_ns, windows, quotas, self._cost, approval), limits
+        return Claim(call.id, call.context.runtime.clock.time_ns, windows, quotas, self._cost, approval, hold), limits
 
     def _of(self, call: Invocation, own: tuple[tuple[str, Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
         context, principal = call.context, call.context.principal
@@ -92,19 +141,15 @@ def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequenc
     return error
 
 
-def _open_windows(call: Invocation, limits: Sequence[Counted], now: int) -> list[deque[int]]:
-    """Return the in-process windows to count a call in. Raises ``LimitExceeded``."""
-    windows: list[deque[int]] = []
-    longest, reached = -inf, None
-    for one in limits:
-        window = call.context.runtime.quotas.window(one.key, one.limit, now)
-        windows.append(window)
-        left = seconds_left(window, one.limit, now)
-        if left is not None and left > longest:
-            longest, reached = left, one
-    if reached is not None:
-        raise _exceeded(call, reached, longest)
-    return windows
+def _full(call: Invocation, found: SessionWindows, now: int) -> LimitExceeded:
+    """Return the error of a call that a window has no room for: of the one that it would wait for longest."""
+    waits: list[tuple[float, Counted]] = []
+    for window, one in zip(found.windows, found.limits, strict=True):
+        drop_past(window, now - one.limit.window * SECOND_NS)
+        if (left := seconds_left(window, one.limit, now)) is not None:
+            waits.append((left, one))
+    left, reached = max(waits, key=itemgetter(0))  # the first of several
+    return _exceeded(call, reached, left)
 
 
 def _exceeded(call: Invocation, one: Counted, left: float) -> LimitExceeded:

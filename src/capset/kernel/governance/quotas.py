@@ -16,7 +16,7 @@ from capset.definitions.usage import UsageLimit
 from capset.fingerprint.canonical import canonical
 from capset.stores.base import Quota, UsageWindow, Window
 
-_SECOND_NS: Final = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
 
 
 class Counted(NamedTuple):
@@ -110,7 +110,7 @@ def _counted_usage(
     key = sha256(canonical(["usage", limit.window, *owner])).hexdigest()
     window = UsageWindow(
         f"{session}/{key}" if limit.per == "session" else key,  # what belongs to a session goes with it
-        None if limit.window is None else limit.window * _SECOND_NS,
+        None if limit.window is None else limit.window * SECOND_NS,
     )
     what = {"org": "this organisation", "all": "this server"}.get(limit.per, f"this {limit.per}")
     return CountedUsage(f"{what} with the agent {name!r}" if agent else what, limit, window)
@@ -146,7 +146,7 @@ _WHOSE: Final[Mapping[Per, Whose]] = {
 def _window(key: WindowKey, requests: int, seconds: int) -> Window:
     # A digest, since the names may be longer than an index allows.
     what, whose = key
-    return Window(sha256(canonical([what, *whose])).hexdigest(), requests, seconds * _SECOND_NS)
+    return Window(sha256(canonical([what, *whose])).hexdigest(), requests, seconds * SECOND_NS)
 
 
 _SWEEP_EVERY: Final = 1_000
@@ -160,28 +160,31 @@ WindowKey = tuple[str, tuple[str, ...]]
 class Quotas:
     """The windows of one kernel. Times are in nanoseconds of its monotonic clock."""
 
-    __slots__ = ("_new", "_windows")
+    __slots__ = ("_new", "_windows", "sweeps")
 
     def __init__(self) -> None:
         self._windows: dict[WindowKey, tuple[deque[int], int]] = {}
         """Each with its length in nanoseconds."""
         self._new = 0
+        self.sweeps = 0
+        """How often windows have been removed: who keeps windows looks for them again after that."""
 
-    def window(self, key: WindowKey, limit: Limit, now: int) -> deque[int]:
-        """Return the times of the calls that count now, oldest first."""
+    def window(self, key: WindowKey, limit: Limit) -> deque[int]:
+        """Return the times of calls, oldest first; some may be past."""
         known = self._windows.get(key)
         if known is None:
             self._new += 1
-            known = self._windows[key] = deque[int](), limit.window * 1_000_000_000
-        window, length = known
-        past = now - length
-        while window and window[0] <= past:
-            window.popleft()
-        return window
+            known = self._windows[key] = deque[int](), limit.window * SECOND_NS
+        return known[0]
 
-    def count(self, key: WindowKey, limit: Limit, now: int) -> int:
+    def count(self, key: WindowKey, now: int) -> int:
         """Return how many calls count now, without making the window."""
-        return len(self.window(key, limit, now)) if key in self._windows else 0
+        known = self._windows.get(key)
+        if known is None:
+            return 0
+        window, length = known
+        drop_past(window, now - length)
+        return len(window)
 
     def tidy(self, now: int) -> None:
         """Remove empty windows now and then; the caller must hold none."""
@@ -191,6 +194,7 @@ class Quotas:
     def sweep(self, now: int) -> None:
         """Remove the windows in which nothing counts any more."""
         self._new = 0
+        self.sweeps += 1
         for key, (window, length) in list(self._windows.items()):
             if not window or window[-1] <= now - length:
                 del self._windows[key]
@@ -199,12 +203,18 @@ class Quotas:
         return len(self._windows)
 
 
+def drop_past(window: deque[int], past: int) -> None:
+    """Drop the times of calls that count no more: those until ``past``."""
+    while window and window[0] <= past:
+        window.popleft()
+
+
 def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
     """Return the seconds until one more call fits, rounded up to the millisecond; ``None`` if one fits now."""
     over = len(window) - limit.requests
     if over < 0:
         return None
-    left = window[over] + limit.window * 1_000_000_000 - now
+    left = window[over] + limit.window * SECOND_NS - now
     return -(-left // 1_000_000) / 1_000
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError
+from capset.schemas.plain_data import distinct
 
 Redactor = Callable[[Any], Any]
 """Returns JSON data with every match of a pattern masked, in keys too."""
@@ -47,7 +48,7 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
             return text(value)
         if isinstance(value, Mapping):
             members = cast("Mapping[str, Any]", value)
-            return {text(key): redact(member) for key, member in members.items()}
+            return distinct((text(key), redact(member)) for key, member in members.items())
         if isinstance(value, list | tuple):
             return [redact(item) for item in cast("Sequence[Any]", value)]
         return value

@@ -130,9 +130,14 @@ def is_heard(call: Invocation) -> bool:
 
 
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
-    """Send one event, and return when its consumer has room. Having no consumer is no error."""
+    """Send one event of a handler, which is not tried again after that, and return when its consumer has room."""
+    stream_of(call).has_emitted = True
+    await announce(call, type, data)
+
+
+async def announce(call: Invocation, type: str, data: Any) -> None:
+    """Send one event of the kernel's own, and return when its consumer has room. Having no consumer is no error."""
     stream = stream_of(call)
-    stream.has_emitted = True
     if stream.channel is None:
         await unheard(call, stream, type, data)
     elif (turn := stream.channel.offer(emitted(call, "event", type, data))) is not None:

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
 from capset.definitions.approvals import Answer, ApprovalRow
-from capset.errors import NotFound
+from capset.errors import InvalidArguments, NotFound
 from capset.server.auth.callers import Caller
 from capset.server.http.routes import APPROVAL_PAGE
 from capset.server.service import Service
+from capset.wire.approvals import RejectInput
 
 _REST: Final = "/v1/approvals"
 
@@ -30,6 +33,14 @@ def refusal_for(service: Service, caller: Caller, row: ApprovalRow) -> str | Non
     if not caller.has("capset:approve"):
         return "deciding needs the scope capset:approve"
     return service.kernel.approvals.refusal(row, caller.principal)
+
+
+def checked_note(note: str | None) -> str | None:
+    """Return the reason of a decision. Raises ``InvalidArguments`` for one that REST would not take either."""
+    try:
+        return RejectInput(note=note).note
+    except ValidationError:
+        raise InvalidArguments("Invalid request: a reason has at most 1,000 characters, none of which is NUL") from None
 
 
 async def decide_approval(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalRow:

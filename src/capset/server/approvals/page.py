@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
+from capset.adapters.legible_text import whole_data
 from capset.definitions.approvals import Answer
 from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
-from capset.server.approvals.decisions import decide_approval, find_approval, refusal_for
+from capset.server.approvals.decisions import checked_note, decide_approval, find_approval, refusal_for
 from capset.server.approvals.markup import Markup, headers, html, joined, page
 from capset.server.auth.callers import Caller
 from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_of, is_foreign, set_cookie
@@ -23,10 +22,12 @@ from capset.server.http.request_context import HttpRefusal, RequestContext, note
 from capset.server.http.responses import answer, answer_problem, hide_store_details
 from capset.server.http.routes import APPROVAL_PAGE
 from capset.server.service import Service
-from capset.wire.approvals import ApprovalShape, GivenApprovalShape, RejectInput, approval_shape
+from capset.wire.approvals import ApprovalShape, GivenApprovalShape, approval_shape
 
 _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
+_SHOWN: Final = 1_000_000
+"""Arguments that would take more characters on several lines are shown on one."""
 SIGN_IN: Final = SignInKind("capset_approver", 600, "/v1/approvals", "capset:approve")
 _ROUND: Final = re.compile(r"[0-9]{1,9}")
 _SIGN_IN: Final = (
@@ -135,7 +136,8 @@ class ApprovalEndpoint:
             raise InvalidArguments("Invalid form: action is approve or reject")
         approved = action == "approve"
         # The arguments are approved as the page has shown them, even if somebody has changed them since.
-        answer = Answer(approved=approved, note=_note(form), round=_round(form) if approved else None)
+        note = checked_note(form.get("note", "").replace("\r\n", "\n").strip() or None)
+        answer = Answer(approved=approved, note=note, round=_round(form) if approved else None)
         await decide_approval(self._service, caller, id, answer)
         return await self._answer(send, 303, b"", here)
 
@@ -174,14 +176,6 @@ def _form(content: bytes, media_type: str) -> Mapping[str, str]:
     if len({name for name, _ in fields}) != len(fields):
         raise InvalidArguments("Invalid form: a field is given twice")
     return dict(fields)
-
-
-def _note(form: Mapping[str, str]) -> str | None:
-    """Return the reason that a form gives. Raises ``InvalidArguments`` for one that REST would not take either."""
-    try:
-        return RejectInput(note=form.get("note", "").replace("\r\n", "\n").strip() or None).note
-    except ValidationError:
-        raise InvalidArguments("Invalid form: a reason has at most 1,000 characters, none of which is NUL") from None
 
 
 def _round(form: Mapping[str, str]) -> int:
@@ -238,8 +232,7 @@ def _given(one: GivenApprovalShape) -> str:
 
 
 def _json(title: str, data: object) -> Markup:
-    shown = json.dumps(data, indent=2, ensure_ascii=False)
-    return html("<h2>{title}</h2><pre>{shown}</pre>", title=title, shown=shown)
+    return html("<h2>{title}</h2><pre>{shown}</pre>", title=title, shown=whole_data(data, _SHOWN))
 
 
 def _note_caller(request_info: RequestContext, caller: Caller) -> None:

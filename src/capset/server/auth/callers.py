@@ -55,7 +55,8 @@ class Caller:
     def identity(self) -> str:
         """Text unique to the caller; it does not depend on permissions or scopes."""
         who = self.principal
-        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *self.attributes))
+        acting = () if who.on_behalf_of is None else (who.on_behalf_of,)
+        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *acting, *self.attributes))
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -157,11 +158,15 @@ class Callers:
         """
         if self._anyone is not None:
             return self._anyone
-        found = await self._identify(authorization)
-        if path is not None and not found.is_for(path):
-            _log.info("a token was refused: it is for another part of this server")
-            raise Unauthenticated(REFUSED)
         digest = digest_of(authorization or "")
+        try:
+            found = await self._identify(authorization)
+            if path is not None and not found.is_for(path):
+                _log.info("a token was refused: it is for another part of this server")
+                raise Unauthenticated(REFUSED)
+        except Unauthenticated:
+            self._met.pop(digest, None)  # or a revoked key could send more than one that never was valid
+            raise
         self._met[digest] = None
         self._met.move_to_end(digest)
         if len(self._met) > _MET:
@@ -169,7 +174,7 @@ class Callers:
         return found
 
     def has_met(self, authorization: str | None) -> bool:
-        """Return whether the sender of this header was let in before; it may not be any more."""
+        """Return whether the sender of this header was let in when it came last; it may not be any more."""
         return self._anyone is not None or (bool(authorization) and digest_of(authorization or "") in self._met)
 
     async def _identify(self, authorization: str | None) -> Caller:

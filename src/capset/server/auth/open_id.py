@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ SCOPES: Final[tuple[str, ...]] = ("openid", *_ASKED)
 """The scopes that are asked for, unless the operator names others: the provider may give fewer."""
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TIMEOUT: Final = 10.0
+_KNOWN_SECONDS: Final = 60.0
+"""How long the provider's metadata are good: anybody may ask for the address of its sign-in."""
 _MAX_BYTES: Final = 256 * 1024
 
 
@@ -90,6 +93,7 @@ class OpenIdSignIn:
         self._http = http or HttpClient(allow=[provider.authority])
         own = replace(client.issuer, audience=client.client_id, public_url=None)
         self._id_tokens = Tokens(kernel, own, jwks=jwks)
+        self._known: tuple[float, Mapping[str, str]] | None = None
 
     @property
     def provider(self) -> str:
@@ -160,11 +164,14 @@ class OpenIdSignIn:
     async def _metadata(self) -> Mapping[str, str]:
         """Return where the provider's endpoints are. Raises ``Unreachable``, also for metadata of another issuer."""
         issuer = self._client.issuer.issuer
+        if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
+            return self._known[1]
         found = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
         if found.get("issuer") != issuer:
             raise Unreachable(f"{self.provider} describes another issuer than {issuer}")
         for name in ("authorization_endpoint", "token_endpoint"):
             _check_endpoint(name, found.get(name))
+        self._known = time.monotonic(), found
         return found
 
     async def _json(
@@ -179,7 +186,7 @@ class OpenIdSignIn:
                 status = answer.status
             found: object = from_json(data)
         except (CapsetError, ValueError) as error:
-            raise Unreachable(f"{self.provider} cannot be asked: {error:.200}") from None
+            raise Unreachable(f"{self.provider} cannot be asked: {error!s:.200}") from None
         if not isinstance(found, dict):
             raise Unreachable(f"{self.provider} answered {status}, and no JSON object")
         said = cast("dict[str, Any]", found)

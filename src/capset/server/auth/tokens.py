@@ -35,7 +35,7 @@ ALGORITHMS: Final = (
 MAX_TOKEN: Final = 8_192
 """The maximum length of a token in characters."""
 MAX_TRIED: Final = 4
-"""The maximum number of keys that are tried for a token without a ``kid``."""
+"""The maximum number of keys that are tried for a token: several may fit one without a ``kid``."""
 LEEWAY_SECONDS: Final = 30
 """The tolerated difference from the issuer's clock."""
 _MAX_NAME: Final = 200
@@ -169,16 +169,15 @@ class Tokens:
         return found
 
     def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
-        """Return the payload of a token that one of the keys has signed: that of its ``kid``, or any that fits it.
+        """Return the payload of a token that one of the keys has signed, of those that fit it.
 
-        A ``kid`` is optional (RFC 7515 §4.1.4). Raises ``JoseError``.
+        A ``kid`` is optional (RFC 7515 §4.1.4), and several keys of other kinds may have one (RFC 7517 §4.5). Raises
+        ``JoseError``.
         """
-        if kid is not None:
-            return deserialize_compact(token, keys, registry=self._registry).payload
         by = self._registry.get_alg(algorithm)
-        fitting = [key for key in keys if _fits(key, by)]
+        fitting = [key for key in keys if _fits(key, by) and kid in (None, key.kid)]
         if len(fitting) > MAX_TRIED:
-            _refuse(f"it has no kid, and {len(fitting)} keys fit it: at most {MAX_TRIED} are tried")
+            _refuse(f"{len(fitting)} keys fit it: at most {MAX_TRIED} are tried")
         for key in fitting:
             with suppress(BadSignatureError):
                 return deserialize_compact(token, key, registry=self._registry).payload

@@ -161,7 +161,7 @@ class Api:
             given["authorization"] = self._authorization
         if content is not None:
             given = {"content-type": media_type, **given, "content-length": str(len(content))}
-        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()]
+        pairs = [(name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in given.items()]
         inner = RequestContext(outer.correlation, dict(pairs), outer.caller, memory=outer.memory)
         inner.route = self._routes.of(path)
         root = self._scope.get("root_path", "")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -15,7 +18,7 @@ from starlette.types import Scope
 
 from capset.errors import CapsetError, LimitExceeded, NotFound, PermissionDenied, Unauthenticated
 from capset.server.auth.open_id import CALLBACK, OpenIdSignIn, SignInAttempt
-from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, is_foreign, set_cookie
+from capset.server.auth.sign_ins import MAX_COOKIE, SignInKind, SignIns, cookie_name, is_foreign, set_cookie
 from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import read_form
@@ -83,13 +86,12 @@ class Login:
             if is_foreign(info.headers, self._service.public_url):
                 raise PermissionDenied("This form came from another site.")
             client = str((request.scope.get("client") or ("",))[0])
-            self._failures.check(client)
             form = read_form(await request.body(), request.headers.get("content-type", ""))
             following = local_path(form.get("next", ""))
             try:
-                value = await self._sign_ins.begin(form.get("key", "").strip())
+                with self._failures.attempt(client):
+                    value = await self._sign_ins.begin(form.get("key", "").strip())
             except Unauthenticated:
-                self._failures.add(client)
                 either = " or token" if self._service.callers.takes_tokens else ""
                 raise Unauthenticated(f"This is no valid API key{either}.") from None
         except CapsetError as error:
@@ -105,6 +107,8 @@ class Login:
         except CapsetError as error:
             return Response(self._form(request, error.message, ""), error.status, media_type=HTML)
         kept = await encrypt(self._keys, _ATTEMPT.purpose, attempt.text().encode())
+        if len(kept) > MAX_COOKIE:  # no browser would keep it: it leads to the first page, not nowhere
+            kept = await encrypt(self._keys, _ATTEMPT.purpose, replace(attempt, following="").text().encode())
         response = Response(status_code=303, headers={"location": where})
         response.raw_headers.append(self._cookie(kept, request.scope, _ATTEMPT))
         return response
@@ -173,27 +177,35 @@ class Login:
 
 
 class Failures:
-    """Failed sign-ins by address, of the last minute."""
+    """Failed sign-ins by address, of the last minute; those under way count, until they succeed."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
-    def check(self, client: str) -> None:
-        """Raise ``LimitExceeded`` if too many sign-ins from this address have failed."""
-        times, now = self._times.get(client), time.monotonic()
+    @contextmanager
+    def attempt(self, client: str) -> Generator[None]:
+        """Count a sign-in, unless it succeeds. Raises ``LimitExceeded`` if too many from this address have failed."""
+        times, now = self._times.setdefault(client, deque()), time.monotonic()
         while times and times[0] <= now - WINDOW_SECONDS:
             times.popleft()
-        if times is not None and len(times) >= FAILURES:
+        if len(times) >= FAILURES:
             error = LimitExceeded(f"Too many sign-ins have failed: {FAILURES} in a minute. Wait a minute.")
             error.retry_after = times[0] + WINDOW_SECONDS - now
             raise error
-
-    def add(self, client: str) -> None:
-        """Count a failure."""
-        self._times.setdefault(client, deque(maxlen=FAILURES)).append(time.monotonic())
+        times.append(now)
         self._times.move_to_end(client)
         if len(self._times) > _ADDRESSES:
             self._times.popitem(last=False)
+        has_failed = False
+        try:
+            yield
+        except Unauthenticated:
+            has_failed = True
+            raise
+        finally:
+            if not has_failed:
+                with suppress(ValueError):  # it may be older than a minute
+                    times.remove(now)
 
 
 def local_path(text: str) -> str:

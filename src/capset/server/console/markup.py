@@ -8,16 +8,67 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from capset.adapters.legible_text import legible
+from capset.adapters.legible_text import indented, legible, whole_data
+from capset.fingerprint.changes import gaps
 from capset.server.console.schema_forms import arguments
-from capset.server.console.text_diffs import diff_lines
+
+_CONTEXT: Final = 2
+_MOST_LINES: Final = 2_000
+"""Lines of a text that is compared."""
+_MOST_ROWS: Final = 300
+"""Lines of one comparison that are shown."""
+_MOST_LETTERS: Final = 2_000
+"""Letters of one line that are shown."""
+
+
+class DiffLine(NamedTuple):
+    """One line of a comparison: ``sign`` is ``+``, ``-``, a space, or ``…`` for lines that are left out."""
+
+    sign: str
+    text: str
+
+
+def diff_lines(before: str, after: str) -> list[DiffLine]:
+    """Return the lines of two texts that differ, with a few around them."""
+    ours, theirs = before.splitlines(), after.splitlines()
+    if max(len(ours), len(theirs)) > _MOST_LINES:
+        return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
+    found: list[DiffLine] = []
+    end = 0
+    for a, b, c, d in gaps(ours, theirs):
+        found += _same(ours[end:a], after=_CONTEXT if found else 0, before=_CONTEXT)
+        found += [_line("-", text) for text in ours[a:b]]
+        found += [_line("+", text) for text in theirs[c:d]]
+        end = b
+    found += _same(ours[end:], after=_CONTEXT, before=0) if found else []
+    more = len(found) - _MOST_ROWS
+    return found if more <= 0 else [*found[:_MOST_ROWS], DiffLine("…", f"{more:,} lines more")]
+
+
+def _same(lines: list[str], *, after: int, before: int) -> list[DiffLine]:
+    """Return so many of the lines after a difference, and before the next one."""
+    if len(lines) <= after + before:
+        return [_line(" ", text) for text in lines]
+    head, tail = lines[:after], lines[len(lines) - before :]
+    left_out = _left_out(len(lines) - after - before)
+    return [*(_line(" ", text) for text in head), left_out, *(_line(" ", text) for text in tail)]
+
+
+def _line(sign: str, text: str) -> DiffLine:
+    more = len(text) - _MOST_LETTERS
+    return DiffLine(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} characters more")
+
+
+def _left_out(count: int) -> DiffLine:
+    return DiffLine("…", f"{count:,} lines are the same" if count > 1 else "1 line is the same")
+
 
 SHOWN: Final = 20_000
 """Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
@@ -55,8 +106,9 @@ def exact(value: object) -> Markup:
 
 
 def pretty(value: object, most: int = SHOWN) -> str:
-    """Return JSON data on several lines, cut off after so many characters with a note of what is missing."""
-    return shorten(json.dumps(value, indent=2, ensure_ascii=False), most)
+    """Return JSON data on several lines, cut off after so many characters with a note that there is more."""
+    text, is_whole = indented(value, most)
+    return text if is_whole else f"{text}\n… cut off: all of it is {len(one_line(value)):,} characters on one line"
 
 
 def one_line(value: object) -> str:
@@ -142,6 +194,7 @@ def whole_json(value: object) -> str:
 _FILTERS: Final = (
     exact,
     pretty,
+    whole_data,
     moment,
     short,
     size,

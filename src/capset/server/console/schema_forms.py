@@ -160,7 +160,7 @@ def _fields(
             is_required=key in required,
             value=shown,
             default=_shown(kind, own["default"]) if own.get("default") is not None else "",
-            choices=tuple((json.dumps(one), str(one)) for one in own.get("enum", ())),
+            choices=tuple((_shown("choice", one), str(one)) for one in own.get("enum", ())),
             fields=nested,
             error=said.get("/".join(here[1:]), ""),
             schema=own,
@@ -185,24 +185,29 @@ def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
 
 def _takes_text(items: JsonSchema) -> bool:
     """Return whether the items of a list are texts, or may be: a line cannot stand for an object, but JSON can."""
-    kinds = [one.get("type") for one in items.get("anyOf", (items,))]
-    return "string" in kinds and set(kinds) <= {"string", "object"}
+    kinds = [_object(one).get("type") for one in items.get("anyOf", (items,))]
+    return "string" in kinds and all(kind in ("string", "object") for kind in kinds)
 
 
 def _resolved(whole: JsonSchema, schema: Any) -> JsonSchema:
     """Return a schema without a reference to the document's own definitions, and without ``null`` beside one type."""
-    found = cast("JsonSchema", schema if isinstance(schema, Mapping) else {})
+    found = _object(schema)
     for _ in range(8):
         if isinstance(reference := found.get("$ref"), str) and reference.startswith("#/$defs/"):
-            target = whole.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+            target = _object(whole.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
             found = {**target, **{key: value for key, value in found.items() if key != "$ref"}}
             continue
-        options = [one for one in found.get("anyOf", ()) if one.get("type") != "null"]
+        options = [one for one in map(_object, found.get("anyOf", ())) if one.get("type") != "null"]
         if len(options) == 1:
             found = {**{key: value for key, value in found.items() if key != "anyOf"}, **options[0]}
             continue
         break
     return found
+
+
+def _object(schema: Any) -> JsonSchema:
+    """Return a schema as an object; of ``true`` and ``false``, which a schema may be too, one that says nothing."""
+    return cast("JsonSchema", schema) if isinstance(schema, Mapping) else {}
 
 
 def _shown(kind: Kind, value: Any) -> str:  # JSON data

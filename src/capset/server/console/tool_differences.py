@@ -52,7 +52,7 @@ def _rows(old: Sequence[str], new: Sequence[str]) -> list[Row]:
     if max(len(left), len(right)) > _COMPARED:
         rows += _replaced(left, right)
     else:
-        for tag, a1, a2, b1, b2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        for tag, a1, a2, b1, b2 in SequenceMatcher(None, left, right).get_opcodes():
             if tag == "equal":
                 rows += [Row("same", one, one) for one in left[a1:a2]]
             else:

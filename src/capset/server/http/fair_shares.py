@@ -61,6 +61,8 @@ DISCARD_SECONDS: Final = (0.004, 0.001)
 closed, which no task does."""
 _UNKNOWN: Final = ("unknown",)
 """The key of the share of unknown callers; those of organisations are texts, or none."""
+_PROBE: Final = "probe"
+"""Begins the keys of shares of addresses that ask whether the server is well."""
 _MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
 _AT_ONCE: Final = 4
@@ -211,6 +213,15 @@ class FairShares:
         All such addresses together are one share beside those of organisations, however many they are.
         """
         share = self._all.child(_UNKNOWN).child(address)
+        CURRENT.set(share)
+        return share
+
+    def enter_probe(self, address: str) -> Share:
+        """Return the share, to be entered, of requests from an address that ask whether the server is well.
+
+        Each address is one share beside organisations: who watches the server waits for no flood of unknown callers.
+        """
+        share = self._all.child((_PROBE, address))
         CURRENT.set(share)
         return share
 

@@ -14,6 +14,7 @@ from capset.clock import iso
 from capset.errors import CapsetError, Conflict, InvalidArguments, LimitExceeded, StoreError
 from capset.kernel.kernel import Kernel
 from capset.kernel.results import Result
+from capset.kernel.streams.messages import Messages
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal
 from capset.server.service import Service
@@ -38,6 +39,8 @@ class Idempotency:
     body: bytes
     correlation: str | None = None
     """That of its call, if it makes one: by it, a key is free again after a crash that came before any effect."""
+    is_bounded: bool = True
+    """Whether it is refused where its organisation has as many keys as it may have."""
 
     def __post_init__(self) -> None:
         """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
@@ -56,7 +59,9 @@ class Idempotency:
             self.session, self.key, self._digest(), now, correlation=self.correlation, org=self.caller.principal.org
         )
         try:
-            kept = await kernel.store.replies.reserve(row, expired=forgotten_before(now), most=KEYS)
+            kept = await kernel.store.replies.reserve(
+                row, expired=forgotten_before(now), most=KEYS if self.is_bounded else None
+            )
         except KeysFull as full:
             wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
             raise LimitExceeded(
@@ -96,6 +101,11 @@ class Idempotency:
         elif not isinstance(error, StoreError):
             await self.store_reply(200, body, record=result.record)
         elif error.retryable:
+            await self.release()
+
+    async def abandon(self, messages: Messages) -> None:
+        """Discard the request if its call ended before its handler was started, because its client left."""
+        if messages.has_ended and messages.result.refused:
             await self.release()
 
     async def store_reply(self, status: int, body: bytes, *, record: str | None = None) -> None:

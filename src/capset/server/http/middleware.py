@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -14,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
+from capset.errors import Cancelled, CapsetError, DefinitionError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
 from capset.server.auth.callers import Caller
 from capset.server.auth.resources import WELL_KNOWN
@@ -83,6 +84,8 @@ DEAR: Final = frozenset(
     }
 )
 """The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""
+_HOST: Final = re.compile(r"\*|[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE | re.ASCII)
+_ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/?#@*\s]+/?", re.IGNORECASE | re.ASCII)
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _log = logging.getLogger("capset.server")
 
@@ -97,7 +100,21 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AllowedHosts:
-        """Return the names of a server bound to ``bound``: that one and those given, or those of loopback."""
+        """Return the names of a server bound to ``bound``: that one and those given, or those of loopback.
+
+        Raises ``DefinitionError`` for a host or an origin that no request could name.
+        """
+        hosts, origins = [*hosts], [*origins]
+        if wrong := [one for one in hosts if not _HOST.fullmatch(one)]:
+            raise DefinitionError(
+                f"a host is a name or an address without scheme, port and path, or * for any; got {wrong[0]!r:.200}",
+                hint="such as capset.example.com or [::1]; it stands for all ports",
+            )
+        if wrong := [one for one in origins if not _ORIGIN.fullmatch(one)]:
+            raise DefinitionError(
+                f"an origin is a scheme and a host, with a port that is not the usual one; got {wrong[0]!r:.200}",
+                hint="such as https://console.example.com or http://localhost:3000",
+            )
         loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
         written = f"[{bound}]" if ":" in bound else bound
         named = (host.lower() for host in (written, *loopback, *hosts))
@@ -162,6 +179,8 @@ class ServerMiddleware:
         )
         scope[KEY] = request_info
         told = self._telemetry.begin(scope, request_info)
+        if scope["method"] == "HEAD":
+            send = head_alone(send)
         if request_info.route in OPENAI_PATHS:
             send = with_openai_errors(send)
         stamp = (b"x-correlation-id", request_info.correlation.encode())
@@ -205,28 +224,25 @@ class ServerMiddleware:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
-        is_open = is_metadata(path) or request_info.route in FORMS
+        is_open = is_public or is_metadata(path) or request_info.route in FORMS
         if request_info.route in self._pages.paths:
             request_info.caller = await self._pages.identify(scope, request_info)
             is_open = request_info.caller is None
-        has_been_met = is_public or request_info.caller is not None or (callers.has_met(authorization) and not is_open)
-        if is_public:
-            self._check_head(scope, request_info, path)
-        elif request_info.caller is not None:
+        has_been_met = request_info.caller is not None or (callers.has_met(authorization) and not is_open)
+        if request_info.caller is not None:
             pass  # who has signed in
         elif has_been_met:
             request_info.caller = await callers.identify(authorization, path)
         else:
-            with self._shares.enter_unknown(str((scope.get("client") or ("",))[0])) as unknown:
+            enter = self._shares.enter_probe if is_public else self._shares.enter_unknown
+            with enter(str((scope.get("client") or ("",))[0])) as unknown:
                 if scope.get(OPENS):
                     charge(CONNECTION_SECONDS)
                 await self._shares.admit(unknown)
                 self._check_head(scope, request_info, path)
-                if is_open:  # for those who have no credential yet
+                if is_open:  # for those who have no credential yet, and need none
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
-        if request_info.caller is None:
-            return await self._answer(scope, receive, send, request_info)
         with (
             self._shares.enter(request_info.caller.principal) as share,
             self._memory.hold(share) as request_info.memory,
@@ -262,7 +278,7 @@ class ServerMiddleware:
     ) -> None:
         """Read the body, and answer: with a large body, when its turn has come."""
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
+            scope = {**scope, "method": "GET"}  # whose body is left out (RFC 9110 §9.3.2)
         try:
             content = await self._body(scope, receive, request_info).read(request_info.memory)
         except HttpRefusal:
@@ -334,6 +350,17 @@ def refuse_long_ids(path: str, route: str) -> None:
     for name, segment in zip(route.split("/"), path.split("/"), strict=False):
         if len(segment) > MAX_ID and name.startswith("{") and name != "{path}":
             raise HttpRefusal(414, "id_too_long", f"An id has at most {MAX_ID} characters; this one has {len(segment)}")
+
+
+def head_alone(send: Send) -> Send:
+    """Return a ``send`` that ends an answer after its head: that of a stream would otherwise never end."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+
+    return sent
 
 
 def is_metadata(path: str) -> bool:

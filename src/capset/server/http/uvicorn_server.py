@@ -166,11 +166,12 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             self._between = 0
             self._ended = 0
             self._patience: asyncio.TimerHandle | None = None
+            self._unread: asyncio.TimerHandle | None = None
             self._refused = False
             self._running: RequestResponseCycle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close)))
+            super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close, self.loop)))
             self._raw = transport
             if len(self.connections) > limits.connections:
                 self._refused = True
@@ -178,9 +179,20 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             else:
                 self._expect_head()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(limits.send_seconds, self._raw.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._refused = True
             self._wait_no_more()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
             if self._running is not None and not self._running.response_complete:
                 # uvicorn notifies only the request that came last, and another may be running.
@@ -221,7 +233,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self._in_body and not self._refused:  # the rest of it is not read, and no other timer runs
-                self._wait(limits.body_seconds, self._raw.close)
+                self._wait(limits.body_seconds, self._close_in_time)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
@@ -277,7 +289,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 told = f"The request's headers did not come within {limits.head_seconds:g} seconds"
                 self._refuse(HttpRefusal(408, "request_timeout", told))
             else:
-                self._raw.close()
+                self._close_in_time()
 
         def _answering(self) -> bool:
             cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -295,33 +307,70 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 if self._answering():
                     self.cycle.disconnected = True
                     self.cycle.message_event.set()
-                self._raw.write(_written(error))
+                self.transport.write(_written(error))
                 self.transport.close()
 
         def _close(self) -> None:
             """Close at once, unless the client is still sending: then let it read its answer."""
             if not (self._in_head or self._in_body) or not self._raw.can_write_eof():
-                self._raw.close()
+                self._close_in_time()
             elif not self._raw.is_closing():
                 self._refused = True
                 self._raw.write_eof()
                 self._raw.resume_reading()
                 self._wait(LINGER_SECONDS, self._raw.abort)
 
+        def _close_in_time(self) -> None:
+            """Close once the client has read what it was sent, or when it has had the time for that."""
+            self._raw.close()
+            if self._raw.get_write_buffer_size():
+                self._wait(limits.send_seconds, self._raw.abort)
+
     return Bounded
 
 
-class _Closing:
-    """A transport with another way of closing."""
+_HEAD: Final = b"HTTP/1."
+"""How a head begins; a body that begins like it may wait as long, which does no harm."""
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+
+class _Closing:
+    """A transport with another way of closing, which sends the head of an answer together with what follows at once.
+
+    Two writes are two system calls and two segments, and wake the client twice (ADR 83).
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, close: Callable[[], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._transport = transport
         self._close = close
         self._closed = False
-        self.write = transport.write
+        self._loop = loop
+        self._head = b""
+        self._flushing: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send data; a head waits for what follows until the event loop goes on."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+            data = self._head + data
+        elif data.startswith(_HEAD):
+            self._head = data
+            self._flushing = self._loop.call_soon(self.flush)
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that waits."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+            self._transport.write(self._head)
 
     def close(self) -> None:
         self._closed = True
+        self.flush()
         self._close()
 
     def is_closing(self) -> bool:

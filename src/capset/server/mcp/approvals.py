@@ -14,6 +14,7 @@ from capset.adapters.legible_text import legible
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.clients import ClientQuestion, question_of
 from capset.errors import Conflict, NotFound, PermissionDenied
+from capset.fingerprint.canonical import read
 from capset.kernel.call.client_questions import has_forms
 from capset.kernel.governance.approval_needs import round_of
 from capset.server.mcp.calls import PREFIX, Ended, meta_of
@@ -100,7 +101,7 @@ async def _question(exchange: Exchange, client: McpClient, approval: str) -> str
 
 def _shown(request: ApprovalRow) -> str | None:
     """Return the question of the form, ``None`` if it would be too long to be read."""
-    arguments = legible(json.dumps(json.loads(request.arguments), indent=2, ensure_ascii=False))
+    arguments = legible(json.dumps(read(request.arguments), indent=2, ensure_ascii=False))
     if len(arguments) > MAX_SHOWN:
         return None
     return f"{legible(request.tool)} is to be called with {arguments}\n{legible(request.reason)}"

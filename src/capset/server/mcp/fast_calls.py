@@ -61,7 +61,6 @@ PING_SECONDS: Final = 15.0
 """An answer that takes longer becomes a stream of events, with a comment as often: as the SDK has it."""
 _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
-_ROUTING: Final = (b"mcp-protocol-version", _METHOD, _NAME)
 _NEWEST: Final = (b"mcp-protocol-version", VERSION.encode())
 _CALLS: Final = (_METHOD, METHOD.encode())
 _LISTS: Final = (_METHOD, _LIST.encode())
@@ -112,23 +111,19 @@ def read_request(
     """Return the call that a request makes, or the list that it asks for; ``None`` if it is one for the SDK."""
     if len(body) > MAX_BODY or exchange.tools is not None or tracing_of(exchange.session.observers) is not None:
         return None
-    routing: dict[bytes, bytes] = {}
-    accept, is_json = b"", False
-    for name, value in headers:
-        if name in _ROUTING:
-            if name in routing:
-                return None
-            routing[name] = value
-        elif name == b"accept":
-            accept += value
-        elif name == b"content-type" and value.partition(b";")[0] == b"application/json":
-            is_json = True
-        elif name.startswith(b"mcp-param-"):
-            return None
-    if not is_json or b"application/json" not in accept or b"text/event-stream" not in accept or b"q=" in accept:
+    given = dict(headers)
+    accept = given.get(b"accept", b"")
+    if (
+        len(given) != len(headers)  # a header that stands twice is unusual
+        or given.get(b"content-type", b"").partition(b";")[0] != b"application/json"
+        or b"application/json" not in accept
+        or b"text/event-stream" not in accept
+        or b"q=" in accept
+        or b"\nmcp-param-" in b"\n".join((b"", *given))
+    ):
         return None
     try:
-        found = _members(from_json(body, allow_inf_nan=False), routing.get(_METHOD, b"").decode())
+        found = _members(from_json(body, allow_inf_nan=False), given.get(_METHOD, b"").decode())
     except ValueError:
         return None
     if found is None:
@@ -136,9 +131,9 @@ def read_request(
     number, params = found
     snapshot, name = exchange.session.snapshot, params.get("name")
     if name is None:
-        return None if _NAME in routing or snapshot.composition.dynamic else OrdinaryList(number)
+        return None if _NAME in given or snapshot.composition.dynamic else OrdinaryList(number)
     installed = snapshot.tools.get(name)
-    if installed is None or routing.get(_NAME) != name.encode() or not _is_plain(installed.tool):
+    if installed is None or given.get(_NAME) != name.encode() or not _is_plain(installed.tool):
         return None
     return OrdinaryCall(number, params, installed.tool)
 
@@ -265,9 +260,10 @@ class FastCalls:
         session = exchange.session.options(approvals="defer", approval=meta.get(APPROVAL), client=client)
         arguments = Json(to_json(params.get("arguments", {})))
         message = session.message(params["name"], arguments, correlation=exchange.correlation)
+        exchange.notes["tool"] = params["name"]
         with exchange.running(call.id):
             result = await session.try_message(message, absent=MISSING)
-        exchange.notes.update(tool=params["name"], record=result.record)
+        exchange.notes["record"] = result.record
         correlation = exchange.correlation or result.record
         if result.error is None and result.data is not MISSING:
             return await self._shown(session, call.tool, result, correlation)

@@ -1,10 +1,10 @@
-"""The protocol side of MCP: the SDK's server, with capset's handlers."""
+"""The protocol side of MCP: the SDK's server, with capset's handlers, and completion of arguments."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -20,6 +20,7 @@ from mcp_types import (
     CallToolResult,
     CompleteRequestParams,
     CompleteResult,
+    Completion,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
@@ -29,6 +30,7 @@ from mcp_types import (
     ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
     SubscriptionsListenRequestParams,
@@ -37,7 +39,8 @@ from mcp_types import (
 from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
 from pydantic import ValidationError
 
-from capset.errors import CapsetError
+from capset.composition.installation import Installed
+from capset.errors import CapsetError, unknown
 from capset.kernel.call.session import Session
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import parent_of, tracing_of
@@ -45,14 +48,25 @@ from capset.server.auth.signing_keys import FixedKey, KeySource
 from capset.server.mcp.calls import Report, public_text
 from capset.server.mcp.changes import METHOD as LISTEN
 from capset.server.mcp.changes import Listeners, listen
-from capset.server.mcp.completions import complete
 from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.prompts import get_prompt, list_prompts
+from capset.server.mcp.offers import parameters_of, prompts_of, resources_of
+from capset.server.mcp.prompts import INSTRUCTIONS, get_prompt, instructions_of, list_prompts
 from capset.server.mcp.questions import TASKS, McpClient
 from capset.server.mcp.request_state import seal_states
-from capset.server.mcp.resources import list_resources, list_templates, read_resource
+from capset.server.mcp.resources import (
+    FILES_TEMPLATE,
+    files_of,
+    list_resources,
+    list_templates,
+    may_read_files,
+    read_resource,
+)
 from capset.server.mcp.tasks import METHODS, TaskParams, Tasks, TaskUpdateParams
 from capset.server.mcp.tools import call_tool, list_tools
+
+MAX_VALUES: Final = 100
+"""The most that the protocol allows."""
+
 
 McpServer: TypeAlias = Server[dict[str, Any]]
 """The SDK's server; the value of its lifespan is not used."""
@@ -304,3 +318,56 @@ def _failed(span: Span, error: BaseException) -> None:
     else:
         span.set_attribute(names.ERROR_TYPE, type(error).__name__)
     span.set_status(StatusCode.ERROR)
+
+
+async def complete(session: Session, params: CompleteRequestParams) -> CompleteResult:
+    """Return the values that an argument can have and that begin with what was typed, regardless of case.
+
+    These are the choices and the examples in the schema of the tool's parameter, and paths for the session's files.
+    Raises ``MCPError`` for a prompt, a template or an argument that there is not.
+    """
+    name, typed = params.argument.name, params.argument.value.casefold()
+    values = await _values(session, params, name)
+    fitting = [one for one in dict.fromkeys(values) if one.casefold().startswith(typed)]
+    shown = fitting[:MAX_VALUES]
+    return CompleteResult(completion=Completion(values=shown, total=len(fitting), has_more=len(fitting) > len(shown)))
+
+
+async def _values(session: Session, params: CompleteRequestParams, name: str) -> Iterable[str]:
+    snapshot, ref = await session.current(), params.ref
+    if isinstance(ref, PromptReference):
+        prompts = {installed.name: installed for _, installed in prompts_of(snapshot)}
+        told = [f"{one}{INSTRUCTIONS}" for one in instructions_of(snapshot)]
+        if ref.name in told:
+            raise MCPError(INVALID_PARAMS, f"the prompt {ref.name!r} takes no arguments")
+        if ref.name not in prompts:
+            raise MCPError(INVALID_PARAMS, unknown("prompt", ref.name, [*prompts, *told]))
+        return _choices(prompts[ref.name], name, prompts[ref.name].tool.parameters)
+    if ref.uri == FILES_TEMPLATE and may_read_files(snapshot):
+        if name != "path":
+            raise MCPError(INVALID_PARAMS, unknown("argument", name, ["path"]))
+        return [one.path[1:] for one in await files_of(session)]
+    resources = {offer.uri: (offer, installed) for offer, installed in resources_of(snapshot)}
+    if ref.uri not in resources:
+        raise MCPError(INVALID_PARAMS, unknown("resource template", ref.uri, resources))
+    offer, installed = resources[ref.uri]
+    return _choices(installed, name, offer.variables)
+
+
+def _choices(installed: Installed, name: str, known: Iterable[str]) -> list[str]:
+    if name not in known:
+        raise MCPError(INVALID_PARAMS, unknown("argument", name, known))
+    defs = installed.tool.arguments.json_schema.get("$defs", {})
+    # The tool of a resource may take the whole URI, and not what stands in a template.
+    return list(_texts(parameters_of(installed).get(name, {}), defs))
+
+
+def _texts(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts that a schema names: choices, a constant, examples."""
+    if "$ref" in schema:
+        yield from _texts(cast("Mapping[str, Any]", defs.get(str(schema["$ref"]).rpartition("/")[2], {})), defs)
+    for option in schema.get("anyOf", ()):
+        yield from _texts(option, defs)
+    for one in (*schema.get("enum", ()), schema.get("const"), *schema.get("examples", ())):
+        if isinstance(one, str):
+            yield one

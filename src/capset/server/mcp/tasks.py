@@ -37,6 +37,7 @@ from capset.definitions.clients import ClientAnswer, ClientQuestion
 from capset.errors import CapsetError, ClientInputRequired, NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.call.suspended_calls import SuspendedCall
+from capset.schemas.validation_errors import VALIDATION_ERRORS
 from capset.server.auth.signing_keys import KeySource, is_sealed, seal
 from capset.server.mcp.calls import PREFIX, Ended, meta_of, public_text, run
 from capset.server.mcp.exchanges import ApprovalAccess, Exchange
@@ -112,13 +113,19 @@ class Tasks:
     async def create(self, ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any] | None:
         """Return a call that was refused until it is approved as a task; ``None`` for one that cannot be one.
 
-        That is a call of which the store does not have everything, since some of its arguments are secrets, and one
-        whose handler had started: what waits then is a call of the handler's own.
+        That is a call of which the store does not have everything, since some of its arguments are secrets, or has it
+        in a form that its tool does not take, such as with computed fields; and one whose handler had started: what
+        waits then is a call of the handler's own.
         """
-        if not ended.messages.result.refused:
+        tool = ended.messages.called
+        if tool is None or not ended.messages.result.refused:
             return None
         call = await exchange.session.suspended(approval)
         if call.arguments is None:
+            return None
+        try:
+            tool.arguments.check_stored(call.arguments.text)
+        except VALIDATION_ERRORS:
             return None
         meta = {**meta_of(ended), f"{PREFIX}approval": approval}
         if (url := exchange.approvals.url) is not None:

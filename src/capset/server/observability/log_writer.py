@@ -19,6 +19,8 @@ MAX_PENDING: Final = 4 * 1024 * 1024
 """Maximum size of lines that wait to be written, in bytes; further ones are lost, and counted."""
 DRAIN_SECONDS: Final = 1.0
 """How long the end of the server waits for the last lines to be written."""
+IDLE_SECONDS: Final = 2.0
+"""How long a writer without lines keeps its thread; the next line starts another."""
 
 
 def line_head(event: str, *, level: str, logger: str, time: str | None = None) -> dict[str, Any]:  # plain data
@@ -34,7 +36,7 @@ class LogWriter:
         self._pending: list[bytes] = []
         self._size = 0
         self._is_writing = False
-        self._has_started = False
+        self._has_thread = False
         self._untold = 0
         self._changed = Condition()
         self.lost = 0
@@ -50,8 +52,8 @@ class LogWriter:
                 else:
                     self._pending.append(line)
                     self._size += len(line) + 1
-            if not self._has_started:
-                self._has_started = True
+            if not self._has_thread:
+                self._has_thread = True
                 # A daemon: a stream that takes nothing does not keep the process from ending.
                 Thread(target=self._run, name="capset-log", daemon=True).start()
             self._changed.notify_all()
@@ -66,7 +68,9 @@ class LogWriter:
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._pending or self._untold)
+                if not self._changed.wait_for(lambda: self._pending or self._untold, IDLE_SECONDS):
+                    self._has_thread = False
+                    return
                 lines, self._pending, self._size = self._pending, [], 0
                 if self._untold:
                     head = line_head("log_lines_lost", level="warning", logger="capset.server")

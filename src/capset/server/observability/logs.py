@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from capset.server.observability.log_writer import LogWriter, line_head
 
@@ -101,4 +102,7 @@ class AccessLog:
 
 
 def _text(line: Any, **_: object) -> str:
-    return to_json(line, fallback=repr, inf_nan_mode="strings").decode()
+    try:
+        return to_json(line, fallback=repr, inf_nan_mode="strings").decode()
+    except PydanticSerializationError:  # a lone surrogate, as in the name of a file that is no UTF-8
+        return json.dumps(line, default=repr)

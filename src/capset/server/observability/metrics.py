@@ -100,23 +100,26 @@ class Metrics:
         self._known: frozenset[str] = frozenset()
         self._names()  # now, not during the first call
 
-    def begun(self, call: Invocation) -> None:
-        """Count a call that runs."""
-        self._of(call.context.principal.org).calls_running += 1
+    def begun(self, call: Invocation) -> Tally:
+        """Count a call that runs, and return where."""
+        tally = self._of(call.context.snapshot.principal.org)
+        tally.calls_running += 1
+        return tally
 
-    def joined(self, kept: None) -> None:
+    def joined(self, kept: Tally) -> None:
         """Do nothing: a call is counted once, wherever it runs."""
 
-    def ended(self, call: Invocation, kept: None) -> None:
+    def ended(self, call: Invocation, kept: Tally) -> None:
         """Count a call that has ended."""
-        tally = self._of(call.context.principal.org)
-        tally.calls_running -= 1
-        tool = call.compiled.tool
+        kept.calls_running -= 1
+        tool, ended = call.compiled.tool, call.ended
+        if ended is None:
+            return
         name = tool.name if tool is not None and tool.name in self._names() else OTHER_TOOL
-        tally.calls[name, tool.effect if tool is not None else "none", str(call.outcome)] += 1
-        tally.call_durations[name].add(call.duration_us / 1e6)
+        kept.calls[name, tool.effect if tool is not None else "none", str(ended.outcome)] += 1
+        kept.call_durations[name].add(ended.duration_us / 1e6)
 
-    def left(self, kept: None) -> None:
+    def left(self, kept: Tally) -> None:
         """Do nothing: no context was changed."""
 
     def asked(self) -> None:
@@ -185,7 +188,10 @@ class Exposition:
         if org is None:
             registry.register(_WholeServer(self._metrics))
             registry.register(self._process)
-        encode, media_type = choose_encoder(accept)
+        try:
+            encode, media_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # it names a version that is none
+            encode, media_type = choose_encoder("")
         return encode(registry), media_type
 
 

@@ -18,13 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.approvals import Answer
 from capset.errors import Conflict, NotFound, TurnSuspended
+from capset.server.approvals.decisions import checked_note
 from capset.server.auth.callers import Caller
 from capset.server.followers import Credential, Gap, follow
 from capset.server.http.bodies import DisconnectWatch
 from capset.server.http.request_context import RequestContext, request_context
 from capset.server.http.responses import answer
 from capset.server.rest.calls import EventStream
-from capset.server.rest.turns import begin_turn
+from capset.server.rest.turns import begin_found_turn, begin_turn
 from capset.server.service import Service
 from capset.stores.base import EventRow, SessionRow
 from capset.wire.turns import ENDINGS
@@ -75,20 +76,47 @@ async def begin_exchange(
     return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
 
 
+async def begin_found_exchange(
+    service: Service,
+    caller: Caller,
+    place: str,
+    find: Callable[[], Awaitable[SessionRow]],
+    request: Request,
+    content: Any,  # any JSON
+) -> AgentExchange:
+    """Begin a turn as ``begin_exchange`` does, in a session that is found as ``begin_found_turn`` has it."""
+    service.turns.check_runner()
+    key = request.headers.get("idempotency-key")
+    begun, _ = await begin_found_turn(service, caller, place, find, content, request, key)
+    row = await service.session_row(caller, begun.session)
+    return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
+
+
 async def decide(
-    service: Service, caller: Caller, row: SessionRow, request: Request, answers: Mapping[str, Answer]
+    service: Service,
+    caller: Caller,
+    row: SessionRow,
+    request: Request,
+    answers: Mapping[str, Answer],
+    *,
+    turn: str | None = None,
 ) -> AgentExchange:
     """Decide the requests that the session's turn waits for, and return what follows.
 
     ``answers`` has an answer for each request that is undecided, by its id or by the model's id of the call that waits
     for it; of a decided one, the decision stands. Raises
     ``PermissionDenied`` for a caller that may not decide, ``NotFound`` for a request that was not waited for,
-    ``TurnSuspended`` where further ones are undecided, and ``Conflict`` where nothing was waited for.
+    ``TurnSuspended`` where further ones are undecided, or need further approvals, and ``Conflict`` where nothing was
+    waited for, or another turn than ``turn`` waits.
     """
     service.turns.check_runner()
+    for one in answers.values():
+        checked_note(one.note)
     found = await _last_suspension(service, row)
     if found is None:
         raise Conflict("no turn of this session waits for an approval: send a message instead")
+    if turn not in (None, found.turn):  # before anything is decided
+        raise Conflict("the turn of that response is over: send a message instead")
     data: dict[str, Any] = from_json(found.data)
     answers = {data["calls"].get(one, one): answer for one, answer in answers.items()}
     if unknown := [one for one in answers if one not in data["approvals"]]:
@@ -102,9 +130,14 @@ async def decide(
         )
     if pending:
         caller.check("capset:approve")
-    for one in pending:
-        await service.kernel.approvals.decide(one, answers[one], by=caller.principal)
+    decided = [await service.kernel.approvals.decide(one, answers[one], by=caller.principal) for one in pending]
     service.turns.turns.wake()
+    if left := [one.id for one in decided if one.status == "pending"]:
+        raise TurnSuspended(
+            f"the turn {found.turn!r} waits for further approvals: {', '.join(left)}; yours counts, ask again once "
+            "others have given theirs",
+            approvals=left,
+        )
     return AgentExchange(service, caller, row, found.turn, found.seq, request_context(request.scope))
 
 

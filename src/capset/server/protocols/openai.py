@@ -6,11 +6,13 @@ of their errors (``openai_errors``).
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import count
 from typing import Annotated, Any, Final
 
@@ -18,10 +20,17 @@ from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic_core import to_json
 
-from capset.errors import Conflict, InvalidArguments, NotFound
+from capset.errors import InvalidArguments, NotFound
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal, caller_of, request_context
-from capset.server.protocols.exchange import STOPS, AgentExchange, ExchangeResponse, begin_exchange, decide
+from capset.server.protocols.exchange import (
+    STOPS,
+    AgentExchange,
+    ExchangeResponse,
+    begin_exchange,
+    begin_found_exchange,
+    decide,
+)
 from capset.server.protocols.openai_chat import CompletionBuilder
 from capset.server.protocols.openai_histories import find_conversation
 from capset.server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, read_input
@@ -74,13 +83,15 @@ async def create_response(service: Served, caller: Calls, body: Given, request: 
     leave = service.turns.followers.join(caller.principal)
     try:
         if asked.message is not None:
-            row = await _session_for(service, caller, given.model, previous, request)
-            exchange = await begin_exchange(service, caller, row, request, asked.message)
-            place = _Place(row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+            if previous is None:
+                row = await _new_session(service, caller, given.model, request)
+                exchange = await begin_exchange(service, caller, row, request, asked.message)
+            else:
+                find = partial(_going_on, service, caller, previous)
+                exchange = await begin_found_exchange(service, caller, previous.row.id, find, request, asked.message)
+            place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         elif previous is not None:
-            exchange = await decide(service, caller, previous.row, request, asked.answers)
-            if exchange.turn != previous.turn:
-                raise Conflict("the turn of that response is over: send a message instead")
+            exchange = await decide(service, caller, previous.row, request, asked.answers, turn=previous.turn)
             place = replace(previous, after=exchange.after)
         else:
             raise InvalidArguments("input has no message: send one, or name the response that is to go on")
@@ -121,15 +132,17 @@ async def create_completion(service: Served, caller: Calls, body: Given, request
     try:
         *history, newest = (message.text for message in given.messages)
         if history:
-            row = await find_conversation(service, caller, given.model, history, known)
-            _check_agent(row, given.model)
-        elif known is None:
-            row = await _new_session(service, caller, given.model, request)
+            find = partial(_conversation, service, caller, given.model, history, known)
+            keys = hashlib.sha256(f"completions\0{caller.identity}".encode(errors="replace")).hexdigest()
+            exchange = await begin_found_exchange(service, caller, keys, find, request, newest)
         else:
-            row = await service.session_row(caller, known)
-            _check_agent(row, given.model)
-        exchange = await begin_exchange(service, caller, row, request, newest)
-        place = _Place(row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+            if known is None:
+                row = await _new_session(service, caller, given.model, request)
+            else:
+                row = await service.session_row(caller, known)
+                _check_agent(row, given.model)
+            exchange = await begin_exchange(service, caller, row, request, newest)
+        place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         answer = _Answer(exchange, place)
         if given.stream:
             parts = answer.chunks(with_usage=given.stream_options.include_usage)
@@ -247,17 +260,22 @@ def _exchange(service: Service, place: _Place, request: Request) -> AgentExchang
     )
 
 
-async def _session_for(
-    service: Service, caller: Caller, model: str, previous: _Place | None, request: Request
-) -> SessionRow:
-    """Return the session of a message: a new one, that of a response, or a copy from where an older response ended."""
-    if previous is None:
-        return await _new_session(service, caller, model, request)
+async def _going_on(service: Service, caller: Caller, previous: _Place) -> SessionRow:
+    """Return the session of a message after a response: that one's, or a copy from where an older response ended."""
     row, events = previous.row, service.kernel.store.events
     last = (await events.read(row.id, after=0, limit=1)).last
     newest = (await events.read(row.id, after=last - 1, limit=1)).items
     if newest and newest[-1].turn != previous.turn:
         return await service.fork_session(caller, row.id, previous.turn)
+    return row
+
+
+async def _conversation(
+    service: Service, caller: Caller, model: str, history: Sequence[str], known: str | None
+) -> SessionRow:
+    """Return the session whose conversation is a history."""
+    row = await find_conversation(service, caller, model, history, known)
+    _check_agent(row, model)
     return row
 
 

@@ -37,7 +37,7 @@ async def find_conversation(
     else:
         who = caller.principal
         loaded = await service.agents.active(who.org, agent_id)
-        query = SessionQuery(who.org, who.id, who.kind, loaded.id, MOST)
+        query = SessionQuery(who.org, who.id, who.kind, loaded.id, MOST, on_behalf_of=who.on_behalf_of)
         rows = (await service.kernel.store.sessions.list(query)).items
     latest = await service.kernel.store.events.latest([row.id for row in rows])
     for row in rows:

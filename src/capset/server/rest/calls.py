@@ -221,10 +221,14 @@ async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: 
     if kept is not None:
         return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
     asked.request_info.notes["tool"] = asked.message.type
-    with DisconnectWatch(receive):
-        result = await asked.session.try_message(asked.message)
+    if asked.once is None:
+        with DisconnectWatch(receive):
+            result = await asked.session.try_message(asked.message)
+        given = result.data
+    else:
+        result, given = await _call_once(asked, asked.once, receive)
     asked.request_info.notes["record"] = result.record
-    data = call_data(result, result.data, asked.session.id)
+    data = call_data(result, given, asked.session.id)
     body = to_json(data)
     if asked.once is not None:
         await asked.once.end(result, body)
@@ -237,6 +241,20 @@ async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: 
     return await answer(send, status, b"application/json", body, *headers)
 
 
+async def _call_once(asked: CallRequest, once: Idempotency, receive: Receive) -> tuple[Result[Any], Any]:
+    """Make a call by its messages, which tell how far it came even if its client leaves; return its JSON data too."""
+    messages, given = asked.session.invoke(asked.message), None
+    try:
+        with DisconnectWatch(receive):
+            async with messages:
+                async for message in messages:
+                    given = message.data if message.kind == "reply" else given
+    except ClientLeft:
+        await once.abandon(messages)
+        raise
+    return messages.result, given
+
+
 async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
     stream = EventStream(send, asked.limits)
     if kept is not None:
@@ -244,7 +262,12 @@ async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive
         return await stream.end(kept[1])
     messages = asked.session.invoke(asked.message)
     asked.request_info.notes.update(tool=asked.message.type, record=messages.record)
-    reply = await stream.follow(messages, receive)
+    try:
+        reply = await stream.follow(messages, receive)
+    except ClientLeft:
+        if asked.once is not None:
+            await asked.once.abandon(messages)
+        raise
     result = messages.result
     body = to_json(call_data(result, reply, asked.session.id))
     if asked.once is not None:

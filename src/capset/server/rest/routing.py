@@ -16,6 +16,7 @@ from starlette.types import Scope as HttpScope
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.governance.acts import Actor, acting
+from capset.schemas.schema import is_finite
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
 from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of, request_context
@@ -114,10 +115,13 @@ class Paged(Asked):
 
 
 class StrictRequest(Request):
-    """A request that parses JSON as strictly as every other interface: no NaN, bounded depth, a JSON content type."""
+    """A request that parses JSON as strictly as all other interfaces: no NaN, no 1e999, bounded depth, a JSON type."""
 
     async def json(self) -> Any:  # any JSON
-        return parse_json(await self.body())
+        found = parse_json(await self.body())
+        if not is_finite(found):
+            raise InvalidArguments("The body has a number that no computer has, such as 1e999: give one that is finite")
+        return found
 
 
 class StrictRoute(APIRoute):

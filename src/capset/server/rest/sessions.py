@@ -47,7 +47,9 @@ async def create_session(
 async def list_sessions(service: Served, caller: Calls, wanted: Annotated[SessionFilter, Query()]) -> SessionPageShape:
     """List the caller's sessions, newest first."""
     who = caller.principal
-    query = SessionQuery(who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor)
+    query = SessionQuery(
+        who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor, on_behalf_of=who.on_behalf_of
+    )
     return await session_page_shape(service.kernel.store.sessions, query)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
@@ -109,8 +109,29 @@ async def begin_turn(
     idempotency_key: str | None,
 ) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
     """Begin a turn, or find the one that was begun under this key; return its description, and headers."""
+
+    async def find() -> SessionRow:
+        return row
+
+    return await begin_found_turn(service, caller, row.id, find, content, request, idempotency_key)
+
+
+async def begin_found_turn(
+    service: Service,
+    caller: Caller,
+    place: str,
+    find: Callable[[], Awaitable[SessionRow]],
+    content: Any,  # any JSON
+    request: Request,
+    idempotency_key: str | None,
+) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
+    """Begin a turn as ``begin_turn`` does, in a session that ``find`` returns.
+
+    It is asked for a new turn alone: once a turn was begun, it could find another session for the same request. Keys
+    are told apart by ``place``.
+    """
     once = (
-        Idempotency(service, caller, row.id, idempotency_key, await request.body())
+        Idempotency(service, caller, place, idempotency_key, await request.body())
         if idempotency_key is not None
         else None
     )
@@ -119,6 +140,7 @@ async def begin_turn(
         return TurnShape.model_validate(from_json(kept[1])), [_REPLAYED]
     request_info = request_context(request.scope)
     try:
+        row = await find()
         begun = await service.turns.begin(caller, row, content, request_info.correlation)
     except CapsetError:
         if once is not None:

@@ -15,6 +15,8 @@ from capset.stores.base.admissions import (
     Quota,
     QuotaSpent,
     Refused,
+    TurnHold,
+    TurnTaken,
     Window,
     WindowFull,
 )
@@ -72,6 +74,17 @@ from capset.stores.base.lineage import (
 from capset.stores.base.people import PersonPage, PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
+from capset.stores.base.runs import (
+    RunKind,
+    RunPage,
+    RunQuery,
+    RunRow,
+    RunState,
+    RunStore,
+    WorkerRow,
+    WorkerStore,
+)
+from capset.stores.base.schedules import SchedulePage, ScheduleQuery, ScheduleRow, ScheduleStore
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
@@ -156,6 +169,16 @@ __all__ = [
     "RegistrationRow",
     "ReplyRow",
     "ReplyStore",
+    "RunKind",
+    "RunPage",
+    "RunQuery",
+    "RunRow",
+    "RunState",
+    "RunStore",
+    "SchedulePage",
+    "ScheduleQuery",
+    "ScheduleRow",
+    "ScheduleStore",
     "ScopeKey",
     "SessionPage",
     "SessionQuery",
@@ -170,13 +193,17 @@ __all__ = [
     "StoredScope",
     "ToolPin",
     "TransitionRow",
+    "TurnHold",
     "TurnRow",
+    "TurnTaken",
     "UsageStore",
     "UsageWindow",
     "VersionPage",
     "VersionQuery",
     "Window",
     "WindowFull",
+    "WorkerRow",
+    "WorkerStore",
     "make_store",
     "share_changes",
 ]

@@ -165,11 +165,21 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnHold:
+    """A session's turn, and the process that holds it, as ``TurnRow`` has them."""
+
+    session: str
+    turn: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """The windows and budgets that one call counts in, and the one-call approval that it uses up.
 
     ``call`` is the id of its record, ``clock`` the kernel's in nanoseconds of Unix time, ``cost`` that of its tool. The
-    clock is read when the call is counted, since it may have to wait for its turn.
+    clock is read when the call is counted, since it may have to wait for its turn. ``hold`` is the turn that must still
+    be held as the call is made: then no other process has looked yet which calls of the turn were made before.
     """
 
     call: str
@@ -178,6 +188,7 @@ class Claim:
     quotas: tuple[Quota, ...] = ()
     cost: float = 0.0
     approval: ApprovalRow | None = None
+    hold: TurnHold | None = None
 
     def traces(self) -> Iterator[str]:
         """Yield the keys under which a store notes that this call counts, apart from its windows."""
@@ -188,6 +199,10 @@ class Claim:
 
 class Refused(Exception):
     """Raised for a call that cannot be admitted; nothing was written of it."""
+
+
+class TurnTaken(Refused):
+    """Raised for a call of a turn that another process holds now, or that has ended."""
 
 
 class WindowFull(Refused):
@@ -221,7 +236,7 @@ class AdmissionStore(Protocol):
     """
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return the reason why a call would not be admitted now by its windows and budgets, and write nothing."""
+        """Return the reason why a call would not be admitted now, apart from its approval; write nothing."""
         ...
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
@@ -235,8 +250,8 @@ class AdmissionStore(Protocol):
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent, durably and all at once.
 
-        Raises ``QuotaSpent``, ``WindowFull`` for the window with the longest wait, ``ApprovalTaken``, in this order,
-        and ``StoreError``; then nothing of it was written.
+        Raises ``TurnTaken``, ``QuotaSpent``, ``WindowFull`` for the window with the longest wait, ``ApprovalTaken``, in
+        this order, and ``StoreError``; then nothing of it was written.
         """
         ...
 

@@ -111,11 +111,14 @@ class EventStore(Protocol):
     it to another.
     """
 
-    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+    async def begin(
+        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+    ) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is in already.
 
         An expired turn without a checkpoint ends first, with the event ``interrupted``. Raises ``StateError`` (404) for
-        a missing session.
+        a missing session, and, with ``is_run``, (409) unless the turn has the id of a run that is queued: of several
+        processes that begin a run at any time, one does.
         """
         ...
 

@@ -54,6 +54,8 @@ class SessionQuery:
     before: str | None = None
     max_bytes: int | None = None
     """A page ends before a row with which its rows exceed about this size, but has one at least."""
+    on_behalf_of: str | None = None
+    """Whom the ``principal`` acts for, if one is given; ``None`` asks for the sessions in which it acts for itself."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""

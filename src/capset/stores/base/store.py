@@ -19,6 +19,8 @@ from capset.stores.base.lineage import LineageStore
 from capset.stores.base.people import PersonStore
 from capset.stores.base.pins import PinStore
 from capset.stores.base.replies import ReplyStore
+from capset.stores.base.runs import RunStore, WorkerStore
+from capset.stores.base.schedules import ScheduleStore
 from capset.stores.base.sessions import SessionStore
 from capset.stores.base.states import DocumentStore, StateStore
 from capset.stores.base.usage import UsageStore
@@ -110,6 +112,21 @@ class Store(Protocol):
     @property
     def usage(self) -> UsageStore:
         """The usage of models by agents, in windows."""
+        ...
+
+    @property
+    def runs(self) -> RunStore:
+        """The runs."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        """The schedules of runs."""
+        ...
+
+    @property
+    def workers(self) -> WorkerStore:
+        """The workers that do runs."""
         ...
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capset.definitions.approvals import ApprovalRow
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
 from capset.stores.base import EventFeed
@@ -16,6 +17,8 @@ from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
 from capset.stores.memory.pins import MemoryPins
+from capset.stores.memory.runs import MemoryRuns, MemoryWorkers
+from capset.stores.memory.schedules import MemorySchedules
 from capset.stores.memory.sessions import MemoryReplies, MemorySessions
 from capset.stores.memory.states import MemoryDocuments, MemoryStates
 from capset.stores.memory.usage import MemoryUsage
@@ -37,13 +40,17 @@ class MemoryStore:
         self._states = MemoryStates(self._door, self._files.sessions)
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
-        self._events = MemoryEvents(self._door, self._files.sessions)
+        requests: dict[str, ApprovalRow] = {}
+        self._runs = MemoryRuns(self._door, self._files.sessions, requests)
+        self._schedules = MemorySchedules(self._door, self._files.sessions, self._runs, self._audit)
+        self._workers = MemoryWorkers(self._door)
+        self._events = MemoryEvents(self._door, self._files.sessions, self._runs)
         self._deliveries = MemoryDeliveries(self._door)
         self._people = MemoryPeople(self._door)
-        self._approvals = MemoryApprovals(self._door, self._events.let_go_on, self._deliveries.queue)
-        self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals)
+        self._approvals = MemoryApprovals(self._door, self._events.let_go_on, self._deliveries.queue, requests)
+        self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals, self._events.is_held)
         self._usage = MemoryUsage(self._door)
-        kept = (self._states, self._documents, self._replies, self._events)
+        kept = (self._states, self._documents, self._replies, self._events, self._runs, self._schedules)
         owning = (*kept, self._admissions, self._approvals, self._usage)
         self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
@@ -131,6 +138,21 @@ class MemoryStore:
     def usage(self) -> MemoryUsage:
         """The usage of models by agents, in windows."""
         return self._usage
+
+    @property
+    def runs(self) -> MemoryRuns:
+        """The runs."""
+        return self._runs
+
+    @property
+    def schedules(self) -> MemorySchedules:
+        """The schedules of runs."""
+        return self._schedules
+
+    @property
+    def workers(self) -> MemoryWorkers:
+        """The workers that do runs."""
+        return self._workers
 
     @property
     def directory(self) -> MemoryDirectory:

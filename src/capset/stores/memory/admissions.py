@@ -17,6 +17,8 @@ from capset.stores.base.admissions import (
     Claim,
     QuotaSpent,
     Refused,
+    TurnHold,
+    TurnTaken,
     Window,
     WindowFull,
 )
@@ -32,18 +34,22 @@ _TRACED: Final = 1_000
 
 
 class MemoryApprovals:
-    """The requests, by id.
+    """The requests, by id: ``rows``, which the runs read.
 
     ``decided`` is called with the session and the time where one is not pending any more, ``queue`` with deliveries.
     """
 
     def __init__(
-        self, door: Lifecycle, decided: Callable[[str, str], None], queue: Callable[[Iterable[DeliveryRow]], None]
+        self,
+        door: Lifecycle,
+        decided: Callable[[str, str], None],
+        queue: Callable[[Iterable[DeliveryRow]], None],
+        rows: dict[str, ApprovalRow],
     ) -> None:
         self._door = door
         self._decided = decided
         self._queue = queue
-        self._rows: dict[str, ApprovalRow] = {}
+        self._rows = rows
 
     async def open(
         self,
@@ -149,7 +155,8 @@ class MemoryApprovals:
 
     def drop(self, session: str) -> None:
         """Forget the requests of a deleted session."""
-        self._rows = {key: row for key, row in self._rows.items() if row.session != session}
+        for key in [key for key, row in self._rows.items() if row.session == session]:
+            del self._rows[key]
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""
@@ -167,8 +174,11 @@ class _Spent:
 class MemoryAdmissions:
     """The calls in each window, the newest last, and the used amounts of each budget."""
 
-    def __init__(self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals) -> None:
+    def __init__(
+        self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals, is_held: Callable[[TurnHold], bool]
+    ) -> None:
         self._door = door
+        self._is_held = is_held
         self._audit = audit
         self._approvals = approvals
         self._windows: dict[str, tuple[int, deque[tuple[int, str]]]] = {}
@@ -246,6 +256,8 @@ class MemoryAdmissions:
             self._traces.pop(f"quota {owner}", None)
 
     def _refusal(self, claim: Claim, now: int) -> Refused | None:
+        if claim.hold is not None and not self._is_held(claim.hold):
+            return TurnTaken()
         for quota in claim.quotas:
             spent = self._spent.get(quota.owner, _Spent())
             if not quota.covers(spent.calls, spent.cost, claim.cost):

@@ -20,9 +20,11 @@ from capset.stores.base import (
     MessageRow,
     NewEvent,
     NewMessage,
+    TurnHold,
     TurnRow,
 )
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.memory.runs import MemoryRuns
 from capset.stores.pages import page_of
 from capset.stores.texts import busy, gone, over, storable
 
@@ -30,22 +32,32 @@ from capset.stores.texts import busy, gone, over, storable
 class MemoryEvents:
     """The turns, events and messages by session; ``sessions`` are the ids of existing sessions."""
 
-    def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
+    def __init__(self, door: Lifecycle, sessions: AbstractSet[str], runs: MemoryRuns) -> None:
         self._door = door
         self._sessions = sessions
+        self._runs = runs
         self._messages: dict[str, list[MessageRow]] = {}
         self._rows: dict[str, deque[EventRow]] = {}
         self._turns: dict[str, TurnRow] = {}
 
-    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+    async def begin(
+        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+    ) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is in already."""
         self._check(turn.session, "turn")
+        if is_run and not self._runs.is_queued(turn.turn):
+            raise over(turn.turn)
         await self.interrupt(turn.session, now=now, interrupted=interrupted)
         if (there := self._turns.get(turn.session)) is not None:
             return Begun(there.turn, self._last(turn.session))
         last = self._put(turn.session, turn.turn, [started], now)
         self._turns[turn.session] = turn
         return Begun(turn.turn, last)
+
+    def is_held(self, hold: TurnHold) -> bool:
+        """Return whether a process still holds the turn of a session."""
+        there = self._turns.get(hold.session)
+        return there is not None and (there.turn, there.holder) == (hold.turn, hold.holder)
 
     async def append(
         self,
@@ -144,8 +156,9 @@ class MemoryEvents:
         if (there := self._turns.get(session)) is not None:
             raise busy(there.turn)
         known = self._messages.get(session, [])
-        self._door.record(act)
         cut = len(known[to:])
+        if cut:
+            self._door.record(act)
         del known[to:]
         return cut
 
@@ -181,4 +194,6 @@ class MemoryEvents:
             for number, one in enumerate(events, 1)
         ]
         self._rows.setdefault(session, deque(maxlen=KEPT)).extend(new)
+        for one in events:
+            self._runs.follow(turn, one.type, one.data, now)
         return last + len(new)

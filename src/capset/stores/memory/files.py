@@ -32,7 +32,7 @@ class MemoryFiles:
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
         """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
         tree = self._tree(session)
-        stat, digest = filetree.read(tree, path)
+        stat, digest = filetree.read(tree.get(path), path)
         return stat, self._blobs.get(tree.orgs[path], digest)
 
     async def write(
@@ -56,8 +56,9 @@ class MemoryFiles:
             raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
-        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
+        filetree.check_write(tree, path, size=len(content), version=version, quota=quota)
         self._door.record(act)
+        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
         self._blobs.store(org, digest, bytes(content))
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
@@ -73,9 +74,9 @@ class MemoryFiles:
     ) -> int:
         """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
         tree = self._tree(session)
-        gone = filetree.delete(tree, path, recursive=recursive, version=version)
-        if gone:
+        if filetree.check_delete(tree, path, recursive=recursive, version=version):
             self._door.record(act)
+        gone = filetree.delete(tree, path, recursive=recursive, version=version)
         for node in gone:
             if node.digest:
                 self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)

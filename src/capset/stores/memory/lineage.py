@@ -78,9 +78,10 @@ class MemoryLineage:
             raise taken("a link", link.id)
         if envelope and _key(envelope.org, envelope.id) in self._envelopes:
             raise taken("an envelope", envelope.id)
-        whose = (link.org, link.session)
-        if most is not None and sum((one.org, one.session) == whose for one in self._links.values()) >= most:
-            raise LinksFull
+        if most is not None and link.session is not None:
+            whose = (link.org, link.session)
+            if sum((one.org, one.session) == whose for one in self._links.values()) >= most:
+                raise LinksFull
         self._links[key] = link
         if envelope:
             self._keep_envelope(envelope)

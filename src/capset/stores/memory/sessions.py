@@ -83,6 +83,8 @@ class MemorySessions:
         self._door.check()
         names = ("principal", "principal_kind", "agent_id")
         wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        if query.principal is not None:
+            wanted["on_behalf_of"] = query.on_behalf_of
         found = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)

@@ -1,16 +1,248 @@
-"""A store whose changes are announced in Redis, once they are stored."""
+"""A store whose changes are announced in a stream in Redis, once they are stored, and the stream itself."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from inspect import signature
-from typing import Any, Final, cast
+from itertools import count, islice
+from typing import Any, Final, cast, get_args
+from urllib.parse import urlsplit
+from uuid import uuid4
 
-from capset.stores.base import ChangeNotice, Store
-from capset.stores.redis.stream import ChangeStream
+from capset.errors import DefinitionError
+from capset.extras import install_command
+from capset.stores.base import ChangeKind, ChangeNotice, Hear, Store
+
+ENTRIES: Final = 1_000
+"""About how many entries the stream has at most: older ones go."""
+EXPIRE_SECONDS: Final = 3_600
+"""When the stream goes after its last entry."""
+TOGETHER: Final = 100
+"""Limit on the notices of one entry."""
+WAITING: Final = 10_000
+"""Limit on the notices that wait for Redis: beyond, all are told that some may have been missed."""
+RECONNECT_SECONDS: Final = 1.0
+"""Pause before Redis is asked again after an error."""
+BLOCK_SECONDS: Final = 1.0
+"""How long one reading waits for an entry."""
+ANSWER_SECONDS: Final = 2.0
+"""How long an answer of Redis may take beyond that."""
+_LONGEST: Final = 1_000
+"""Limit on the characters of an id in a notice."""
+_SENDERS: Final = 1_000
+"""Limit on the senders whose entries are counted."""
+_SCHEMES: Final = ("redis", "rediss", "unix")
+_HINT: Final = "write it as redis://USER:PASSWORD@HOST:PORT/NUMBER, or with rediss:// for TLS"
+_KINDS: Final[frozenset[str]] = frozenset(get_args(ChangeKind))
+_log = logging.getLogger("capset.stores")
+
+
+class ChangeStream:
+    """The changes of one database, announced and heard in the Redis at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self._client = _connect(url)
+        parts = urlsplit(url)
+        self._place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}" if parts.scheme != "unix" else parts.path
+        self._key = ""
+        self._sender = ""
+        self._numbers = count(1)
+        self._waiting: dict[ChangeNotice | None, None] = {}
+        self._wake = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._sending: asyncio.Task[None] | None = None
+
+    def start(self, database: str) -> None:
+        """Begin to announce changes of a database, by its name in Redis."""
+        self._key = f"capset:{{{database}}}:changes"
+        self._sender = uuid4().hex
+        self._numbers = count(1)
+        self._sent.set()
+        self._sending = asyncio.get_running_loop().create_task(self._send(), name="capset-announce")
+
+    async def stop(self) -> None:
+        """Send what waits, if Redis takes it soon, and disconnect."""
+        sending, self._sending = self._sending, None
+        if sending is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECONNECT_SECONDS):
+                await self._sent.wait()
+        await _end(sending)
+        self._waiting.clear()
+        await self._client.aclose()
+
+    def announce(self, notice: ChangeNotice) -> None:
+        """Tell other processes of a change, soon. This never waits and never fails."""
+        if self._sending is None:
+            return
+        if is_full := len(self._waiting) >= WAITING:
+            self._waiting.clear()
+        self._waiting[None if is_full or len(notice.id) > _LONGEST else notice] = None
+        self._sent.clear()
+        self._wake.set()
+
+    @asynccontextmanager
+    async def listening(self, hear: Hear) -> AsyncGenerator[Callable[[], bool]]:
+        """Read the stream while inside, and yield a function that says whether Redis answers."""
+        is_connected = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._listen(hear, is_connected), name="capset-listen")
+        try:
+            yield is_connected.is_set
+        finally:
+            await _end(task)
+
+    async def _send(self) -> None:
+        is_away = False
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                some = [*islice(self._waiting, TOGETHER)]
+                try:
+                    await self._append(some)
+                except _errors() as error:
+                    if not is_away:
+                        self._warn("other processes are told later what has changed", error)
+                    is_away = True
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                else:
+                    is_away = False
+                    for one in some:
+                        self._waiting.pop(one, None)
+            self._sent.set()
+
+    async def _append(self, notices: list[ChangeNotice | None]) -> None:
+        entry = {"by": self._sender, "number": next(self._numbers), "notices": json.dumps(notices)}
+        async with self._client.pipeline(transaction=False) as commands:
+            commands.xadd(self._key, entry, maxlen=ENTRIES, approximate=True)
+            commands.expire(self._key, EXPIRE_SECONDS)
+            await commands.execute()
+
+    async def _listen(self, hear: Hear, is_connected: asyncio.Event) -> None:
+        is_away = False
+        while True:
+            try:
+                last = await self._last()
+                is_connected.set()
+                is_away = False
+                hear(None)  # what came before is not heard of
+                await self._read(hear, last)
+            except _errors() as error:
+                is_connected.clear()
+                if not is_away:
+                    self._warn("what others change is looked for in the store", error)
+                is_away = True
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _last(self) -> str:
+        newest = await self._client.xrevrange(self._key, count=1)
+        return newest[0][0] if newest else "0-0"
+
+    async def _read(self, hear: Hear, after: str) -> None:
+        """Pass on each entry ``after`` one, until the connection breaks."""
+        numbers: dict[str, int] = {}
+        while True:
+            found = _entries(await self._client.xread({self._key: after}, block=round(BLOCK_SECONDS * 1_000)))
+            for _, entry in found:
+                for notice in self._heard(entry, numbers):
+                    hear(notice)
+            if found:
+                after = found[-1][0]
+
+    def _heard(self, entry: Mapping[str, str], numbers: dict[str, int]) -> list[ChangeNotice | None]:
+        """Return the notices of an entry; with ``None`` where one before it was missed, or it cannot be read."""
+        try:
+            sender, number = entry["by"], int(entry["number"])
+            notices = [_notice(one) for one in json.loads(entry["notices"])]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            return [None]
+        is_complete = number <= numbers.get(sender, number - 1) + 1
+        if len(numbers) > _SENDERS:
+            numbers.clear()
+        numbers[sender] = number
+        # A process rings for its own events itself, as it stores them.
+        is_own = sender == self._sender
+        found = [one for one in notices if one != _UNKNOWN and not (is_own and (one is None or one.kind == "events"))]
+        return found if is_complete else [None, *found]
+
+    def _warn(self, what: str, error: BaseException) -> None:
+        # Not the error's own text: it may hold parts of the URL.
+        _log.warning("Redis at %s does not answer (%s): %s", self._place, type(error).__name__, what)
+
+
+_UNKNOWN: Final = ChangeNotice("lists", "?")
+"""A notice of a kind that a newer version sends."""
+
+
+def _notice(given: Any) -> ChangeNotice | None:  # what stands in Redis is anything
+    if given is None:
+        return None
+    kind, name = given
+    if not isinstance(kind, str) or not isinstance(name, str):
+        raise TypeError
+    return ChangeNotice(cast("ChangeKind", kind), name) if kind in _KINDS else _UNKNOWN
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it has ended: a client that times out at the same moment may take one for its own."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=RECONNECT_SECONDS)
+
+
+def _entries(found: Any) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the entries of an answer to XREAD, which differs between the protocols of Redis."""
+    if not found:
+        return []
+    # One stream is read: RESP2 gives a list of pairs of its name and entries, RESP3 a map with the entries in a list.
+    if isinstance(found, dict):
+        ((entries,),) = cast("dict[str, Any]", found).values()
+    else:
+        ((_, entries),) = found
+    return entries
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from redis.exceptions import RedisError
+
+    return (RedisError, OSError, TimeoutError)
+
+
+def _connect(url: str) -> Any:  # a client of redis, which is imported here alone
+    try:
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError:
+        raise DefinitionError(
+            "to tell others of changes by Redis needs the extra 'redis', which is not installed",
+            hint=install_command("redis"),
+        ) from None
+    try:
+        parts = urlsplit(url)
+        number = parts.path.strip("/")
+        if parts.scheme not in _SCHEMES or (parts.scheme != "unix" and number and not number.isdecimal()):
+            raise ValueError
+        client: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            url,
+            decode_responses=True,
+            encoding_errors="replace",  # what others have put there need not be UTF-8
+            retry=Retry(NoBackoff(), 0),  # what fails is tried again here, after a pause
+            socket_connect_timeout=ANSWER_SECONDS,
+            socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS,
+        )
+        client.connection_pool.make_connection()  # refuses options that there are not
+    except (ValueError, TypeError):  # their text is the URL's
+        raise DefinitionError("the URL of Redis cannot be read", hint=_HINT) from None
+    return client
+
 
 Tell = Callable[[Mapping[str, Any]], ChangeNotice | None]
 """Returns the notice of a change from the arguments of the method that makes it, by their names."""

@@ -117,8 +117,10 @@ class SqlAgents:
             current = _current(connection, org, id)
             if current is None or current.version == version:
                 return current
+            if version > current.version:  # it may have more digits than a database takes
+                return None
             found = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
-            return None if found is None or version > current.version else _version(current, found)
+            return None if found is None else _version(current, found)
 
         return await self._reader.read(read)
 

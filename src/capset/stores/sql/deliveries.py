@@ -41,7 +41,7 @@ class SqlDeliveries:
             return connection.execute(select(deliveries.c.id).where(*is_due).limit(1)).first() is not None
 
         # A worker looks every second: only what is there costs a turn of the writers.
-        return await self._writer.write(write) if await self._reader.read(any_due) else []
+        return await self._writer.write(write) if await self._reader.read(any_due, is_one_statement=True) else []
 
     async def settle(self, row: DeliveryRow) -> bool:
         """Store the outcome of a claimed delivery's attempt, and let go of it."""
@@ -93,7 +93,7 @@ class SqlDeliveries:
         def any_old(connection: Connection) -> bool:
             return connection.execute(select(deliveries.c.id).where(old).limit(1)).first() is not None
 
-        if await self._reader.read(any_old):
+        if await self._reader.read(any_old, is_one_statement=True):
             await self._writer.write(lambda connection: connection.execute(delete(deliveries).where(old)))
 
     async def _one(self, at: ColumnElement[bool]) -> DeliveryRow | None:
@@ -101,7 +101,7 @@ class SqlDeliveries:
             found = connection.execute(select(deliveries).where(at)).mappings().one_or_none()
             return None if found is None else _row(found)
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
 
 def queue_deliveries(connection: Connection, rows: Sequence[DeliveryRow]) -> None:

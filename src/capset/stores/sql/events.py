@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, fields
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, Text, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Text, bindparam, case, delete, func, insert, literal, select, true, update
 
 from capset.errors import StateError
 from capset.stores.base import (
@@ -25,13 +25,16 @@ from capset.stores.base import (
 from capset.stores.rows import can_be
 from capset.stores.sql.inserts import insert_rows
 from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.runs import begins, follow
 from capset.stores.sql.schema.tables import session_events, session_messages, session_turns, sessions
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import busy, gone, over, storable
 
 _NAMED: Final = 1_000
 """Number of ids per statement."""
-_EVENT: Final = ", ".join(field.name for field in fields(EventRow))
+_EVENT_FIELDS: Final = tuple(field.name for field in fields(EventRow))
+_EVENT: Final = ", ".join(_EVENT_FIELDS)
+_TURN_FIELDS: Final = tuple(field.name for field in fields(TurnRow))
 _MESSAGE: Final = tuple(field.name for field in fields(MessageRow))
 _SESSION: Final = bindparam("of_session", type_=Text)
 _HELD: Final = (
@@ -50,6 +53,33 @@ _TURN: Final = select(session_turns).where(session_turns.c.session == _SESSION)
 _LAST_EVENT: Final = select(func.max(session_events.c.seq)).where(session_events.c.session == _SESSION)
 _LAST_MESSAGE: Final = select(func.max(session_messages.c.seq)).where(session_messages.c.session == _SESSION)
 _LAST_OF_BOTH: Final = select(_LAST_EVENT.scalar_subquery(), _LAST_MESSAGE.scalar_subquery())
+_AFTER: Final = (
+    select(session_events)
+    .where(session_events.c.session == _SESSION, session_events.c.seq > bindparam("after"))
+    .order_by(session_events.c.seq)
+    .limit(bindparam("most"))
+    .subquery()
+)
+_FIRST: Final = (
+    select(func.min(session_events.c.seq))
+    .where(session_events.c.session == _SESSION, session_events.c.seq > bindparam("after"))
+    .scalar_subquery()
+)
+# One statement, since every event is read by every follower of its session: the events, in no order, each beside the
+# number of the last one and the turn, whose checkpoint may be long, and comes with the first; of a session without new
+# events, one row.
+_PAGE: Final = (
+    select(
+        _LAST_EVENT.scalar_subquery().label("last"),
+        *(session_turns.c[name].label(f"turn_{name}") for name in ("session", "turn", "holder", "until")),
+        case((_AFTER.c.seq.is_(None) | (_AFTER.c.seq == _FIRST), session_turns.c.checkpoint)).label("turn_checkpoint"),
+        _AFTER,
+    )
+    .select_from(sessions)
+    .outerjoin(session_turns, session_turns.c.session == sessions.c.id)
+    .outerjoin(_AFTER, true())
+    .where(sessions.c.id == _SESSION)
+)
 
 
 Heard = Callable[[str | None], None]
@@ -60,7 +90,7 @@ class Notifications(Protocol):
     """An engine's way to notify other processes."""
 
     def send(self, connection: Connection, session: str) -> None:
-        """Notify every listening process of a change to a session's events, once the transaction is committed."""
+        """Notify every other listening process of a change to a session's events, once it is committed."""
         ...
 
     def listening(self, heard: Heard) -> AbstractAsyncContextManager[Callable[[], bool]]:
@@ -88,11 +118,15 @@ class SqlEvents:
         self._reader = reader
         self._notifications = notifications
 
-    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+    async def begin(
+        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+    ) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is in already."""
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
+            if is_run and not begins(connection, turn.turn):
+                raise over(turn.turn)
             there = _turn(connection, turn.session)
             if there is not None and not _interrupt(connection, there, now, interrupted):
                 return Begun(there.turn, _last(connection, turn.session))
@@ -151,7 +185,7 @@ class SqlEvents:
         def read(connection: Connection) -> Sequence[TurnRow]:
             return [TurnRow(**row) for row in connection.execute(asked).mappings()]
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
         """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
@@ -167,7 +201,8 @@ class SqlEvents:
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
         """Return the numbers of the last events of existing sessions."""
-        return await self._reader.read(lambda connection: _latest(connection, sessions))
+        is_one = len(sessions) <= _NAMED
+        return await self._reader.read(lambda connection: _latest(connection, sessions), is_one_statement=is_one)
 
     @asynccontextmanager
     async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
@@ -178,16 +213,20 @@ class SqlEvents:
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
         """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
-        of_session, seq = session_events.c.session == session, session_events.c.seq
-        asked = select(session_events).where(of_session, seq > after).order_by(seq).limit(limit)
+        values = {"of_session": session, "after": after, "most": limit}
 
         def read(connection: Connection) -> EventPage:
-            items = tuple(EventRow(**row) for row in connection.execute(asked).mappings())
-            if not items:
-                _require(connection, session, "event")
-            return EventPage(items, _last(connection, session), _turn(connection, session))
+            rows = sorted(connection.execute(_PAGE, values).mappings(), key=lambda row: row["seq"] or 0)
+            if not rows:
+                raise gone("event")
+            first = rows[0]
+            items = tuple([EventRow(**{name: row[name] for name in _EVENT_FIELDS}) for row in rows])
+            turn = TurnRow(**{name: first[f"turn_{name}"] for name in _TURN_FIELDS})
+            return EventPage(
+                items if first["seq"] is not None else (), first["last"] or 0, turn if first["turn_turn"] else None
+            )
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
@@ -220,7 +259,7 @@ class SqlEvents:
             first, last = connection.execute(asked).one()
             return None if first is None else (first, last)
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
         """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
@@ -302,6 +341,7 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
         for number, one in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT, new)
+    follow(connection, turn, events, now)
     last = after + len(new)
     if last > KEPT:
         own = session_events.c.session == session

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    RowMapping,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
@@ -26,6 +38,26 @@ _DIGEST: Final = func.coalesce(files.c.digest, files.c.parts)
 """The digest of a file's content, wherever that is; null for a directory."""
 
 
+_OF: Final = files.c.session == bindparam("of")
+_AT: Final = _OF & (files.c.path == bindparam("at"))
+# Statements that each call needs are made once: to make one takes longer than SQLite takes to answer it.
+_WITH_CONTENT: Final = (
+    select(files, blobs.c.content)
+    .select_from(files.outerjoin(blobs, (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)))
+    .where(_AT)
+)
+"""The row at a path, with the content that is not in parts."""
+_ROW: Final = select(files).where(_AT)
+_HELD: Final = select(files.c.org, files.c.digest, files.c.parts).where(_AT)
+"""The content that the row at a path refers to."""
+_VERSION: Final = select(files.c.version).where(_AT)
+_USED: Final = (
+    select(files.c.is_directory, func.count(), func.sum(files.c.size_bytes)).where(_OF).group_by(files.c.is_directory)
+)
+_INSERT: Final = insert(files)
+_REPLACE: Final = update(files).where(_AT)
+
+
 class FileRows:
     """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` for none; a new file has the content of ``blob``."""
 
@@ -41,8 +73,8 @@ class FileRows:
 
     def get(self, path: str) -> TreeNode | None:
         """Return the row at a path."""
-        found = self._select(files.c.path == path)
-        return found[0] if found else None
+        row = self._connection.execute(_ROW, self._at(path)).mappings().first()
+        return None if row is None else _node(row)
 
     def put(self, node: TreeNode) -> None:
         """Insert or replace a row; a file's with its content."""
@@ -62,10 +94,11 @@ class FileRows:
         }
         if node.digest is not None and self._blob is not None:
             values |= store_blob(self._connection, self._org, self._blob)
-        at = files.c.path == stat.path
-        there = self._free(at)
-        change = update(files).where(self._session, at) if there else insert(files)
-        self._connection.execute(change.values(values))
+        at = self._at(stat.path)
+        if self._free(self._connection.execute(_HELD, at).all()):
+            self._connection.execute(_REPLACE, values | at)
+        else:
+            self._connection.execute(_INSERT, values)
 
     def children(self, path: str) -> Sequence[TreeNode]:
         """Return the rows directly below a directory."""
@@ -77,8 +110,7 @@ class FileRows:
 
     def usage(self) -> Usage:
         """Return the totals, counted by an index that has nothing else in it."""
-        asked = select(files.c.is_directory, func.count(), func.sum(files.c.size_bytes)).where(self._session)
-        found = {row[0]: row for row in self._connection.execute(asked.group_by(files.c.is_directory))}
+        found = {row[0]: row for row in self._connection.execute(_USED, {"of": self._own["session"]})}
         _, count, size = found.get(False, (False, 0, 0))
         directories = found[True][1] if True in found else 0
         return Usage(count, directories - (self._root() is not None), int(size))
@@ -101,15 +133,14 @@ class FileRows:
     def _root(self) -> int | None:
         """Return the version in the row of ``/``, which has no parent: the highest version of all removed entries."""
         if self._gone is None:
-            asked = select(files.c.version).where(self._session, files.c.path == "/")
-            self._gone = list(self._connection.execute(asked).scalars())
+            self._gone = list(self._connection.execute(_VERSION, self._at("/")).scalars())
         return self._gone[0] if self._gone else None
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
         for start in range(0, len(paths), _CHUNK):
             at = files.c.path.in_(paths[start : start + _CHUNK])
-            self._free(at)
+            self._free_all(at)
             self._connection.execute(delete(files).where(self._session, at))
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
@@ -127,7 +158,7 @@ class FileRows:
     def remove_all(self, parts: Parts) -> None:
         """Remove every row, with the content that no other file refers to, as ``let_go`` does."""
         everything = files.c.path.is_not(None)
-        self._free(everything)
+        self._free_all(everything)
         self._connection.execute(delete(files).where(self._session, everything))
         self.let_go(parts)
 
@@ -161,13 +192,19 @@ class FileRows:
         self._freed.clear()
         self._freed_parts.clear()
 
-    def _free(self, at: ColumnElement[bool]) -> int:
-        """Note the content that rows refer to now, and return the number of rows."""
+    def _free_all(self, at: ColumnElement[bool]) -> None:
+        """Note the content that rows refer to now."""
         asked = select(files.c.org, files.c.digest, files.c.parts).where(self._session, at)
-        found = self._connection.execute(asked).all()
-        self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
-        self._freed_parts.update((row.org, row.parts) for row in found if row.parts is not None)
-        return len(found)
+        self._free(self._connection.execute(asked).all())
+
+    def _free(self, held: Sequence[Row[Any, Any, Any]]) -> bool:
+        """Note this content, and return whether there are any rows."""
+        self._freed.update((row.org, row.digest) for row in held if row.digest is not None)
+        self._freed_parts.update((row.org, row.parts) for row in held if row.parts is not None)
+        return bool(held)
+
+    def _at(self, path: str) -> dict[str, str]:
+        return {"of": self._own["session"], "at": path}
 
     def _select(self, at: ColumnElement[bool]) -> list[TreeNode]:
         found = self._connection.execute(select(files).where(self._session, at)).mappings()
@@ -209,12 +246,19 @@ class SqlFiles:
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
         """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
 
-        def read(connection: Connection) -> tuple[FileStat, bytes]:
+        def row_at(connection: Connection) -> RowMapping | None:
+            return connection.execute(_WITH_CONTENT, {"of": session, "at": path}).mappings().first()
+
+        def read_again(connection: Connection) -> tuple[FileStat, bytes]:
             rows = FileRows(connection, session)
-            stat, _ = filetree.read(rows, path)
+            stat, _ = filetree.read(rows.get(path), path)
             return stat, rows.content(path)
 
-        return await self._reader.read(read)
+        row = await self._reader.read(row_at, is_one_statement=True)
+        if row is not None and row["parts"] is not None:  # which are rows of their own: one transaction for all
+            return await self._reader.read(read_again)
+        stat, _ = filetree.read(None if row is None else _node(row), path)
+        return stat, b"" if row is None else row["content"]
 
     async def write(
         self,

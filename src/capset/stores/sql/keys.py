@@ -47,11 +47,11 @@ class SqlKeys:
 
     async def find(self, digest: str) -> KeyRow | None:
         """Return the key with this digest, even if expired or revoked, or ``None``."""
-        return await self._reader.read(lambda connection: _one(connection, api_keys.c.digest == digest))
+        return await self._one(api_keys.c.digest == digest)
 
     async def get(self, id: str) -> KeyRow | None:
         """Return the key with this id, even if expired or revoked, or ``None``."""
-        return await self._reader.read(lambda connection: _one(connection, api_keys.c.id == id))
+        return await self._one(api_keys.c.id == id)
 
     async def page(self, query: KeyQuery) -> KeyPage:
         """Return keys, newest first, even expired and revoked ones."""
@@ -77,7 +77,7 @@ class SqlKeys:
             found = connection.execute(select(api_keys).order_by(api_keys.c.id.desc())).mappings()
             return [_row(one) for one in found]
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def any(self) -> bool:
         """Whether there is any key, even an expired or revoked one."""
@@ -85,7 +85,7 @@ class SqlKeys:
         def read(connection: Connection) -> bool:
             return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
@@ -95,7 +95,7 @@ class SqlKeys:
             return bool(connection.execute(update(api_keys).where(open_key).values(revoked_at=now)).rowcount)
 
         await self._writer.write(write, act)
-        return await self._reader.read(lambda connection: _one(connection, api_keys.c.id == id))
+        return await self._one(api_keys.c.id == id)
 
     async def revoked(self, digests: Collection[str]) -> frozenset[str]:
         """Return those of these digests whose keys are revoked."""
@@ -107,7 +107,7 @@ class SqlKeys:
             found = (connection.execute(is_revoked.where(api_keys.c.digest.in_(one))).scalars() for one in some)
             return frozenset(digest for part in found for digest in part)
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=len(asked) <= _NAMED)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first, after making one if the newest is too old."""
@@ -121,8 +121,15 @@ class SqlKeys:
                 connection.execute(insert(settings).values(name=_SIGNING, value=value))
             return keys
 
-        keys = await self._reader.read(_signing_keys)
+        keys = await self._reader.read(_signing_keys, is_one_statement=True)
         return keys if is_renewed(keys, renewed) else await self._writer.write(write)
+
+    async def _one(self, at: ColumnElement[bool]) -> KeyRow | None:
+        def read(connection: Connection) -> KeyRow | None:
+            found = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
+            return _row(found) if found else None
+
+        return await self._reader.read(read, is_one_statement=True)
 
 
 def _signing_keys(connection: Connection) -> list[SigningKey]:
@@ -136,11 +143,6 @@ def _signing_keys(connection: Connection) -> list[SigningKey]:
     raise StoreError(
         "the signing keys are damaged", hint=f"delete the row {_SIGNING!r} of settings; servers make others"
     )
-
-
-def _one(connection: Connection, at: ColumnElement[bool]) -> KeyRow | None:
-    found = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
-    return _row(found) if found else None
 
 
 def _row(found: RowMapping) -> KeyRow:

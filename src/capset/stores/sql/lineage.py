@@ -170,9 +170,11 @@ class SqlLineage:
         wanted = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)
         if _NUMBER in table.c:
             wanted = wanted.order_by(table.c[_NUMBER].desc())
-        return await self._reader.read(
-            lambda connection: [_values(row) for row in connection.execute(wanted).mappings()]
-        )
+
+        def read(connection: Connection) -> list[dict[str, Any]]:
+            return [_values(row) for row in connection.execute(wanted).mappings()]
+
+        return await self._reader.read(read, is_one_statement=True)
 
 
 def _select(table: Table, org: str | None) -> Select[Any]:  # of columns of several types

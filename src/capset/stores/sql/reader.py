@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, LargeBinary, Result, RowMapping, Select, Text, cast, func
+from sqlalchemy.exc import DBAPIError
 
 from capset.errors import StoreError
 from capset.stores.pages import fitting, size_of
@@ -46,13 +47,23 @@ class ReadConnections:
             raise StoreError(f"the database {self._name!r} is not open")
         return self._engine
 
-    async def read(self, function: Callable[[Connection], _T]) -> _T:
-        """Run a function that only reads and return its result. Errors of the database become ``StoreError``."""
+    async def read(self, function: Callable[[Connection], _T], *, is_one_statement: bool = False) -> _T:
+        """Run a function that only reads and return its result. Errors of the database become ``StoreError``.
+
+        A function that is one statement sees a consistent snapshot by itself, and needs no transaction. It is run again
+        if the server has ended the connection since it was last used: connections are not tried before.
+        """
         _ = self.opened
 
         def run() -> _T:
-            with self.in_use() as engine, explained(self._name), engine.begin() as connection:
-                return function(connection)
+            with self.in_use() as engine, explained(self._name):
+                alone = is_one_statement and engine.dialect.name != "sqlite"  # whose transactions cost next to nothing
+                try:
+                    return _run(engine, function, alone=alone)
+                except DBAPIError as error:
+                    if not error.connection_invalidated:
+                        raise
+                return _run(engine, function, alone=alone)
 
         return await asyncio.to_thread(run)
 
@@ -71,6 +82,14 @@ class ReadConnections:
                     del self._reading[engine]
                     if engine is not self._engine:
                         engine.dispose()
+
+
+def _run(engine: Engine, function: Callable[[Connection], _T], *, alone: bool) -> _T:
+    with engine.connect() as connection:
+        if alone:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        with connection.begin():
+            return function(connection)
 
 
 def byte_length(connection: Connection, column: ColumnElement[str | None]) -> ColumnElement[int]:

@@ -60,7 +60,7 @@ class SqlSessions:
             found = connection.execute(select(sessions).where(sessions.c.id == id)).mappings().one_or_none()
             return SessionRow(**found) if found else None
 
-        return await self._reader.read(read)
+        return await self._reader.read(read, is_one_statement=True)
 
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
@@ -69,6 +69,8 @@ class SqlSessions:
         for name in ("principal", "principal_kind", "agent_id"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(sessions.c[name] == value)
+        if query.principal is not None:
+            wanted = wanted.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:
             wanted = wanted.where(sessions.c.id < query.before)
 

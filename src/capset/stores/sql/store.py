@@ -34,6 +34,8 @@ from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.replies import SqlReplies, free_keys, reserving_writers
+from capset.stores.sql.runs import SqlRuns, SqlWorkers
+from capset.stores.sql.schedules import SqlSchedules
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
 from capset.stores.sql.sessions import SqlSessions
@@ -76,6 +78,9 @@ class SqlStore(ABC):
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer, self._leases)
         self._events = SqlEvents(self._writer, self._reader, notifications)
+        self._runs = SqlRuns(self._writer, self._reader)
+        self._schedules = SqlSchedules(self._writer, self._reader)
+        self._workers = SqlWorkers(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._deliveries = SqlDeliveries(self._writer, self._reader)
@@ -154,6 +159,21 @@ class SqlStore(ABC):
     def admissions(self) -> SqlAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def runs(self) -> SqlRuns:
+        """The runs."""
+        return self._runs
+
+    @property
+    def schedules(self) -> SqlSchedules:
+        """The schedules of runs."""
+        return self._schedules
+
+    @property
+    def workers(self) -> SqlWorkers:
+        """The workers that do runs."""
+        return self._workers
 
     @property
     def directory(self) -> SqlDirectory:

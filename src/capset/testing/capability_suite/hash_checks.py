@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
+from capset.definitions.capabilities import Capability, config_from
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
 from capset.evaluation.evaluate import evaluate
@@ -31,7 +31,7 @@ async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> No
     order: dict[str, Any] = {
         "address": address,
         "presets": dict(ref.presets),
-        "config": None if ref.config is None else ref.config.model_dump(mode="json"),
+        "config": None if ref.config is None else ref.config.model_dump_json(by_alias=True, round_trip=True),
         "prefix": ref.prefix,
         "rename": None if ref.rename is None else dict(ref.rename),
     }
@@ -101,7 +101,7 @@ def _loaded(order: dict[str, Any]) -> AnyRef:
     capability: Capability[Any, Any] = getattr(import_module(module), name)
     ref = capability.with_presets(**order["presets"])
     if order["config"] is not None and capability.config is not None:
-        ref = ref.with_config(capability.config.model_validate(order["config"]))
+        ref = ref.with_config(config_from(capability.config, order["config"].encode()))
     return ref.with_names(prefix=order["prefix"], rename=order["rename"])
 
 

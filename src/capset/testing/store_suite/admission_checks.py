@@ -13,11 +13,15 @@ from capset.stores.base import (
     ApprovalTaken,
     Claim,
     Entry,
+    NewEvent,
     Quota,
     QuotaSpent,
     Refused,
     SessionRow,
     Store,
+    TurnHold,
+    TurnRow,
+    TurnTaken,
     Window,
     WindowFull,
 )
@@ -331,6 +335,40 @@ async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
         expect((await store.audit.verify()).ok, True, "whether the chain holds")
 
 
+async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) -> None:
+    """Of a turn that another process has taken, or that has ended, no intent is written, and nothing counts."""
+    async with opened(make) as store:
+        await begin(store, "session-1")
+        held = TurnRow("session-1", "turn-1", "here", LATER, "{}")
+        await store.events.begin(
+            held, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}")
+        )
+        hold, quota = TurnHold("session-1", "turn-1", "here"), Quota("session-1", 9, None)
+        for number, (one, is_held) in enumerate(
+            (
+                (hold, True),
+                (replace(hold, holder="there"), False),
+                (replace(hold, turn="turn-2"), False),
+                (replace(hold, session="session-2"), False),
+            )
+        ):
+            claim = _claim(f"call-{number}", 0, quotas=(quota,), hold=one)
+            expect(isinstance(await store.admissions.look(claim), TurnTaken), not is_held, f"the look at {one}")
+            refused = await _refused(store, claim, intent(f"call-{number}"))
+            expect(isinstance(refused, TurnTaken), not is_held, f"whether a call of {one} is refused")
+        claims = [_claim(f"more-{number}", 0, hold=hold) for number in range(6)]
+        told = await asyncio.gather(
+            *[_refused(store, claim, intent(claim.call)) for claim in claims[:3]],
+            store.events.take(held, replace(held, holder="there")),
+            *[_refused(store, claim, intent(claim.call)) for claim in claims[3:]],
+        )
+        made = [claim.call for claim, one in zip(claims, (*told[:3], *told[4:]), strict=True) if one is None]
+        expect({record.id for record in await store.audit.read()}, {"call-0", *made}, "the intents on record")
+        refused = await _refused(store, _claim("late", 0, hold=hold), intent("late"))
+        expect(isinstance(refused, TurnTaken), True, "whether a call is refused after another has taken its turn")
+        expect(await store.admissions.spent(["session-1"]), [(1, 0.0)], "what counts")
+
+
 async def a_budget_ends_with_its_session(make: Make) -> None:
     """And so do those of the session's runs."""
     async with opened(make) as store:
@@ -361,5 +399,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     budgets_of_several_owners_are_counted_apart,
     an_approval_is_used_with_its_call_or_not_at_all,
     an_intent_is_written_with_what_its_call_counts_in,
+    a_call_of_a_turn_is_admitted_while_its_process_holds_that,
     a_budget_ends_with_its_session,
 )

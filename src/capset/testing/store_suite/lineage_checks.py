@@ -175,10 +175,10 @@ async def links_are_listed_newest_first(make: Make) -> None:
 
 
 async def a_session_has_so_many_links(make: Make) -> None:
-    """However many are recorded at once; those of other sessions and orgs do not count."""
+    """However many are recorded at once; those of other sessions, of none and of other orgs do not count."""
     async with opened(make) as store:
 
-        async def record(id: str, session: str = "session-1", org: str = "acme") -> bool:
+        async def record(id: str, session: str | None = "session-1", org: str = "acme") -> bool:
             try:
                 await store.lineage.record_turn(link_row(id, session=session, org=org), most=3)
             except LinksFull:
@@ -190,6 +190,8 @@ async def a_session_has_so_many_links(make: Make) -> None:
         expect(len((await store.lineage.links(LinkQuery("acme"))).items), 3, "how many there are")
         expect(await record("other", "session-2"), True, "one of another session")
         expect(await record("other", org="other"), True, "one of another org")
+        for number in range(4):
+            expect(await record(f"of none {number}", None), True, "one of no session")
         await store.lineage.record_turn(link_row("more"))
         expect(await record("even more"), False, "one beyond the limit")
 

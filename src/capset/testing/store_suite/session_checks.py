@@ -67,6 +67,7 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
     async with opened(make) as store:
         rows = [session_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
         rows[5] = replace(rows[5], principal="user-2", agent_id="agent-1")
+        rows[1] = replace(rows[1], on_behalf_of="user:user-2")
         for row in rows:
             await store.sessions.create(row)
         page = await store.sessions.list(SessionQuery(None, limit=2))
@@ -76,8 +77,9 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
         for query, items in (
             (SessionQuery("acme"), (rows[5], rows[3], rows[1])),
             (SessionQuery("acme", principal="user-2"), (rows[5],)),
-            (SessionQuery("acme", principal="user-1", principal_kind="user"), (rows[3], rows[1])),
+            (SessionQuery("acme", principal="user-1", principal_kind="user"), (rows[3],)),
             (SessionQuery("acme", principal="user-1", principal_kind="agent"), ()),
+            (SessionQuery("acme", principal="user-1", on_behalf_of="user:user-2"), (rows[1],)),
             (SessionQuery("acme", agent_id="agent-1"), (rows[5],)),
             (SessionQuery("other"), ()),
         ):

@@ -274,7 +274,8 @@ async def test_a_deadline_from_outside_still_holds_after_an_event() -> None:
             await asyncio.sleep(0.15)
             assert (await anext(messages)).data["message"] == "read late"
             assert (await anext(messages)).data["status"] == 504
-        assert 0.2 <= time.monotonic() - started < 0.3  # and not 0.35: the wait for the reader is no extra time
+        # uvloop counts whole milliseconds.
+        assert 0.198 <= time.monotonic() - started < 0.3  # and not 0.35: the wait for the reader is no extra time
 
 
 @pytest.mark.spec("K16", "C31")

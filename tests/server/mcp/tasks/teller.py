@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic.alias_generators import to_camel
 
 from capset import Agent, Capability, Context, Principal, tool
 from capset.ext import Answer
@@ -61,6 +62,36 @@ async def seldom(to: str) -> str:
     return to
 
 
+class Order(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    article_name: str
+    how_many: int = 1
+
+
+class Parcel(BaseModel):
+    grams: int
+
+    @computed_field
+    @property
+    def kilograms(self) -> float:
+        """The same in kilograms."""
+        return self.grams / 1000
+
+
+@tool(effect="write", approval="ask")
+async def buy(order: Order) -> str:
+    """Buy something."""
+    done.append((order.article_name, order.how_many))
+    return f"{order.how_many} {order.article_name}"
+
+
+@tool(effect="write", approval="ask")
+async def send(parcel: Parcel) -> str:
+    """Send a parcel."""
+    done.append(parcel.grams)
+    return f"{parcel.kilograms} kg"
+
+
 @tool(effect="write", approval="ask")
 async def asks(ctx: Context) -> str:
     """Ask."""
@@ -73,7 +104,7 @@ async def relay(ctx: Context, to: str) -> str:
     return await ctx.call(pay, to=to)
 
 
-teller = Agent("teller", uses=[Capability("desk", tools=[pay, login, slow, large, seldom, asks, relay])])
+teller = Agent("teller", uses=[Capability("desk", tools=[pay, login, slow, large, seldom, buy, send, asks, relay])])
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -281,6 +282,30 @@ async def test_secrets_are_not_kept_so_their_calls_are_made_again(shared: Site, 
     await shared.kernel.approvals.decide(approval, YES, by=BOSS)
     assert (await ada.call("login", name="ada", password="hunter2"))["isError"] is False
     assert done == [("ada", "hunter2")]
+
+
+@pytest.mark.spec("M19")
+async def test_a_task_has_the_arguments_whose_fields_go_by_aliases(shared: Site, ada: Tasker) -> None:
+    task = await ada.task("buy", order={"articleName": "tea", "howMany": 2})
+    await decide(shared, task)
+    assert text_in(await ada.get(task["taskId"])) == "2 tea"
+    changed = await ada.task("buy", order={"articleName": "tea", "howMany": 3})
+    request = await shared.kernel.approvals.get(approval_of(changed), org="acme")
+    shown = json.loads(request.arguments)
+    shown["order"]["how_many"] = 1
+    await decide(shared, changed, Answer(approved=True, arguments=shown))
+    assert text_in(await ada.get(changed["taskId"])) == "1 tea"
+    assert done == [("tea", 2), ("tea", 1)]
+
+
+@pytest.mark.spec("M19")
+async def test_a_call_that_its_record_cannot_repeat_is_made_again(shared: Site, ada: Tasker) -> None:
+    refused = await ada.call("send", parcel={"grams": 500})
+    assert (refused["resultType"], refused["isError"]) == ("complete", True)
+    approval = refused["_meta"][f"{PREFIX}error"]["approval"]
+    await shared.kernel.approvals.decide(approval, YES, by=BOSS)
+    assert (await ada.call("send", parcel={"grams": 500}))["isError"] is False
+    assert done == [500]
 
 
 @pytest.mark.spec("M19")

@@ -13,9 +13,11 @@ from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.stores.sql.postgres import engines
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine
+from capset.stores.sql.postgres.store import PostgresStore
 from capset.testing.store_suite.support import NOW, begin, entry, intent
+from tests.databases import Server
 from tests.kernel.support import until
-from tests.stores.sql.postgres.support import cut_off, opened_soon, writing
+from tests.stores.sql.postgres.support import connections, cut_off, opened_soon, writing
 from tests.stores.sql.support import opened_at, run_at
 
 KEY = ScopeKey("session", "acme", "s", "counter")
@@ -57,6 +59,7 @@ async def test_a_lock_whose_connection_was_lost_is_taken_again(postgres_url: str
     with leases(postgres_url) as mine, leases(postgres_url) as other:
         mine.take("a")
         for _ in range(2):
+            await until(lambda: connections(postgres_url) == 1)  # those of who looked have ended
             assert cut_off(postgres_url) == 1
             await until(lambda: other.gone(["a"]) == [])
 
@@ -83,6 +86,18 @@ async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> Non
         assert run_at(postgres_url, held) == [(1,)]
         await store.audit.commit(entry("b"))
     assert run_at(postgres_url, held) == [(0,)]
+
+
+@pytest.mark.spec("P30")
+async def test_a_process_waits_while_another_one_makes_the_tables_for_longer_than_a_turn(postgres: Server) -> None:
+    url = postgres.empty()
+    store = PostgresStore(make_url(url), busy_seconds=0.2)
+    with writing(url):
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(1)
+        assert not opening.done()
+    await opening
+    await store.close()
 
 
 @pytest.mark.spec("G23")

@@ -172,3 +172,18 @@ async def test_a_write_function_whose_connection_is_cut_off_changes_nothing(post
             await store.audit._writer.write(die)
         await until(lambda: run_at(postgres_url, "SELECT id FROM records") == [("a",)])
         assert run_at(postgres_url, "SELECT name FROM settings WHERE name = 'lost'") == []
+
+
+@pytest.mark.spec("G23")
+async def test_reads_outlive_connections_that_the_server_has_ended(postgres_url: str) -> None:
+    """Connections are not tried before they read: a read on one that has ended is made again on another."""
+    async with opened_at(postgres_url) as store:
+        await begin(store, "s")
+        for _ in range(3):
+            await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+            assert cut_off(postgres_url) > 1
+            pages = await asyncio.gather(*[store.events.read("s", after=0, limit=9) for _ in range(4)])
+            assert [page.last for page in pages] == [0] * 4
+            cut_off(postgres_url)
+            rows = await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+            assert [row is not None and row.id for row in rows] == ["s"] * 4

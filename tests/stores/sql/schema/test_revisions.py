@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from capset.stores.base import SessionRow
 from capset.stores.sql.schema import revisions as making
 from capset.stores.sql.schema import tables
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
-from capset.stores.sql.sqlite import SqliteStore, make_engine
+from capset.stores.sql.sqlite import STUCK_SECONDS, SqliteStore, make_engine
 from capset.testing.store_suite.support import entry
 from tests.stores.sql.support import let_go, line_of, make, opened, opened_at, process, raw, run_at
 
@@ -182,6 +183,40 @@ def test_processes_that_make_or_raise_one_database_at_once_all_succeed(tmp_path:
         let_go(*children, within=60)
     with raw(tmp_path / "a.db") as file:
         assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
+
+
+@pytest.mark.spec("P30")
+async def test_one_process_raises_several_databases_at_once(tmp_path: Path) -> None:
+    make(tmp_path / "alone.db", HEAD)
+    paths = [tmp_path / f"{number}.db" for number in range(3)]
+    for path in paths:
+        make(path, "0001")
+    stores = [SqliteStore(str(path)) for path in paths]
+    await asyncio.gather(*[store.open() for store in stores])
+    for store, path in zip(stores, paths, strict=True):
+        await store.close()
+        assert statements_of(path) == statements_of(tmp_path / "alone.db")
+
+
+@pytest.mark.long
+@pytest.mark.spec("P30")
+@pytest.mark.parametrize("before", [None, "0001"])
+async def test_a_process_waits_while_another_one_makes_or_raises_the_tables_for_long(
+    tmp_path: Path, before: str | None
+) -> None:
+    """An upgrade takes seconds where there are many records, and says nothing until it is done."""
+    path = tmp_path / "a.db"
+    if before:
+        make(path, before)
+    with raw(path) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("BEGIN IMMEDIATE")
+        store = SqliteStore(str(path))
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(STUCK_SECONDS + 1)
+        other.execute("COMMIT")
+        await opening
+    await store.close()
 
 
 async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:

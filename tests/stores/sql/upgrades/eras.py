@@ -33,6 +33,8 @@ from tests.stores.sql.support import path_of
 REVISIONS: Final = tuple(sorted(KNOWN - {HEAD}))
 KEY: Final = CheckpointKey.generate()
 
+_SEEN: Final[dict[tuple[str, str], MetaData]] = {}
+"""The tables of each revision, by engine: to look them up takes longer than all else here."""
 _OWN: Final = ("alembic_version", "records", "open_intents", "checkpoints", "settings")
 """Tables whose rows are no free texts; they are filled otherwise, or not at all."""
 _VALUES: Final[dict[str, Any]] = {
@@ -91,17 +93,24 @@ def made(url: str, last: str) -> dict[str, Era]:
     return found
 
 
-def reflected(connection: Connection) -> list[Table]:
-    """Return the tables that there are, but for those of the engine's own index of words."""
-    names = [name for name in inspect(connection).get_table_names() if not name.startswith("document_words")]
-    metadata = MetaData()
-    metadata.reflect(connection, only=[name for name in names if name not in _OWN])
-    return metadata.sorted_tables
+def _tables(connection: Connection, revision: str) -> MetaData:
+    """Return the tables of a revision, but for those of the engine's own index of words."""
+    seen = connection.dialect.name, revision
+    if seen not in _SEEN:
+        names = [name for name in inspect(connection).get_table_names() if not name.startswith("document_words")]
+        metadata = MetaData()
+        metadata.reflect(connection, only=names)
+        _SEEN[seen] = metadata
+    return _SEEN[seen]
+
+
+def _filled(tables: MetaData) -> list[Table]:
+    return [table for table in tables.sorted_tables if table.name not in _OWN]
 
 
 def still_there(connection: Connection, era: Era) -> list[str]:
     """Return what is not any more what it was when it was written."""
-    tables = {table.name: table for table in reflected(connection)}
+    tables = _tables(connection, HEAD).tables
     lost: list[str] = []
     for name, row in era.rows.items():
         table = tables[name]
@@ -113,7 +122,7 @@ def still_there(connection: Connection, era: Era) -> list[str]:
 
 def _fill(connection: Connection, revision: str) -> Era:
     era = Era()
-    for table in reflected(connection):
+    for table in _filled(_tables(connection, revision)):
         row = {column.name: _value(table, column.name, revision) for column in table.c}
         for key in table.foreign_keys:
             row[key.parent.name] = era.rows[key.column.table.name][key.column.name]
@@ -142,14 +151,13 @@ def _value(table: Table, name: str, revision: str) -> Any:
 
 def _record(connection: Connection, revision: str) -> None:
     """Add a call to the chain, and at the first revision one that its process did not end; from 0006 on, sign it."""
-    metadata = MetaData()
-    metadata.reflect(connection, only=["records", "open_intents"])
-    records = metadata.tables["records"]
+    tables = _tables(connection, revision).tables
+    records = tables["records"]
     last = connection.execute(select(records).order_by(records.c.seq.desc()).limit(1)).mappings().one_or_none()
     given = [entry(f"call-{revision}", org="acme")]
     if revision == "0001":
         given.insert(0, intent("left-open"))
-        connection.execute(insert(metadata.tables["open_intents"]).values(id="left-open", seq=1, writer="gone"))
+        connection.execute(insert(tables["open_intents"]).values(id="left-open", seq=1, writer="gone"))
     seq, previous = (last["seq"], last["hash"]) if last else (0, GENESIS)
     for one in given:
         columns = {name: value for name, value in one.columns().items() if name in records.c}

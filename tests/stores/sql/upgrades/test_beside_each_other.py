@@ -28,7 +28,9 @@ STATEMENTS: Final[dict[str, Any]] = {
     era: json.loads((Path(__file__).parent / f"{era}.json").read_text(encoding="utf-8")) for era in ERAS
 }
 """What the code of a revision says of itself, by engine: transactions of statements, parameters and counts of rows."""
-beside_each = pytest.mark.parametrize("era", ERAS)
+beside_each = pytest.mark.parametrize(
+    "era", [ERAS[0], *(pytest.param(one, marks=pytest.mark.long) for one in ERAS[1:-1]), ERAS[-1]]
+)
 
 
 class Old:

@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,31 @@ def test_the_folder_goes_with_the_last_lock(tmp_path: Path) -> None:
     second.release()
     assert not folder.exists()
     first.release()
+
+
+def test_writers_that_come_and_go_at_once_stop_no_other(tmp_path: Path) -> None:
+    """The folder goes and comes again at any moment."""
+    until, looking = time.monotonic() + 2, FileLeases(tmp_path / "writers")
+
+    def come_and_go(writer: str) -> None:
+        own = FileLeases(tmp_path / "writers")
+        while time.monotonic() < until:
+            own.take(writer)
+            own.release()
+
+    with ThreadPoolExecutor(2) as threads:
+        others = [threads.submit(come_and_go, writer) for writer in "ab"]
+        while time.monotonic() < until:
+            looking.sweep()
+            looking.holder()
+        for one in others:
+            one.result()
+
+
+def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "writers").touch()
+    with pytest.raises(FileExistsError):
+        FileLeases(tmp_path / "writers").take("a")
 
 
 def test_a_sweep_removes_only_the_files_of_those_who_are_gone(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
 
-from capset.errors import StoreError
+from capset.errors import StoreBusy, StoreError
 from capset.stores.audit_rules import BadEntry
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
-from capset.stores.sql.writer.writer import Writer
+from capset.stores.sql.writer.writer import TOGETHER, Writer
 from capset.testing.store_suite.support import NOW, BrokenEntry, begin, entry
 from tests.stores.sql.support import opened, raw
 
@@ -257,6 +257,23 @@ async def test_closing_leaves_no_write_function_without_an_answer(tmp_path: Path
         await store.close()
         with pytest.raises(StoreError, match="locked"):
             await write
+
+
+@pytest.mark.spec("G23")
+async def test_closing_answers_more_callers_than_one_transaction_takes(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "a.db"), busy_seconds=0.2)
+    await store.open()
+    with raw(tmp_path / "a.db") as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.create_task(writer_of(store).write(lambda _: None)) for _ in range(TOGETHER + 500)]
+        waiting += [asyncio.create_task(store.audit.flush()), asyncio.create_task(store.audit.commit(entry("a")))]
+        await asyncio.sleep(0)
+        store.audit.append(entry("b"))
+        with pytest.raises(StoreError, match=r"and so lost: 1 audit record$"):
+            await store.close()
+        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        other.execute("ROLLBACK")
+    assert {type(one) for one in answers} <= {StoreError, StoreBusy}
 
 
 async def test_a_waiter_that_was_cancelled_harms_nobody(tmp_path: Path) -> None:

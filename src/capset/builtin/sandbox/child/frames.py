@@ -27,6 +27,10 @@ Backend = Literal["isolated-cpython", "isolated-bash", "monty"]
 Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 
+MOST_PROCESSES: Final = 64
+"""How many processes there may be at once in a jail of bash, the first one among them."""
+
+
 class RunLimits(TypedDict):
     seconds: float
     memory_bytes: int

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits
 from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK, SCRIPTS
-from capset.builtin.sandbox.child.system_calls import restrict
+from capset.builtin.sandbox.child.system_calls import Processes, restrict
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,17 +52,17 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
     """Become the process of the code, and end with it.
 
-    That of CPython tells ``report`` its value, its error and its limit.
+    That of CPython tells ``report`` its value, its error and its limit; that of bash hands over there by what each new
+    process has to be asked for.
     """
     status = 1
     try:
         _take_over_streams(stdout, stderr, report)
         if order["backend"] == "isolated-bash":
-            os.close(report)
-            _become_bash(order["code"], order["limits"])
+            _become_bash(order["code"], order["limits"], report)
         _prepare_interpreter()
         make_room = _bound(order["limits"])
-        restrict(may_start_processes=False)
+        restrict(Processes.NONE)
         status = _run(order["code"], report, make_room)
     except BaseException:  # of the preparation: the code was not run
         os.write(2, traceback.format_exc().encode(errors="replace"))
@@ -73,11 +73,13 @@ def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
     os._exit(status)
 
 
-def _become_bash(code: str, limits: RunLimits) -> NoReturn:
+def _become_bash(code: str, limits: RunLimits, channel: int) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
         signal.signal(number, signal.SIG_DFL)
     _bound(limits)
-    restrict(may_start_processes=True)
+    from capset.builtin.sandbox.child.new_processes import restrict_and_hand_over
+
+    restrict_and_hand_over(channel)
     with open(SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         file.write(code)
     os.chmod(SCRIPTS, 0o500)  # noqa: PTH101  # a file that the script left there would be lost

@@ -9,14 +9,17 @@ import select
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
-from time import monotonic, sleep
-from typing import Final, Literal, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits, Stopped
 from capset.builtin.sandbox.child.guests import run_guest
 from capset.builtin.sandbox.child.jail_files import SCRIPTS
 from capset.builtin.sandbox.child.output import Printer, RunEnded
 from capset.builtin.sandbox.child.system_calls import hide_process
+
+if TYPE_CHECKING:
+    from capset.builtin.sandbox.child.new_processes import NewProcesses
 
 _STEP: Final = 0.05
 """How often, in seconds, the number of files is looked at: nothing else bounds it while the code runs."""
@@ -45,7 +48,9 @@ class _JailRun:
         self._decoders = {one: codecs.getincrementaldecoder("utf-8")(errors="replace") for one in ("stdout", "stderr")}
         self._report = bytearray()
         self._complaints = ""
-        self._places = ("/", SCRIPTS) if order["backend"] == "isolated-bash" else ("/",)
+        self._is_bash = order["backend"] == "isolated-bash"
+        self._new_processes: NewProcesses | None = None
+        self._places = ("/", SCRIPTS) if self._is_bash else ("/",)
         """Where the code can make files."""
         self._most = _inodes(self._places) + self._limits["max_files"] + _SPARE
         self._status: int | None = None
@@ -53,7 +58,8 @@ class _JailRun:
 
     def ended(self) -> RunEnded:
         """Run the code to its end, or to that of a limit. No process is left but this one."""
-        (stdout, told), (stderr, complained), (report, reported) = (os.pipe() for _ in range(3))
+        (stdout, told), (stderr, complained) = os.pipe(), os.pipe()
+        report, reported = _socket_pair() if self._is_bash else os.pipe()
         writers = told, complained, reported
         hide_process()  # or code in bash could speak to capset in its place
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does not kill a first process
@@ -62,13 +68,14 @@ class _JailRun:
             run_guest(self._order, *writers)
         for writer in writers:
             os.close(writer)
+        streams: dict[int, Literal["stdout", "stderr", "report"]] = {stdout: "stdout", stderr: "stderr"}
+        if self._is_bash:
+            self._new_processes = _received_listener(report)
+        else:
+            streams[report] = "report"
         self._printer.start()
         deadline = monotonic() + self._limits["seconds"]
-        stopped = self._listen(pid, stdout, stderr, report, deadline)
-        while self._status is None and stopped is None:  # it has closed all that it could tell by
-            sleep(_STEP / 10)
-            self._reap(pid)
-            stopped = "time" if monotonic() > deadline else "files" if self._has_too_many_files() else None
+        stopped = self._watch(pid, streams, deadline)
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)  # all processes of the jail, but for this one, which is the first
         while self._status is None:
@@ -79,21 +86,26 @@ class _JailRun:
         self._printer.end()
         return self._told(stopped, os.waitstatus_to_exitcode(self._status))
 
-    def _listen(self, pid: int, stdout: int, stderr: int, report: int, deadline: float) -> Stopped | None:
-        """Take what the code says until it has closed all, and return the limit that ended it before."""
-        streams: dict[int, Literal["stdout", "stderr", "report"]] = {
-            stdout: "stdout",
-            stderr: "stderr",
-            report: "report",
-        }
+    def _watch(
+        self, pid: int, streams: dict[int, Literal["stdout", "stderr", "report"]], deadline: float
+    ) -> Stopped | None:
+        """Take what the code says until it has ended and closed all; return the limit that ended it before."""
+        asking = self._new_processes
         poll = select.poll()
-        for one in (*streams, self._source):
+        for one in (*streams, self._source, *((asking,) if asking is not None else ())):
             poll.register(one, select.POLLIN)
-        while streams:
+        while streams or self._status is None:
             left = deadline - monotonic()
             if left <= 0:
                 return "time"
-            for descriptor, _ in poll.poll(min(left, _STEP) * 1000):
+            step = _STEP if streams else _STEP / 10  # it has closed all that it could tell by
+            for descriptor, event in poll.poll(min(left, step) * 1000):
+                if asking is not None and descriptor == asking.fileno():
+                    if not event & select.POLLIN:  # nothing is left that could ask
+                        poll.unregister(descriptor)
+                    elif not asking.answer():
+                        return "processes"
+                    continue
                 data = os.read(descriptor, _CHUNK)
                 if descriptor == self._source:
                     if not data:
@@ -116,9 +128,9 @@ class _JailRun:
         with suppress(ChildProcessError):
             while True:
                 ended, status, usage = os.wait4(-1, 0 if wait else os.WNOHANG)
-                if ended == pid:
+                if ended == pid and self._status is None:  # its number may be another's later
                     self._status, self._size = status, usage.ru_maxrss * 1024
-                if not ended or self._status is not None:
+                if not ended or (wait and self._status is not None):
                     return
 
     def _take(self, name: Literal["stdout", "stderr", "report"], data: bytes) -> bool:
@@ -135,7 +147,7 @@ class _JailRun:
         """Return how the code ended: by what it reported, which the code could have written, and by its status."""
         if stopped is not None:
             return RunEnded(None, stopped=stopped)
-        if self._order["backend"] == "isolated-bash":
+        if self._is_bash:
             if status and any(words in self._complaints for words in _NO_MEMORY):
                 return RunEnded(None, stopped="memory")
             if _is_full():
@@ -148,6 +160,21 @@ class _JailRun:
             is_full = self._size > self._limits["memory_bytes"] * 3 // 4
             return RunEnded(None, stopped="time" if -status == signal.SIGXCPU else "memory" if is_full else "crash")
         return RunEnded(status, value=value, error=error)
+
+
+def _socket_pair() -> tuple[int, int]:
+    import socket  # which code of Python shall not find loaded
+
+    one, other = socket.socketpair()
+    return one.detach(), other.detach()
+
+
+def _received_listener(channel: int) -> NewProcesses | None:
+    """Return by what the processes of bash are asked for, once its process has handed it over."""
+    from capset.builtin.sandbox.child.new_processes import NewProcesses, received_listener
+
+    listener = received_listener(channel)
+    return None if listener is None else NewProcesses(listener)
 
 
 def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str | None]:

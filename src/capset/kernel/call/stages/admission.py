@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from capset.composition.installation import Installed
 from capset.definitions.messages import Json
-from capset.errors import ApprovalVoid
+from capset.errors import ApprovalVoid, TurnLost
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import NOT_ADMITTED, Admitted, Invocation
 from capset.kernel.call.stages.approval import approval
@@ -14,14 +14,15 @@ from capset.kernel.call.stages.arguments import record_again
 from capset.kernel.governance.audit import digest_of, intent_of
 from capset.kernel.governance.limits import CallLimits, exceeded
 from capset.kernel.named_tuples import new_tuple
-from capset.stores.base import QuotaSpent, Refused, WindowFull
+from capset.stores.base import QuotaSpent, Refused, TurnTaken, WindowFull
 
 
 def admission(installed: Installed) -> Step | None:
     """Refuse a call beyond a limit or a budget; else count it, use its approval up, and put its intent on record.
 
     What the store counts is taken in one transaction of it, with the intent. A call that counts nowhere needs only the
-    intent, and none if it only reads.
+    intent, and none if it only reads. In a turn, the intent is taken only while this process holds that: one that was
+    frozen, and taken for dead, finds out before it has another effect.
     """
     limits, ask_again = CallLimits(installed), approval(installed)
     tool = installed.tool
@@ -32,6 +33,7 @@ def admission(installed: Installed) -> Step | None:
             call.context.terms is not None
             or call.options.quota is not None
             or call.ticket is not None
+            or (has_intent and call.options.hold is not None)
             or limits.is_shared
         ):
             return admit(call)
@@ -57,7 +59,8 @@ def admission(installed: Installed) -> Step | None:
         while True:
             call.admitted = new_tuple(Admitted, (limits.reserve(call), None))
             ticket = call.ticket
-            claim, counted = limits.claim(call, ticket if ticket is not None and ticket.scope == "once" else None)
+            approved = ticket if ticket is not None and ticket.scope == "once" else None
+            claim, counted = limits.claim(call, approved, call.options.hold if has_intent else None)
             if claim is None:
                 if has_intent:
                     await intend(call)
@@ -69,6 +72,9 @@ def admission(installed: Installed) -> Step | None:
                 _forget(call)
                 if isinstance(refused, QuotaSpent | WindowFull):
                     raise exceeded(call, refused, counted) from None
+                if isinstance(refused, TurnTaken):
+                    call.deny("the turn is another process's now, or has ended")
+                    raise TurnLost("The turn is another process's now, or has ended: the call was not made.") from None
                 # Else the approval is taken, by another call.
                 if call.options.approval is not None or ask_again is None or (ticket and ticket.modified is not None):
                     call.deny("approval void: it was used already")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import Secret
+from pydantic import Secret, ValidationError
 from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed, PolicyBinding
@@ -18,18 +18,20 @@ from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import ArgumentsTooLarge, DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
+from capset.fingerprint.sets import sorted_sets
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation
 from capset.kernel.named_tuples import new_tuple
-from capset.schemas.plain_data import plain, plain_json, secrets_in
+from capset.schemas.plain_data import plain, plain_json, secrets_in, whole
 from capset.schemas.schema import Schema, is_finite
-from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
+from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
 
 def validation(installed: Installed) -> Step:
     """Validate strictly: as JSON what came as JSON, as Python what came in process."""
     name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
+    check_stored = schema.check_stored
     most = installed.tool.argument_bytes
     may_be_infinite, contract = schema.may_be_infinite, installed.tool.contract
 
@@ -40,15 +42,17 @@ def validation(installed: Installed) -> Step:
         if type(given) is Json and len(given.text) > most:
             raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: they have at most {most} bytes as JSON")
         try:
-            values = validated = check_json(given.text) if type(given) is Json else check(given)
+            if type(given) is not Json:
+                values = validated = check(given)
+            elif call.options.approval is None and call.decided.approval is None:
+                values = validated = check_json(given.text)
+            else:  # what was approved may come from the store, and an approver changes what is shown from there
+                values = validated = check_stored(given.text)
             inbound = None
             if contract is not None:
                 inbound, values = contract.receive(validated)
         except VALIDATION_ERRORS as error:
-            as_given = plain_json(given.text) if type(given) is Json else given
-            fields = validation_fields(error, schema.names, as_given)
-            listed = "; ".join(map(str, fields))
-            raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
+            raise unfitting(call, schema, error) from None
         if may_be_infinite and type(given) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
@@ -58,13 +62,30 @@ def validation(installed: Installed) -> Step:
     return step
 
 
+def unfitting(call: Invocation, schema: Schema, error: ValidationError | SchemaMismatch) -> InvalidArguments:
+    """Return the error of arguments that do not fit their schema."""
+    given = call.given
+    as_given = plain_json(given.text) if type(given) is Json else given
+    fields = validation_fields(error, schema.names, as_given)
+    listed = "; ".join(map(str, fields))
+    return InvalidArguments(f"Invalid arguments for {call.compiled.name!r}: {listed}", fields=fields)
+
+
 def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] | None]:
     """Return a snapshot of validated arguments, as plain JSON data that no other code can reach, and their secrets."""
+    form = schema.json_form
     try:
         recorded = schema.jsonable(arguments)
+        if form.has_sets:
+            recorded = sorted_sets(arguments, recorded)
     except (ValueError, RecursionError):
         recorded = plain(arguments)
     found = secrets_in(arguments)
+    if form.leaves_out:  # they tell calls apart, like secrets, although the record does not show them
+        try:
+            found.append(whole(arguments))
+        except RecursionError:
+            raise InvalidArguments("Invalid arguments: they are nested too deeply to be on record") from None
     return recorded, Secret(found) if found else None
 
 
@@ -86,16 +107,13 @@ def policy(installed: Installed) -> Step | None:
     tool, policies = installed.tool, installed.gates
     if not policies:
         return None
-    ids = tuple(one.id for one in policies)
-    passed = CallDecision(policies=ids)
-    only_scalars = tool.arguments.only_scalars
-    all_live = all(one.is_live for one in policies)
+    passed = passed_by(policies)
     gates: Mapping[Policy, PolicyBinding] = {gate.policy: gate for gate in installed.met}
+    are_plain = installed.asks_plainly
     has_hooks = any(gate.hooks.on_policy_evaluated for gate in gates.values())
-    is_plain = all_live and only_scalars and not has_hooks
 
     async def asked(call: Invocation) -> list[_Answer]:
-        if all_live and only_scalars:
+        if are_plain:
             return await ask_each(policies, request_of(call, tool))
         snapshot, answers = call.context.snapshot, list[_Answer]()
         for one in policies:
@@ -113,32 +131,39 @@ def policy(installed: Installed) -> Step | None:
                 )
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if not is_plain or call.options.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
+        if not are_plain or call.options.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
             return judge(call, asked(call) if call.options.deadline is None else in_time(call, asked(call)))
         pending = ask_at_once(policies, request_of(call, tool))
-        if pending is not None:
-            return judge(call, pending)
-        call.decided = passed if call.decided is UNDECIDED else call.decided._replace(policies=ids)
-        return None
+        return conclude(call, (), passed) if pending is None else judge(call, pending)
 
     async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
         answers = await asking
         if has_hooks or call.context.snapshot.hooks.on_policy_evaluated:
             await notify_hooks(call, answers)
-        for _, decision in answers:
-            if decision.kind != "allow":
-                break
-        else:
-            call.decided = passed if call.decided is UNDECIDED else call.decided._replace(policies=ids)
-            return
-        ruling = rule(answers)
-        if ruling.kind == "ask":
-            call.decided = call.decided._replace(policies=ruling.policies, question=ruling)
-        else:
-            call.deny(ruling.detail, ruling.policies)
-            raise PermissionDenied(f"Permission denied: {ruling.reason}")
+        conclude(call, answers, passed)
 
     return step
+
+
+def passed_by(policies: Sequence[Policy]) -> CallDecision:
+    """Return the decision so far on a call that none of these policies refuses, and none asks about."""
+    return CallDecision(policies=tuple(one.id for one in policies))
+
+
+def conclude(call: Invocation, answers: Sequence[_Answer], passed: CallDecision) -> None:
+    """Draw the conclusion of policies' answers. Raises ``PermissionDenied`` for a denial."""
+    for _, decision in answers:
+        if decision.kind != "allow":
+            break
+    else:
+        call.decided = passed if call.decided is UNDECIDED else call.decided._replace(policies=passed.policies)
+        return
+    ruling = rule(answers)
+    if ruling.kind == "ask":
+        call.decided = call.decided._replace(policies=ruling.policies, question=ruling)
+    else:
+        call.deny(ruling.detail, ruling.policies)
+        raise PermissionDenied(f"Permission denied: {ruling.reason}")
 
 
 def request_of(call: Invocation, tool: AnyTool) -> Request:

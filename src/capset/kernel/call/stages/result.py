@@ -18,17 +18,26 @@ _log = logging.getLogger("capset.kernel")
 
 
 def output(installed: Installed) -> Step:
-    """Validate the result strictly; a streaming tool that gave none has nothing to validate."""
-    check, replies = installed.tool.output.check, several_replies(installed.tool)
+    """Validate the result strictly; a streaming tool that gave none has nothing to validate.
+
+    An integer that is too long to write fits no output.
+    """
+    tool = installed.tool
+    check, replies = tool.output.check, several_replies(tool)
+    is_integer = tool.output.is_exact and tool.output.json_schema["type"] == "integer"
 
     def step(call: Invocation) -> None:
-        if call.value is MISSING:
+        value = call.value
+        if value is MISSING:
             return
+        fits = check if replies is None else replies[call.reply_type or ""].check
         try:
-            fits = check if replies is None else replies[call.reply_type or ""].check
-            call.value = call.data = fits(call.value)
+            value = fits(value)
         except VALIDATION_ERRORS as error:
-            raise misfitting(call, validation_fields(error, (), call.value)) from None
+            raise misfitting(call, validation_fields(error, (), value)) from None
+        call.value = call.data = value
+        if is_integer and not -MAX_INTEGER < value < MAX_INTEGER:
+            raise InvalidOutput(f"The tool {call.compiled.name!r} gave an integer that is too long to write.")
 
     return step
 
@@ -54,7 +63,7 @@ def serialize(installed: Installed) -> Step | None:
     """Turn the result into JSON data; booleans, null and integers that can be written are that already."""
     name, tool = installed.name, installed.tool
     if tool.output.is_exact:
-        return _bounded(name) if tool.output.json_schema["type"] == "integer" else None
+        return None
     jsonable, replies = tool.output.jsonable, several_replies(tool)
 
     def step(call: Invocation) -> None:
@@ -68,13 +77,5 @@ def serialize(installed: Installed) -> Step | None:
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
         redactor = call.context.runtime.redactor
         call.data = data if redactor is None else redactor(data)
-
-    return step
-
-
-def _bounded(name: str) -> Step:
-    def step(call: Invocation) -> None:
-        if call.value is not MISSING and not -MAX_INTEGER < call.value < MAX_INTEGER:
-            raise InvalidOutput(f"The tool {name!r} gave an integer that is too long to write.")
 
     return step

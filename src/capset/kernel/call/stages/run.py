@@ -17,12 +17,11 @@ from capset.definitions.tools.retries import Retry
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, TransientError
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
-from capset.kernel.call.errors import error_for, is_cancelled
+from capset.kernel.call.errors import is_cancelled, raise_contained
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, CallDecision, Invocation
+from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.worker_threads import no_free_thread, run_for
-from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event, is_heard
 from capset.kernel.streams.processors import process_one
@@ -54,11 +53,7 @@ def invoke(installed: Installed) -> Step:
     timeout, is_undecided = tool.timeout, not installed.gates and tool.approval == "auto"
 
     def step(call: Invocation) -> Awaitable[None]:
-        if is_undecided:
-            call.decided = ALLOWED
-        else:
-            _, policies, reason, approval, _ = call.decided
-            call.decided = new_tuple(CallDecision, ("allow", policies, reason, approval, None))
+        call.decided = ALLOWED if is_undecided else call.decided.allowed()
         if timeout is None and call.options.deadline is None:
             return _contained(call, start)
         return _timed(call, start, timeout)
@@ -115,10 +110,7 @@ async def _contained(call: Invocation, start: Start) -> None:
     try:
         call.value = await start(call)
     except BaseException as error:
-        told = error_for(call, error)
-        if told is error:
-            raise
-        raise told from error
+        raise_contained(call, error)
 
 
 async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:

@@ -91,7 +91,8 @@ async def list_versions(page: PageRequest) -> Response:
     diff: dict[str, Any] | None = None
     if before is not None:
         diff = await page.api.get("agents", agent_id, "diff", before=before, after=after)
-    return page.render("agents/versions.html", agent=agent, found=found, diff=diff, before=before, after=after)
+    values: dict[str, Any] = {"agent": agent, "found": found, "diff": diff, "before": before, "after": after}
+    return await asyncio.to_thread(page.render, "agents/versions.html", **values)  # two large ones have many lines
 
 
 async def roll_back(page: PageRequest) -> Response:

@@ -22,6 +22,10 @@ _FILTERS: Final = ("status", "tool", "agent", "principal", "order", "cursor")
 _STEP: Final = len("2026-01-31T00:00:0")
 """The characters of a time that change every ten seconds: so often ages are shown again where nothing else changed."""
 _BESIDE: Final = 20
+_OF_ARGUMENTS: Final = (400, 413, 422)
+"""Refusals of what was written, which comes back with them: no JSON, too large, not as the tool takes it."""
+_CHANGED: Final = ("\\r", "\\u0000")
+"""Characters that browsers change in the fields of a form, as JSON has them."""
 _EDITED: Final = 100_000
 """The largest arguments, as characters of JSON, that a form takes."""
 
@@ -108,7 +112,7 @@ async def approve_edited(page: PageRequest) -> Response:
     except InvalidArguments as error:
         return await _form(page, request, error)
     except RestRefusal as error:
-        if error.status == 422:
+        if error.status in _OF_ARGUMENTS:
             return await _form(page, request, error)
         return await _refused(page, error)
     return page.redirect("approvals", request["id"], told=_told(done, "approve"))
@@ -204,7 +208,9 @@ async def _schema(page: PageRequest, request: Any) -> dict[str, Any] | None:  # 
 
 def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, arguments: Any) -> bool:
     """Return whether a form can say the arguments as they are: sent back unchanged, they are the same."""
-    if schema is None or not isinstance(arguments, dict) or "\\r" in json.dumps(arguments):
+    if schema is None or not isinstance(arguments, dict):
+        return False
+    if any(one in json.dumps(arguments) for one in _CHANGED):
         return False
     if page.form:
         return True  # it was chosen when it was shown
@@ -215,8 +221,12 @@ def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, argume
 
 
 def _sent(fields: Iterable[FormField]) -> Iterable[tuple[str, str]]:
+    """Yield what a browser sends of fields that are left as they are: of a choice nothing else than its choices."""
     for one in fields:
-        yield from _sent(one.fields) if one.fields else [(one.name, one.value)]
+        if one.fields:
+            yield from _sent(one.fields)
+        elif one.kind != "choice" or one.value in dict(one.choices):
+            yield one.name, one.value
 
 
 def _paths(field: FormField) -> Iterable[str]:

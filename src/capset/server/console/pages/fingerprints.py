@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -101,7 +102,8 @@ async def diff(page: PageRequest) -> Response:
     came = [one["after"] for one in of_tools if one["kind"] == "added"]
     went = [one["before"] for one in of_tools if one["kind"] == "removed"]
     others = [one for one in found["changes"] if one not in of_tools or one["kind"] not in ("added", "removed")]
-    return page.render("fingerprints/diff.html", found=found, came=came, went=went, others=others, **common)
+    values: dict[str, Any] = {"found": found, "came": came, "went": went, "others": others, **common}
+    return await asyncio.to_thread(page.render, "fingerprints/diff.html", **values)  # large ones have many lines
 
 
 def is_hash(value: object) -> bool:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from capset.adapters.legible_text import indented
 from capset.errors import InvalidArguments
 from capset.server.console.api import RestAnswer, RestRefusal
 from capset.server.console.forms import number
@@ -19,6 +20,8 @@ _BYTES: Final = "application/octet-stream"
 _PAGE: Final = 200
 _VIEW: Final = 512 * 1024
 """Texts above this size are not shown, and above half of it not edited."""
+_INDENTED: Final = 4 * 1024 * 1024
+"""JSON that would take more than so many characters on several lines is shown as it is."""
 _LINES: Final = 5_000
 _LINE: Final = 2_000
 _IMAGES: Final = (
@@ -128,10 +131,7 @@ def _editor(page: PageRequest, path: str, *, text: str, version: int, refusal: s
 
 
 async def _view(path: str, content: bytes, text: str | None, version: int) -> dict[str, Any]:
-    lines = [] if text is None else text.split("\n")
-    if path.endswith(".json") and text is not None:
-        with suppress(ValueError, RecursionError):
-            lines = json.dumps(await asyncio.to_thread(json.loads, text), indent=2, ensure_ascii=False).split("\n")
+    lines = [] if text is None else await asyncio.to_thread(_lines_of, path, text)
     return {
         "size": len(content),
         "version": version,
@@ -141,6 +141,15 @@ async def _view(path: str, content: bytes, text: str | None, version: int) -> di
         "lines": [one if len(one) <= _LINE else f"{one[:_LINE]}…" for one in lines[:_LINES]],
         "more": max(0, len(lines) - _LINES),
     }
+
+
+def _lines_of(path: str, text: str) -> list[str]:
+    """Return the lines of a text; those of JSON as one reads it, unless that would take too much room."""
+    if path.endswith(".json"):
+        with suppress(ValueError, RecursionError):
+            shown, is_whole = indented(json.loads(text), _INDENTED)
+            text = shown if is_whole else text
+    return text.split("\n")
 
 
 def _text_of(content: bytes) -> str | None:

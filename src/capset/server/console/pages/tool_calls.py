@@ -74,7 +74,7 @@ def _again(form: Form) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(form["again"])
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise InvalidArguments("Invalid form: the arguments of the call before are expected as JSON")

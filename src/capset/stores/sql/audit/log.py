@@ -1,4 +1,4 @@
-"""The audit log: written by the one writer, read by keyset pages, verified as stored, signed and cut (spec 4, G21)."""
+"""The audit log: appended by the one writer, read by keyset pages, verified, signed, cut, summed up (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from contextlib import closing
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, text
 
 from capset.definitions.records import COLUMNS, NUMBERS, Record
 from capset.errors import DefinitionError, StoreError
-from capset.fingerprint.chain import Verification, VerifiedPart, verify
+from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart, verify, verify_part
 from capset.fingerprint.checkpoints import (
     Checkpoint,
     CheckpointKey,
     PublicKey,
 )
-from capset.stores.audit_rules import may_adopt
+from capset.stores.audit_rules import may_adopt, no_link
 from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
-from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, check_times
+from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, MeasuredCall, check_times
 from capset.stores.pages import fitting, size_of
 from capset.stores.sql.audit.checkpoints import (
+    checkpoint_in,
     cut,
     find_cut,
     first_seq,
+    hash_at,
     list_checkpoints,
     newest_checkpoint,
     put_checkpoint,
     raw_checkpoints,
+    sealed_hash,
+    select_checkpoints,
 )
-from capset.stores.sql.audit.measurements import measured_calls
-from capset.stores.sql.audit.parts import verified_part
 from capset.stores.sql.audit.records import as_they_lie, raw_records
-from capset.stores.sql.audit.times import AT, bounds_of, first_from, last_before
+from capset.stores.sql.audit.times import AT, bounds_of, first_from, last_before, near_ends
 from capset.stores.sql.reader import ReadConnections, read_rows
-from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, open_intents, records, settings
+from capset.stores.sql.schema.tables import FILTERS as INDEXED
+from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
 
 _SIGNER: Final = "checkpoint_key"
@@ -249,3 +252,91 @@ def _signer(connection: Connection) -> PublicKey | None:
         return None if text is None else PublicKey.load(str(text))
     except DefinitionError:
         raise StoreError("the checkpoint key of the audit log is damaged", hint="restore a backup") from None
+
+
+def verified_part(
+    connection: Connection, after: int | None, previous: str | None, limit: int, own: PublicKey | None
+) -> VerifiedPart:
+    """Verify a part of the chain as ``AuditLog.verify_part`` does, in the connection's current transaction."""
+    with as_they_lie(connection):
+        first = first_seq(connection)
+        if after is None or after < first - 1:  # what was before has been pruned
+            after, previous = first - 1, None
+        if previous is None:
+            previous = GENESIS if after == 0 else sealed_hash(connection, after) or hash_at(connection, after)
+        if not isinstance(previous, str):
+            return no_link(after)
+        some = f"WHERE seq > {after} ORDER BY seq LIMIT {limit}"
+        with closing(raw_records(connection, some)) as found:
+            rows = list(found)
+        is_end = len(rows) < limit
+        try:
+            marks = _checkpoints_over(connection, after, None if is_end else after + len(rows))
+        except StoreError as error:  # what a checkpoint holds, none can hold
+            return VerifiedPart(Verification(0, error.message, after + 1, after + 1), previous, is_end)
+        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=own)
+
+
+def _checkpoints_over(connection: Connection, after: int, last: int | None) -> Sequence[Checkpoint]:
+    """Return the checkpoints from a record to the last, by number, after the one before them, if it is there."""
+    wanted = select_checkpoints().where(checkpoints.c.seq >= after).order_by(checkpoints.c.seq, checkpoints.c.number)
+    if last is not None:
+        wanted = wanted.where(checkpoints.c.seq <= last)
+    found = [checkpoint_in(row) for row in connection.execute(wanted).mappings()]
+    if found and (before := newest_checkpoint(connection, checkpoints.c.number < found[0].number)) is not None:
+        found.insert(0, before)
+    return found
+
+
+_COLUMNS = tuple(records.c[name] for name in MeasuredCall._fields)
+
+
+def measured_calls(connection: Connection, query: AuditQuery, walked: int, measured: int) -> Measured:
+    """Return the calls that a query is about as ``AuditLog.measure`` does."""
+    ends = near_ends(connection, query.since, query.until)
+    if ends is None:
+        return Measured((), None)
+    own = _equal(records.c.org, query.org)
+    newest = select(records.c.seq).where(IS_OUTCOME, records.c.seq.between(*ends), *own).order_by(records.c.seq.desc())
+    cut = connection.execute(newest.offset(walked - 1).limit(2)).scalars().all()
+    is_cut = len(cut) > 1
+    first, last = (cut[0] if is_cut else ends[0]), ends[1]
+    wanted = select(*_COLUMNS).where(IS_OUTCOME, records.c.seq.between(first, last)).order_by(records.c.seq.desc())
+    selective = _most_selective(connection, query, first, last, walked)
+    for name, value in {"org": query.org, **_filters(query)}.items():
+        # By one index only: a plan by another could read past many rows of other organisations.
+        column = records.c[name] if name == selective else records.c[name].concat(text("''"))
+        wanted = wanted.where(*_equal(column, value))
+    if query.since is not None:
+        wanted = wanted.where(query.since <= AT)
+    if query.until is not None:
+        wanted = wanted.where(query.until > AT)
+    with as_they_lie(connection):
+        rows = connection.execute(wanted.limit(measured + 1)).all()
+        calls = list(map(MeasuredCall._make, rows[:measured]))
+        if len(rows) > measured:
+            return Measured(calls, calls[-1].time)
+        if not is_cut:
+            return Measured(calls, None)
+        since = str(connection.execute(select(records.c.time).where(records.c.seq == first)).scalar())
+    return Measured(calls, since if since > (query.since or "") else None)
+
+
+def _filters(query: AuditQuery) -> dict[str, str]:
+    return {name: value for name in FILTERS if name != "act" and (value := getattr(query, name)) is not None}
+
+
+def _equal(column: ColumnElement[Any], value: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition that a filter stands for: ``None`` for none, ``""`` for a null."""
+    return [] if value is None else [column == value if value else column.is_(None)]
+
+
+def _most_selective(connection: Connection, query: AuditQuery, first: int, last: int, walked: int) -> str:
+    """Return the filter whose index has fewest rows in a part of the chain, the organisation included."""
+    counts: dict[str, int] = {}
+    for name, value in {"org": query.org, **_filters(query)}.items():
+        if name in INDEXED and value is not None:
+            own = (IS_OUTCOME, records.c.seq.between(first, last), *_equal(records.c[name], value))
+            some = select(records.c.seq).where(*own).limit(walked).subquery()
+            counts[name] = connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return min(counts, key=lambda name: counts[name], default="org")

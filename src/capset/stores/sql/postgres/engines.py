@@ -119,7 +119,8 @@ def reading_engine(url: URL, name: str) -> Engine:
 
     isolation = "REPEATABLE READ"
     half = READERS // 2
-    return _engine(url, name, prepare, pool_size=half, max_overflow=half, pool_pre_ping=True, isolation_level=isolation)
+    # Without a ping before each read: one whose connection was ended in the meantime is run again.
+    return _engine(url, name, prepare, pool_size=half, max_overflow=half, isolation_level=isolation)
 
 
 def locking_engine(url: URL, name: str) -> Engine:

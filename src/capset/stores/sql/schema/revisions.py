@@ -7,17 +7,23 @@ a server is made once, by the migrations.
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import files
+from threading import Lock
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from capset.errors import StoreError
+from capset.errors import StoreBusy, StoreError
 from capset.stores.sql.documents import FTS5_TABLES
-from capset.stores.sql.schema.lineage_tables import metadata  # with the tables of both modules
+from capset.stores.sql.problems import is_locked
+from capset.stores.sql.schema.run_tables import metadata  # with the tables of all three modules
 
 _REVISIONS: Final = sorted(
     one.name.partition("_")[0]
@@ -28,7 +34,7 @@ _REVISIONS: Final = sorted(
 HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0028"
+ENOUGH: Final = "0032"
 """The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)
@@ -36,6 +42,12 @@ KNOWN: Final = frozenset(_REVISIONS)
 
 LARGE: Final = 100_000
 """Number of records or files from which opening a server's database makes no indexes: that would block its writers."""
+
+WAIT_SECONDS: Final = 60.0
+"""Time that opening waits for its turn to make or upgrade the tables: another process may be at it for long."""
+
+_UPGRADING: Final = Lock()
+"""Alembic has one current database in a process: of two upgrades at once, one would change the other's."""
 
 _logger = logging.getLogger("capset.stores")
 
@@ -59,7 +71,7 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         revision = revision_of(connection, name)
         aim = _aim(connection, revision)
     if revision != aim:
-        with writing.begin() as connection:
+        with _in_turn(writing) as connection:
             revision = revision_of(connection, name)
             aim = _aim(connection, revision)
             if revision is None and connection.dialect.name == "sqlite":
@@ -68,6 +80,21 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
                 raise_to(connection, aim, postpone_indexes=aim != HEAD)
     if aim in KNOWN - {HEAD}:
         _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
+
+
+@contextmanager
+def _in_turn(writing: Engine) -> Generator[Connection]:
+    """Begin a transaction, and wait for its turn longer than a writer waits for one that may be frozen."""
+    until = time.monotonic() + WAIT_SECONDS
+    with ExitStack() as stack:
+        while True:
+            try:
+                connection = stack.enter_context(writing.begin())
+                break
+            except (StoreBusy, DBAPIError) as error:
+                if time.monotonic() >= until or not (isinstance(error, StoreBusy) or is_locked(error)):
+                    raise
+        yield connection
 
 
 def revision_of(connection: Connection, name: str) -> str | None:
@@ -107,12 +134,13 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
     """
     if connection.dialect.name == "postgresql":  # between two statements of a migration there may be much to do
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-    from alembic import command
-    from alembic.config import Config
+    with _UPGRADING:
+        from alembic import command
+        from alembic.config import Config
 
-    config = Config(attributes={"connection": connection, "indexes_postponed": postpone_indexes})
-    config.set_main_option("script_location", "capset.stores.sql:migrations")
-    command.upgrade(config, revision)
+        config = Config(attributes={"connection": connection, "indexes_postponed": postpone_indexes})
+        config.set_main_option("script_location", "capset.stores.sql:migrations")
+        command.upgrade(config, revision)
 
 
 def _aim(connection: Connection, revision: str | None) -> str:

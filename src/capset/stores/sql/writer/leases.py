@@ -79,7 +79,11 @@ class FileLeases:
         """Hold this writer's lock from now on, if it is not held already. Raises ``OSError`` if that is impossible."""
         while self._held is None:
             path = self._path(writer)
-            self._folder.mkdir(exist_ok=True)
+            try:
+                self._folder.mkdir()
+            except FileExistsError:  # exist_ok would raise it, too, if the folder goes at this moment
+                if self._folder.is_file():
+                    raise
             with contextlib.suppress(FileNotFoundError):  # another writer, closing, removed the empty folder
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
                 # Another's `gone` may have locked and removed the new file in between.
@@ -135,7 +139,7 @@ class FileLeases:
     def holder(self) -> str | None:
         """Return the process that says it is writing the database, such as ``process 123 on host``, if any."""
         own = self._held and self._held[0]
-        for path in self._folder.glob("*.lock") if self._folder.is_dir() else ():
+        for path in self._files():
             if path == own:
                 continue
             with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
@@ -152,8 +156,13 @@ class FileLeases:
 
     def sweep(self) -> None:
         """Remove the files of dead writers, for tidiness: liveness matters only for writers with open intents."""
-        if self._folder.is_dir():
-            self.gone([path.stem for path in self._folder.glob("*.lock")])
+        self.gone([path.stem for path in self._files()])
+
+    def _files(self) -> list[Path]:
+        try:
+            return list(self._folder.glob("*.lock"))
+        except FileNotFoundError:  # some versions of Python raise it where another writer removes the folder now
+            return []
 
     def _path(self, writer: str) -> Path:
         return self._folder / f"{writer}.lock"

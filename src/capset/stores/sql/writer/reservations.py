@@ -13,8 +13,17 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from capset.definitions.approvals import ApprovalRow
-from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refused, Window, WindowFull
-from capset.stores.sql.schema.tables import approvals, reservations, spendings
+from capset.stores.base.admissions import (
+    ApprovalTaken,
+    Claim,
+    QuotaSpent,
+    Refused,
+    TurnHold,
+    TurnTaken,
+    Window,
+    WindowFull,
+)
+from capset.stores.sql.schema.tables import approvals, reservations, session_turns, spendings
 
 _AHEAD: Final = 64
 """Number of a window's oldest calls that are read at once, and of those retained beyond its limit."""
@@ -86,6 +95,8 @@ class Counting:
         return self._refusal(claim, claim.clock())
 
     def _refusal(self, claim: Claim, now: int) -> Refused | None:
+        if claim.hold is not None and not _is_held(self._connection, claim.hold):
+            return TurnTaken()
         for quota in claim.quotas:
             calls, cost = self._used(quota.owner)
             if not quota.covers(calls, cost, claim.cost):
@@ -161,6 +172,12 @@ class Counting:
             self._known.add(owner)
             self._spent[owner] = row.calls, row.cost
         return self._spent[owner]
+
+
+def _is_held(connection: Connection, hold: TurnHold) -> bool:
+    own = (session_turns.c.session == hold.session) & (session_turns.c.turn == hold.turn)
+    held = select(session_turns.c.turn).where(own, session_turns.c.holder == hold.holder)
+    return connection.execute(held).first() is not None
 
 
 def _move_approval(connection: Connection, approval: ApprovalRow, before: str, after: str) -> bool:

@@ -148,7 +148,10 @@ class Writer:
             return 0
         thread.join()
         atexit.unregister(self._at_exit)
-        lost, self._bad = len(self._queue) + self._bad, 0
+        left = Batch(self._name, self._queue)  # buffered entries, and more than one transaction takes
+        closed = self._refusal()
+        deliver_answers(left.failed(closed, spared=()) + left.passed(closed))
+        lost, self._bad = len(left.buffered) + len(left.bad) + self._bad, 0
         self._queue.clear()
         self._open_ids.clear()
         self._doubt.end()

@@ -1,0 +1,1 @@
+"""How times and sizes grow: with tools, open sessions, stored sessions and records."""

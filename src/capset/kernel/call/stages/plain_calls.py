@@ -1,0 +1,104 @@
+"""Plain calls: the steps up to the handler in one function, where none of them refuses or suspends the call (ADR 82).
+
+Most calls are of this kind, and most of the time of a governed call went into the steps' being functions of their own.
+What is decided here is what the steps decide; what is not plain is left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from capset.composition.installation import Installed
+from capset.definitions.messages import Json
+from capset.definitions.policies import Decision, Policy, Request
+from capset.evaluation.policies import ask_at_once
+from capset.kernel.call.compiled_tools import Phase, PlainCall, Step
+from capset.kernel.call.invocation import ALLOWED, CallArguments, Invocation
+from capset.kernel.call.stages.access import authentication, permission
+from capset.kernel.call.stages.admission import admission
+from capset.kernel.call.stages.approval import approval
+from capset.kernel.call.stages.arguments import conclude, passed_by, policy, unfitting, validation
+from capset.kernel.call.stages.phases import Stage
+from capset.kernel.call.stages.run import invoke, load_state
+from capset.kernel.governance.limits import CallLimits
+from capset.kernel.named_tuples import new_tuple
+from capset.schemas.validation_errors import VALIDATION_ERRORS
+
+_KNOWN: Final[Mapping[Phase, tuple[Stage, ...]]] = {
+    "identify": (authentication,),
+    "authorize": (permission,),
+    "arguments": (validation, policy),
+    "admit": (approval, load_state, admission),
+    "run": (invoke,),
+}
+"""The stages that ``begin`` stands for."""
+
+
+def plain_call(
+    installed: Installed, stages: Mapping[Phase, tuple[Stage, ...]], phases: Mapping[Phase, tuple[Step, ...]]
+) -> PlainCall | None:
+    """Return how plain calls of a tool begin, or ``None`` if it has none.
+
+    It has none if it changes something, asks for approval by itself, takes a context, is counted by the store, is
+    retried or timed, is no coroutine function, or has stages that are not known here.
+    """
+    tool, limits = installed.tool, CallLimits(installed)
+    if (
+        any(stages[phase] != known for phase, known in _KNOWN.items())
+        or tool.shape != "async"
+        or tool.has_side_effects
+        or tool.approval != "auto"
+        or tool.takes_context
+        or limits.is_shared
+        or tool.retry is not None
+        or tool.timeout is not None
+        or not tool.arguments.only_scalars
+        or not installed.asks_plainly
+    ):
+        return None
+    name, schema, check, handler = installed.name, tool.arguments, tool.arguments.check, tool.handler
+    policies, is_limited, passed = installed.gates, limits.is_limited, passed_by(installed.gates)
+    decided = passed.allowed() if policies else ALLOWED
+
+    def begin(call: Invocation) -> Awaitable[Any] | None:
+        context, options, given = call.context, call.options, call.given
+        if (
+            type(given) is Json
+            or not context.may_be_plain
+            or name not in context.snapshot.tools
+            or context.runtime.refusals.is_busy
+            or options.deadline is not None
+            or options.quota is not None
+        ):
+            return None
+        try:
+            values = check(given)
+        except VALIDATION_ERRORS as error:
+            raise unfitting(call, schema, error) from None
+        call.arguments = new_tuple(CallArguments, (values, values, given, None, None))
+        if policies:
+            snapshot = context.snapshot
+            request = new_tuple(Request, (snapshot.env, snapshot.principal, tool, MappingProxyType(values)))
+            pending = ask_at_once(policies, request)
+            if pending is not None:
+                return go_on(call, pending)
+            call.decided = passed  # which a limit that refuses the call leaves on its record
+        if is_limited:
+            limits.count(call)
+        call.decided = decided
+        call.attempts = 1
+        return handler(**values)
+
+    async def go_on(call: Invocation, asking: Awaitable[list[tuple[Policy, Decision]]]) -> Any:
+        conclude(call, await asking, passed)
+        for step in phases["admit"]:
+            pending = step(call)
+            if pending is not None:
+                await pending
+        call.decided = call.decided.allowed()
+        call.attempts = 1
+        return await handler(**call.arguments.values)  # they may be an approver's
+
+    return PlainCall(phases, begin, phases["result"])

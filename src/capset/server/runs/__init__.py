@@ -1,0 +1,1 @@
+"""Runs: turns of agents and calls of tools that are queued, and done by workers."""

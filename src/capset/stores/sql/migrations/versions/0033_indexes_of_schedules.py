@@ -1,0 +1,28 @@
+"""The indexes by which schedules are found, and those of earlier revisions that may be missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from alembic import op
+
+from capset.stores.sql.migrations.indexes import create_indexes
+
+revision = "0033"
+down_revision = "0032"
+branch_labels = None
+depends_on = None
+
+_OWN = (
+    ("ix_schedules_principal", "schedules", ("org", "principal", "principal_kind", "id"), None),
+    ("ix_schedules_due", "schedules", ("queue", "next_at", "id"), None),
+    ("ix_schedules_session", "schedules", ("session",), None),
+)
+INDEXES = (*import_module("capset.stores.sql.migrations.versions.0031_indexes_of_runs").INDEXES, *_OWN)
+"""The name of each, its table, its columns, and the condition of a partial one."""
+
+
+def upgrade() -> None:
+    """Add indexes; a process of the version before goes on working beside them."""
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    create_indexes(_OWN if is_sqlite else INDEXES)

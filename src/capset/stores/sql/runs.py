@@ -1,0 +1,205 @@
+"""The runs in SQL, and the workers: a row each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final, cast
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    Text,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from capset.errors import StoreError
+from capset.stores.base import (
+    NewEvent,
+    RunPage,
+    RunQuery,
+    RunRow,
+    WorkerRow,
+)
+from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.run_tables import runs, workers
+from capset.stores.sql.schema.tables import approvals, sessions
+from capset.stores.sql.writer.writer import Writer
+from capset.stores.texts import gone, storable
+
+_OF_TURN: Final = runs.c.id == bindparam("of_turn")
+_NOW: Final = bindparam("now", type_=Text)
+# Made once: every turn ends with one of these.
+_FOLLOW: Final = {
+    "running": update(runs)
+    .where(_OF_TURN)
+    .values(
+        state="running",
+        due_at=case((runs.c.state.in_(("queued", "running")), runs.c.due_at), else_=_NOW),
+        begun_at=func.coalesce(runs.c.begun_at, _NOW),
+        ended_at=None,
+        outcome=None,
+    ),
+    "waiting": update(runs).where(_OF_TURN).values(state="waiting", due_at=None, attempts=runs.c.attempts + 1),
+}
+_END: Final = (
+    update(runs)
+    .where(_OF_TURN)
+    .values(state=bindparam("new_state"), due_at=None, ended_at=_NOW, outcome=bindparam("new_outcome"))
+)
+
+
+class SqlRuns:
+    """The runs. They refer to their session and are deleted with it."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, row: RunRow, *, most: int | None = None) -> None:
+        """Store a new run."""
+        await self._writer.write(lambda connection: add_run(connection, row, most=most))
+
+    async def get(self, id: str) -> RunRow | None:
+        """Return a run, or ``None``."""
+
+        def read(connection: Connection) -> RunRow | None:
+            found = connection.execute(select(runs).where(runs.c.id == id)).mappings().one_or_none()
+            return None if found is None else _run(found)
+
+        return await self._reader.read(read)
+
+    async def list(self, query: RunQuery) -> RunPage:
+        """Return runs, newest first."""
+        wanted = select(runs).where(runs.c.org == (query.org or "")).order_by(runs.c.id.desc())
+        for name in ("principal", "principal_kind", "state", "queue"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(runs.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(runs.c.id < query.before)
+
+        def read(connection: Connection) -> RunPage:
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([_run(row) for row in found])
+            return RunPage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
+
+    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
+        """Return the queued and running runs of a queue that are to be handed to the engine, the longest due first."""
+        is_due = (runs.c.queue == queue, runs.c.due_at <= now, runs.c.state.in_(("queued", "running")))
+        return await self._read(select(runs).where(*is_due).order_by(runs.c.due_at, runs.c.id).limit(limit))
+
+    async def decided(self, queues: Sequence[str], *, now: str, limit: int = 100) -> Sequence[RunRow]:
+        """Return calls of queues that wait for a request that is not open any more, the oldest first."""
+        of_run = (approvals.c.org == runs.c.org) & (approvals.c.id == runs.c.approval)
+        is_open = exists().where(of_run, approvals.c.status == "pending", approvals.c.expires_at > now)
+        waiting = (runs.c.state == "waiting", runs.c.kind == "call", runs.c.queue.in_(queues))
+        return await self._read(select(runs).where(*waiting, ~is_open).order_by(runs.c.id).limit(limit))
+
+    async def change(self, seen: RunRow, then: RunRow) -> bool:
+        """Store what differs between two forms of a run, if its state and attempts are as ``seen``."""
+        same = (runs.c.state == seen.state, runs.c.attempts == seen.attempts)
+        changed = {name: value for name, value in _values(then).items() if value != _values(seen)[name]}
+        stored = update(runs).where(runs.c.id == seen.id, *same).values(changed | {"state": then.state})
+        return await self._writer.write(lambda connection: bool(connection.execute(stored).rowcount))
+
+    async def _read(self, wanted: Select[Any]) -> Sequence[RunRow]:
+        def read(connection: Connection) -> Sequence[RunRow]:
+            return [_run(found) for found in connection.execute(wanted).mappings()]
+
+        return await self._reader.read(read)
+
+
+class SqlWorkers:
+    """The workers."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def renew(self, row: WorkerRow) -> None:
+        """Store a worker, or until when it is alive."""
+        renewed = update(workers).where(workers.c.id == row.id).values(until=row.until)
+        new = insert(workers).values(asdict(row) | {"queues": json.dumps(row.queues)})
+
+        def write(connection: Connection) -> None:
+            if not connection.execute(renewed).rowcount:
+                connection.execute(new)
+
+        await self._writer.write(write)
+
+    async def list(self) -> Sequence[WorkerRow]:
+        """Return every worker, in the order of their ids."""
+        wanted = select(workers).order_by(workers.c.id)
+
+        def read(connection: Connection) -> Sequence[WorkerRow]:
+            found = [WorkerRow(**row) for row in connection.execute(wanted).mappings()]
+            return [replace(one, queues=tuple(json.loads(cast("str", one.queues)))) for one in found]
+
+        return await self._reader.read(read)
+
+    async def take(self, seen: WorkerRow, *, until: str) -> bool:
+        """Change until when a worker is alive if that is as ``seen``; return whether it was."""
+        same = (workers.c.id == seen.id) & (workers.c.until == seen.until)
+        taken = update(workers).where(same).values(until=until)
+        return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
+
+    async def remove(self, id: str) -> None:
+        """Delete a worker."""
+        removed = delete(workers).where(workers.c.id == id)
+        await self._writer.write(lambda connection: connection.execute(removed))
+
+
+def add_run(connection: Connection, row: RunRow, *, most: int | None = None) -> None:
+    """Store a new run within the current transaction."""
+    if connection.execute(select(sessions.c.id).where(sessions.c.id == row.session)).first() is None:
+        raise gone("run")
+    if most is not None:
+        of_org = (runs.c.org == (row.org or "")) & runs.c.state.in_(UNFINISHED)
+        if connection.execute(select(func.count()).where(of_org)).scalar_one() >= most:
+            raise RunsFull
+    try:
+        connection.execute(insert(runs).values(_values(row)))
+    except IntegrityError as error:
+        raise StoreError(f"there is a run {row.id!r} already") from error
+
+
+def begins(connection: Connection, id: str) -> bool:
+    """Return whether a run is still to begin."""
+    return connection.execute(select(runs.c.state).where(runs.c.id == id)).scalar() == "queued"
+
+
+def follow(connection: Connection, turn: str, events: Sequence[NewEvent], now: str) -> None:
+    """Change the state of the run that a turn is, if it is one, after new events of the turn."""
+    telling = [event for event in events if event.type in STATE_AFTER]
+    if not telling:
+        return
+    state, values = STATE_AFTER[telling[-1].type], {"of_turn": turn}
+    if state == "waiting":
+        connection.execute(_FOLLOW[state], values)
+    elif state == "running":
+        connection.execute(_FOLLOW[state], {**values, "now": now})
+    else:
+        data = storable(telling[-1].data, "the event")
+        connection.execute(_END, {**values, "now": now, "new_state": state, "new_outcome": data})
+
+
+def _values(row: RunRow) -> Mapping[str, Any]:
+    return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
+
+
+def _run(found: RowMapping) -> RunRow:
+    row = RunRow(**found)
+    return replace(row, org=row.org or None)

@@ -1,0 +1,123 @@
+"""The schedules in SQL: a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from capset.errors import StoreError
+from capset.stores.base import Entry, RunRow, SchedulePage, ScheduleQuery, ScheduleRow
+from capset.stores.base.schedules import SchedulesFull
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.runs import add_run
+from capset.stores.sql.schema.run_tables import schedules
+from capset.stores.sql.schema.tables import sessions
+from capset.stores.sql.writer.writer import Writer
+from capset.stores.texts import gone, storable
+
+
+class SqlSchedules:
+    """The schedules. One that refers to a session is deleted with it."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
+        """Store a new schedule."""
+
+        def write(connection: Connection) -> bool:
+            there = select(sessions.c.id).where(sessions.c.id == row.session)
+            if row.session is not None and connection.execute(there).first() is None:
+                raise gone("schedule")
+            if most is not None:
+                of_org = select(func.count()).where(schedules.c.org == (row.org or ""))
+                if connection.execute(of_org).scalar_one() >= most:
+                    raise SchedulesFull
+            try:
+                connection.execute(insert(schedules).values(_values(row)))
+            except IntegrityError as error:
+                raise StoreError(f"there is a schedule {row.id!r} already") from error
+            return True
+
+        await self._writer.write(write, act)
+
+    async def get(self, id: str) -> ScheduleRow | None:
+        """Return a schedule, or ``None``."""
+
+        def read(connection: Connection) -> ScheduleRow | None:
+            found = connection.execute(select(schedules).where(schedules.c.id == id)).mappings().one_or_none()
+            return None if found is None else _schedule(found)
+
+        return await self._reader.read(read, is_one_statement=True)
+
+    async def list(self, query: ScheduleQuery) -> SchedulePage:
+        """Return schedules, newest first."""
+        whose = (schedules.c.org == (query.org or "")) & (schedules.c.principal == query.principal)
+        wanted = select(schedules).where(whose, schedules.c.principal_kind == query.principal_kind)
+        if query.before is not None:
+            wanted = wanted.where(schedules.c.id < query.before)
+
+        def read(connection: Connection) -> SchedulePage:
+            found, has_more = read_rows(
+                connection, wanted.order_by(schedules.c.id.desc()), query.limit, query.max_bytes
+            )
+            items = tuple([_schedule(row) for row in found])
+            return SchedulePage(items, items[-1].id if has_more else None)
+
+        return await self._reader.read(read)
+
+    async def remove(self, id: str, *, act: Entry | None = None) -> bool:
+        """Delete a schedule, and return whether there was one."""
+        removed = delete(schedules).where(schedules.c.id == id)
+        return await self._writer.write(lambda connection: bool(connection.execute(removed).rowcount), act)
+
+    async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
+        """Return the schedules of a queue whose next run is due: the longest due first, those with a problem last."""
+        is_due = (schedules.c.queue == queue, schedules.c.next_at <= now)
+        wanted = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id)
+
+        def read(connection: Connection) -> Sequence[ScheduleRow]:
+            found: list[ScheduleRow] = []
+            for some in (schedules.c.problem.is_(None), schedules.c.problem.is_not(None)):  # each in the index's order
+                page = wanted.where(some).limit(limit - len(found))
+                found += [_schedule(row) for row in connection.execute(page).mappings()]
+            return found
+
+        return await self._reader.read(read)
+
+    async def change(
+        self,
+        seen: ScheduleRow,
+        then: ScheduleRow,
+        *,
+        run: RunRow | None = None,
+        most: int | None = None,
+        act: Entry | None = None,
+    ) -> bool:
+        """Store what differs between two forms of a schedule, if its next time is as ``seen``."""
+        same = (schedules.c.id == seen.id) & schedules.c.next_at.is_not_distinct_from(seen.next_at)
+        changed = {name: value for name, value in _values(then).items() if value != _values(seen)[name]}
+        stored = update(schedules).where(same).values(changed | {"next_at": then.next_at})
+
+        def write(connection: Connection) -> bool:
+            if not connection.execute(stored).rowcount:
+                return False
+            if run is not None:
+                add_run(connection, run, most=most)
+            return True
+
+        return await self._writer.write(write, act)
+
+
+def _values(row: ScheduleRow) -> Mapping[str, Any]:
+    return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
+
+
+def _schedule(found: RowMapping) -> ScheduleRow:
+    row = ScheduleRow(**found)
+    return replace(row, org=row.org or None)

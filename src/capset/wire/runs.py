@@ -1,0 +1,165 @@
+"""Runs on the wire, and schedules: turns and calls that are queued for workers (spec 10, D10, D17)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import from_json
+
+from capset.stores.base import (
+    RunKind,
+    RunPage,
+    RunQuery,
+    RunRow,
+    RunState,
+    SchedulePage,
+    ScheduleQuery,
+    ScheduleRow,
+)
+from capset.wire.pages import read_page
+from capset.wire.shapes import Shape
+
+QueueName = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]{0,99}$")]
+_IdText = Annotated[str, Field(min_length=1, max_length=200)]
+_TEXT: Final[JsonDict] = {"type": "string"}
+_NULL: Final[JsonDict] = {"type": "null"}
+_A_CALL: Final[JsonDict] = {
+    "required": ["session_id"],
+    "properties": {"session_id": _TEXT, "agent_id": _NULL, "content": False},
+}
+_A_TURN: Final[JsonDict] = {
+    "required": ["content"],
+    "properties": {"content": True, "arguments": _NULL},
+    "if": {"required": ["agent_id"], "properties": {"agent_id": _TEXT}},
+    "then": {"properties": {"session_id": _NULL}},
+    "else": {"required": ["session_id"], "properties": {"session_id": _TEXT}},
+}
+_KINDS: Final[JsonDict] = {
+    "if": {"required": ["tool"], "properties": {"tool": _TEXT}},
+    "then": _A_CALL,
+    "else": _A_TURN,
+}
+"""The kinds of runs that ``RunInput`` lets through, for readers of ``/openapi.json``.
+
+By conditions, since generators of clients make no types of alternatives beside properties.
+"""
+
+
+class RunInput(Shape):
+    """A turn of an agent, or one call of a tool, for the workers of a queue.
+
+    A turn is `content`, in a session (`session_id`) or in a new one of an agent (`agent_id`); a call is `tool` and
+    `arguments`, in a session.
+    """
+
+    model_config = ConfigDict(strict=True, json_schema_extra=_KINDS)
+
+    agent_id: _IdText | None = None
+    session_id: _IdText | None = None
+    content: Any = None  # any JSON
+    tool: _IdText | None = None
+    arguments: dict[str, Any] | None = None  # of the tool's own schema
+    queue: QueueName = "default"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> RunInput:
+        """Refuse what is neither a turn nor a call, or both."""
+        given = self.model_fields_set
+        if (self.agent_id is None) == (self.session_id is None):
+            raise ValueError("a run is in a session: give session_id, or agent_id for a new one, and not both")
+        if ("content" in given) == (self.tool is not None):
+            raise ValueError("a run is a turn or a call: give content, or tool and its arguments, and not both")
+        if self.tool is None and self.arguments is not None:
+            raise ValueError("arguments are those of a tool: give tool, too")
+        if self.tool is not None and self.session_id is None:
+            raise ValueError("a call is in a session that there is: give session_id, not agent_id")
+        return self
+
+
+class ScheduleInput(RunInput):
+    """A run as above, which is queued at each time of `cron`: five fields, in the time zone `timezone`."""
+
+    cron: Annotated[str, Field(min_length=1, max_length=200)]
+    timezone: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
+
+
+class ScheduleShape(Shape):
+    """A schedule. `next_at` is missing while it is paused; `problem` says why the newest time queued no run."""
+
+    id: str
+    kind: RunKind
+    cron: str
+    timezone: str
+    queue: str
+    agent: str
+    session: str | None = None
+    created_at: str
+    next_at: str | None = None
+    last_at: str | None = None
+    last_run: str | None = None
+    problem: str | None = None
+
+
+class SchedulePageShape(Shape):
+    """Some schedules, and the cursor of the next page, if there is one."""
+
+    items: list[ScheduleShape]
+    next: str | None = None
+
+
+class RunShape(Shape):
+    """A run. The turn of a run has its id, and its events are those of its session.
+
+    `state` is `queued`, `running`, `waiting` (for approvals), `succeeded`, `failed` or `cancelled`. `outcome` is the
+    data of the turn's last event, or the result of the call; `approval` is the request that a call waits for.
+    `attempts` counts how often a worker let go of it before its end, also to wait.
+    """
+
+    id: str
+    kind: RunKind
+    state: RunState
+    queue: str
+    session: str
+    agent: str
+    attempts: int
+    approval: str | None = None
+    outcome: dict[str, Any] | None = None
+    created_at: str
+    begun_at: str | None = None
+    ended_at: str | None = None
+
+
+class RunPageShape(Shape):
+    """Some runs, and the cursor of the next page, if there is one."""
+
+    items: list[RunShape]
+    next: str | None = None
+
+
+def run_shape(row: RunRow) -> RunShape:
+    """Return the wire shape of a run."""
+    told = {name: getattr(row, name) for name in RunShape.model_fields}
+    return RunShape.model_validate({**told, "outcome": None if row.outcome is None else from_json(row.outcome)})
+
+
+async def run_page_shape(read: Callable[[RunQuery], Awaitable[RunPage]], query: RunQuery) -> RunPageShape:
+    """Return the wire shape of a page of runs."""
+    items, following = await read_page(read, query, run_shape, attrgetter("id"))
+    return RunPageShape(items=items, next=following)
+
+
+def schedule_shape(row: ScheduleRow) -> ScheduleShape:
+    """Return the wire shape of a schedule."""
+    return ScheduleShape.model_validate({name: getattr(row, name) for name in ScheduleShape.model_fields})
+
+
+async def schedule_page_shape(
+    read: Callable[[ScheduleQuery], Awaitable[SchedulePage]], query: ScheduleQuery
+) -> SchedulePageShape:
+    """Return the wire shape of a page of schedules."""
+    items, following = await read_page(read, query, schedule_shape, attrgetter("id"))
+    return SchedulePageShape(items=items, next=following)

@@ -1,0 +1,12 @@
+"""Ports of this machine."""
+
+from __future__ import annotations
+
+import socket
+
+
+def unused_port() -> int:
+    """Return a port at which nothing listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
