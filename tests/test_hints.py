@@ -57,7 +57,7 @@ def root() -> Any:  # a group of typer's own
 
 
 _OTHERS = (
-    *("stores/sql/postgres/store.py", "builtin/sandbox/jail.py", "builtin/sandbox/child/jail_files.py"),
+    *("stores/sql/postgres/store.py", "builtin/sandbox/jail", "builtin/sandbox/child/jail_files.py"),
     "adapters/interop/bundle.py",
 )
 """Modules with options of other programs: pg_dump, bubblewrap, a loader, uv."""

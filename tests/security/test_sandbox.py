@@ -28,16 +28,21 @@ LATE = 100.0
 def cases(*classes: str) -> list[Any]:
     """Return the cases of some classes, each for a jail, and those of Python for Monty.
 
-    ``jailed`` of a case says what else stops it in a jail than its class. ``make long`` tries the limits of Monty.
+    ``jailed`` of a case says what else stops it in a jail than its class. ``make nightly`` tries the limits of Monty,
+    and the gate runs one case of each class and language.
     """
     found: list[Any] = []
+    in_gate: set[tuple[str, str]] = set()
     for given in attacks(FILE, *classes):
         case = given.values[0]
         for language in PYTHONS if case["language"] == "python" else ("bash",):
             is_jailed = language != "monty"
             stopped = case.get("jailed", case["class"]) if is_jailed else case["class"]
             is_quick = is_jailed or case["class"] in ("host", "network")
-            marks = [] if is_quick else [pytest.mark.long]
+            marks = [] if is_quick else [pytest.mark.nightly]
+            if is_jailed and (case["class"], language) not in in_gate:
+                in_gate.add((case["class"], language))
+                marks.append(pytest.mark.gate)
             values = {**case, "language": language, "stopped": stopped}
             found.append(pytest.param(values, id=f"{given.id}, {language}", marks=marks))
     return found
@@ -47,6 +52,7 @@ def test_every_class_is_tried() -> None:
     assert classes_of(FILE) == {"host", "network", "contained", *LIMITS}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28", "T29")
 @pytest.mark.parametrize("case", cases("host"))
 async def test_nothing_of_the_host_is_told(
@@ -62,6 +68,7 @@ async def test_nothing_of_the_host_is_told(
     assert str(os.getpid()) not in result["stdout"].split()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
 @pytest.mark.parametrize("case", cases("network"))
 async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
@@ -72,6 +79,7 @@ async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
             server.accept()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", cases(*LIMITS))
 async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> None:
@@ -84,6 +92,7 @@ async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> Non
     assert len(result["stderr"]) <= 2_000
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", cases("contained"))
 async def test_what_is_hard_to_run_ends_all_the_same(case: dict[str, Any]) -> None:

@@ -24,8 +24,8 @@ from capset.testing import Desk, session_for
 PYTHONS = ("cpython", "monty")
 LANGUAGES = (*PYTHONS, "bash")
 """The names of languages here."""
-EACH = ("cpython", "bash", pytest.param("monty", marks=pytest.mark.long))
-"""The same as parameters: Monty is tried by ``make long``."""
+EACH = ("cpython", "bash", pytest.param("monty", marks=pytest.mark.nightly))
+"""The same as parameters: Monty is tried by ``make nightly``."""
 ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 

@@ -82,6 +82,7 @@ def call(*arguments):
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
 async def test_what_jailed_code_has_no_business_with_is_refused_by_the_system() -> None:
     tries = "\n".join(
@@ -94,6 +95,7 @@ async def test_what_jailed_code_has_no_business_with_is_refused_by_the_system() 
     assert ast.literal_eval(str(result["value"])) == dict.fromkeys(FORBIDDEN, errno.EPERM) | OTHERWISE_REFUSED
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_ordinary_python_has_all_that_it_has_elsewhere() -> None:
     code = """
@@ -120,6 +122,7 @@ statistics.mean([1, 2])
     assert sorted(lines[3:]) == ["at exit", "in a thread", "let go"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize(
     ("code", "status", "stderr"),
@@ -137,6 +140,7 @@ async def test_code_ends_as_it_says(code: str, status: int, stderr: str) -> None
     assert result["files"]["created"] == ["/f"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_length() -> None:
     code = (
@@ -149,6 +153,7 @@ async def test_bash_has_substitutions_of_processes_python_and_a_script_of_any_le
     assert (result["exit_code"], result["backend"]) == (5, "isolated-bash")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_a_script_lies_where_the_files_are_and_is_none_of_them() -> None:
     code = (
@@ -171,6 +176,7 @@ async def test_a_script_lies_where_the_files_are_and_is_none_of_them() -> None:
     assert (again["files"]["deleted"], again["files"]["not_kept"]) == ([], [])
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
 async def test_nothing_of_the_system_can_be_written_through_proc_or_a_device() -> None:
     code = (
@@ -183,6 +189,7 @@ async def test_nothing_of_the_system_can_be_written_through_proc_or_a_device() -
     assert (result["stdout"], result["exit_code"]) == ("end\n", 0)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
 async def test_code_in_bash_has_nothing_of_the_first_process_nor_of_what_only_root_may_read() -> None:
     code = (
@@ -196,6 +203,7 @@ async def test_code_in_bash_has_nothing_of_the_first_process_nor_of_what_only_ro
     assert result["stdout"] == "end\n"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("language", ["cpython", "bash"])
 async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> None:
@@ -210,6 +218,7 @@ async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> N
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_python_imports_the_packages_that_its_host_names_and_no_others() -> None:
     async with box("cpython", packages=["PyYAML"]) as desk:
@@ -221,7 +230,7 @@ async def test_python_imports_the_packages_that_its_host_names_and_no_others() -
     assert "ModuleNotFoundError: No module named 'pydantic'" in str(other["error"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P18")
 async def test_numpy_and_pandas_compute_in_the_jail() -> None:
     code = "import numpy, pandas\nprint(numpy.arange(4).sum(), pandas.DataFrame({'a': [1, 2]}).a.mean())"
@@ -247,6 +256,7 @@ async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: 
     assert said in result.error.message
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refused_in_a_sentence(
     tmp_path: Path,
@@ -274,6 +284,7 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
     assert "The sandbox cannot run CPython here: CPython does not run in namespaces" in refused.error.message
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("has_namespaces", [True, False])
 async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespaces: bool, tmp_path: Path) -> None:
@@ -294,6 +305,7 @@ async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespac
     assert bash.error.message in shown
 
 
+@pytest.mark.realtime
 def test_the_example_says_that_there_are_no_namespaces_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +318,7 @@ def test_the_example_says_that_there_are_no_namespaces_and_goes_on(
     assert lines[-1] == "on record: 3 True"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 def test_what_there_is_on_a_machine_is_said_to_operators() -> None:
     need_jails()
@@ -317,7 +330,7 @@ def test_what_there_is_on_a_machine_is_said_to_operators() -> None:
 WRITES = "open('/tmp/x', 'w').write('1')"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -8,6 +8,8 @@ import pytest
 
 from tests.builtin.sandbox.support import box, run
 
+pytestmark = pytest.mark.realtime
+
 REFUSED = {
     "a truth value": "class A:\n    def __bool__(self): return False\n",
     "a length": "class A:\n    def __len__(self): return 0\n",

@@ -39,6 +39,7 @@ PROCESSES = {"cpython": 3, "monty": 2, "bash": 4}
 SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "bash": "echo x > /f; sleep 100"}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "K15", "T29")
 @pytest.mark.parametrize("language", EACH)
 async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None:
@@ -58,6 +59,7 @@ async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None
     assert open_files() <= before
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "K15")
 @pytest.mark.parametrize("language", EACH)
 async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> None:
@@ -71,6 +73,7 @@ async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> 
         assert (await run(desk.session, language, ":" if language == "bash" else "1"))["exit_code"] == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 async def test_an_interpreter_that_dies_is_a_crash_and_nothing_is_kept() -> None:
     async with box("monty", seconds=10) as desk:
@@ -90,6 +93,7 @@ def _command(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("python", PYTHONS)
 async def test_runs_at_once_have_nothing_to_do_with_each_other(python: str) -> None:
@@ -100,6 +104,8 @@ async def test_runs_at_once_have_nothing_to_do_with_each_other(python: str) -> N
         assert await texts(desk.session) == {f"/{number}": str(number) for number in range(8)}
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("language", EACH)
 async def test_a_run_does_not_outlive_capset(language: str) -> None:
@@ -124,6 +130,7 @@ async def test_a_run_does_not_outlive_capset(language: str) -> None:
     await until(lambda: not alive(pids))
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 async def test_no_more_of_them_run_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -174,6 +181,7 @@ LIES = {
 }
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
@@ -191,6 +199,7 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
     assert not running(os.getpid())
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_what_a_child_was_not_shown_is_not_deleted_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +217,7 @@ async def test_what_a_child_was_not_shown_is_not_deleted_either(
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/a"]
 
 
+@pytest.mark.realtime
 async def test_another_child_that_says_what_a_child_says_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +228,7 @@ async def test_another_child_that_says_what_a_child_says_is_understood(
     assert (result["stopped"], result["exit_code"], result["stdout"]) == (None, 0, "hi")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 def test_a_child_that_says_nothing_has_only_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_SECONDS", 0.2)
@@ -236,6 +247,7 @@ def test_a_run_that_is_stopped_before_it_begins_starts_nothing() -> None:
     assert work.outcome().ending is None
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
 def test_the_child_has_nothing_of_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
@@ -263,6 +275,7 @@ def limits_of(pid: int) -> dict[str, str]:
     return {line[:25].strip(): line[25:].split()[0] for line in lines}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28", "T29")
 async def test_every_process_of_monty_is_bounded_and_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
@@ -285,6 +298,8 @@ async def test_every_process_of_monty_is_bounded_and_knows_nothing(monkeypatch: 
             await work
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T28", "T29")
 async def test_the_process_of_jailed_code_is_bounded_and_alone_in_its_namespaces(
     monkeypatch: pytest.MonkeyPatch,
@@ -298,9 +313,11 @@ async def test_the_process_of_jailed_code_is_bounded_and_alone_in_its_namespaces
         await until(lambda: limits_of(code)["Max cpu time"] == "202" and status_of(code)["Seccomp"] == "2")
         assert b"hush" not in b"".join(map(environment_of, running(os.getpid())))
         assert status_of(code)["NoNewPrivs"] == "1"
-        assert set(status_of(code)["CapEff"]) == set(status_of(code)["CapBnd"]) == {"0"}
+        assert set(status_of(code)["CapEff"]) == set(status_of(code)["CapPrm"]) == {"0"}
         found = limits_of(code)
         assert (found["Max open files"], found["Max core file size"]) == ("64", "0")
+        assert found["Max processes"] == "256"
+        assert status_of(code)["Uid"].split()[0] != "0"
         assert int(found["Max address space"]) < 1 << 30
         for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
             assert Path(f"/proc/{code}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
@@ -323,6 +340,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18", "T29")
 def test_the_childs_limits_are_the_systems_too() -> None:
     code = textwrap.dedent("""

@@ -8,10 +8,8 @@ user namespace in which code could become somebody else.
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import stat
 import struct
 import subprocess
 import sys
@@ -20,13 +18,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
-from pathlib import Path
-from shutil import rmtree, which
-from tempfile import mkdtemp
+from pathlib import Path, PurePosixPath
+from shutil import which
 from typing import Final
 
-from capset.builtin.sandbox.child.frames import RunLimits
+from capset.builtin.sandbox.child.frames import MOST_TASKS, Backend, RunLimits
 from capset.builtin.sandbox.child.system_calls import filter_for
+from capset.builtin.sandbox.jail_users import start_jail, user_options
 from capset.builtin.sandbox.process_trees import are_children_listed
 
 COMMANDS: Final = """
@@ -46,7 +44,6 @@ ROOT: Final = "/.runtime"
 PACKAGES: Final = f"{ROOT}/packages"
 _CHILD: Final = f"{ROOT}/capset/builtin/sandbox/child"
 _LIBRARIES: Final = f"{ROOT}/libraries"
-_NOBODY: Final = 65_534
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _STREAMS: Final = (
     ("fd", "/proc/self/fd"),
@@ -54,15 +51,18 @@ _STREAMS: Final = (
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 )
-_OF_SYSTEM: Final = (
-    *("cmdline", "keys", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list"),
-    "vmallocinfo",
-)
-"""Files of ``/proc`` that tell of the whole system, most of them to root alone, who needs no capability for that."""
+_OF_SYSTEM: Final = ("cmdline", "keys")
+"""Files of ``/proc`` that tell everybody about the whole system."""
 _EMPTY: Final = str(Path(__file__).parents[2] / "py.typed")
 """A file with nothing in it."""
 _ZONES: Final = "/usr/share/zoneinfo"
 _BASH: Final = f"os.execve('/bin/bash', ['bash', '-c', '{{}}'], dict(PATH='{ROOT}/bin'))"
+_PRELUDE: Final = (
+    f"import sys; sys.path.insert(0, {ROOT!r})",
+    "from capset.builtin.sandbox.child import users",
+    "users.become_user('/')",
+    "if not users.are_tasks_bounded(): sys.exit('the kernel does not bound the number of processes and threads there')",
+)
 _PROBE_SECONDS: Final = 20.0
 _PAGE: Final = 4096
 _ROOM: Final = 1 << 20
@@ -80,13 +80,11 @@ class Jail:
     """An interpreter, and what bubblewrap makes visible of the host for it: pairs of a path here and one there."""
 
     bwrap: str
-    devices: tuple[tuple[str, str], ...]
-    """Names of devices, and the nodes here."""
     binds: tuple[tuple[str, str], ...]
     masked: tuple[str, ...]
     """Directories there that are shown empty."""
     has_processes: bool = False
-    """Whether code may start processes, which are counted from outside."""
+    """Whether code may start processes."""
     has_proc: bool = False
     hidden: tuple[str, ...] = ()
     """Files of ``/proc`` that are empty there."""
@@ -97,17 +95,17 @@ class Jail:
         return [
             self.bwrap,
             *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
-            *("--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1"),
-            *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--cap-drop", "ALL"),
-            *("--hostname", "sandbox", "--uid", "1000", "--gid", "1000"),
+            *("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--as-pid-1"),
+            *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--hostname", "sandbox"),
+            *user_options(),
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
-            *(part for name, node in self.devices for part in ("--dev-bind", node, f"/dev/{name}")),
-            # Where capset runs as root, so does the code to the kernel, and the system's settings are root's to write.
+            *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
             *(("--proc", "/proc") if self.has_proc else ()),
             *(part for path in self.hidden if self.has_proc for part in ("--ro-bind", _EMPTY, path)),
             *(("--remount-ro", "/proc") if self.has_proc else ()),
             *(part for name, there in _STREAMS for part in ("--symlink", there, f"/dev/{name}") if self.has_proc),
             *("--size", str(_ROOM), "--tmpfs", ROOT),
+            *(part for folder in self._folders() for part in ("--dir", folder)),
             *(part for here, there in self.binds for part in ("--ro-bind", here, there)),
             *(part for one in self.masked for part in ("--size", str(_PAGE), "--tmpfs", one, "--remount-ro", one)),
             *(("--size", str(_ROOM), "--tmpfs", f"{ROOT}/script") if self.has_processes else ()),
@@ -115,6 +113,11 @@ class Jail:
             *(f"{ROOT}/ld.so", "--library-path", _LIBRARIES, f"{ROOT}/bin/{_VERSION}", "-I", "-S", "-B", "-X", "utf8"),
             *arguments,
         ]
+
+    def _folders(self) -> list[str]:
+        """Return the directories of what is bound: bubblewrap would make them for their owner alone."""
+        folders = {str(folder) for _, there in self.binds for folder in PurePosixPath(there).parents}
+        return sorted(folders - {"/", ROOT})
 
     def child(self, limits: RunLimits) -> list[str]:
         """Return the command of the child of a run."""
@@ -138,10 +141,10 @@ def _tried_shell() -> Jail | str:
     try:
         jail = _with_commands(jail_for())
         try:
-            _try_out(jail, ["import os", _BASH.format("cat <(true)")], "bash")
+            _try_out(jail, ["import os", _BASH.format("cat <(true)")], "bash", "isolated-bash")
         except JailUnavailable:
             jail = replace(jail, has_proc=False)
-            _try_out(jail, ["import os", _BASH.format("true | cat")], "bash")
+            _try_out(jail, ["import os", _BASH.format("true | cat")], "bash", "isolated-bash")
     except JailUnavailable as error:
         return str(error)
     return jail
@@ -151,6 +154,8 @@ def _with_commands(jail: Jail) -> Jail:
     found = {name: os.path.realpath(path) for name in COMMANDS.split() if (path := which(name)) is not None}
     if "bash" not in found:
         raise JailUnavailable("bash is not installed here")
+    if not are_children_listed():
+        raise JailUnavailable("the system does not list the children of processes, whose memory is added up")
     loader = _loader_of(found["bash"])
     libraries = {there for path in dict.fromkeys(found.values()) for there in _listed(loader, path)}
     binds = [
@@ -200,8 +205,6 @@ def _tried(packages: tuple[str, ...]) -> Jail | str:
 def _made(packages: tuple[str, ...]) -> Jail:
     if filter_for(os.uname().machine) is None:
         raise JailUnavailable(f"there is no filter of system calls for {sys.platform} on {os.uname().machine}")
-    if not are_children_listed():  # that of Python's code, too, is found as a child of the first process
-        raise JailUnavailable("the system does not list the children of processes, by which threads are counted")
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     library = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
     there = f"{ROOT}/{sys.platlibdir}/{_VERSION}"
@@ -223,34 +226,7 @@ def _made(packages: tuple[str, ...]) -> Jail:
     if os.path.isdir(_ZONES):  # noqa: PTH112
         binds.append((_ZONES, f"{ROOT}/zoneinfo"))
     masked = [one for one in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{one}")]  # noqa: PTH112
-    return Jail(_bubblewrap(), tuple(_devices()), tuple(binds), tuple(f"{there}/{one}" for one in masked))
-
-
-def _devices() -> Iterator[tuple[str, str]]:
-    """Yield the names of devices and their nodes; where this process is root, nodes that it makes, and does not own.
-
-    Code in the jail is the same user to the kernel: it could change the mode of the system's nodes, for everybody.
-    """
-    if os.geteuid():
-        yield from ((name, f"/dev/{name}") for name in _DEVICES)
-        return
-    try:
-        folder = mkdtemp(prefix="capset-devices-")
-        atexit.register(_remove, folder, os.getpid())
-        for name in _DEVICES:
-            node = f"{folder}/{name}"
-            os.mknod(node, stat.S_IFCHR | 0o666, os.stat(f"/dev/{name}").st_rdev)  # noqa: PTH116
-            os.chmod(node, 0o666)  # noqa: PTH101, S103  # as /dev has them, under any mask
-            os.chown(node, _NOBODY, _NOBODY)
-            yield name, node
-    except OSError as error:
-        raise JailUnavailable(f"as root, capset cannot make device nodes of its own: {error.strerror}") from None
-
-
-def _remove(folder: str, pid: int) -> None:
-    """Remove a folder at the end of the process that made it, and of no fork of it."""
-    if os.getpid() == pid:
-        rmtree(folder, ignore_errors=True)
+    return Jail(_bubblewrap(), tuple(binds), tuple(f"{there}/{one}" for one in masked))
 
 
 def _bubblewrap() -> str:
@@ -266,22 +242,28 @@ def _bubblewrap() -> str:
     return found
 
 
-def _try_out(jail: Jail, lines: Sequence[str], subject: str = "CPython") -> None:
-    """Raise ``JailUnavailable`` unless lines of code run in a jail."""
+def _try_out(jail: Jail, lines: Sequence[str], subject: str = "CPython", backend: Backend = "isolated-cpython") -> None:
+    """Raise ``JailUnavailable`` unless lines of code run in a jail, and the kernel bounds the tasks there."""
     limits = RunLimits(seconds=1, memory_bytes=0, output_bytes=0, max_files=1, max_bytes=0)
+    code = [*_PRELUDE, f"users.bound_tasks({MOST_TASKS[backend]})", *lines]
     try:
-        tried = subprocess.run(  # noqa: S603  # the interpreter that runs this
-            jail.command(limits, "-c", "\n".join(lines)),
+        process = start_jail(
+            jail.command(limits, "-c", "\n".join(code)),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PROBE_SECONDS,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={},
-            check=False,
         )
+        with process:
+            try:
+                _, stderr = process.communicate(timeout=_PROBE_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JailUnavailable(f"{subject} could not be started in namespaces of its own: {error}") from None
-    if tried.returncode:
-        last = (tried.stderr.decode(errors="replace").strip().splitlines() or [f"status {tried.returncode}"])[-1]
+    if process.returncode:
+        last = (stderr.decode(errors="replace").strip().splitlines() or [f"status {process.returncode}"])[-1]
         raise JailUnavailable(f"{subject} does not run in namespaces of its own here: {last}")
 
 

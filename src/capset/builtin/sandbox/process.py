@@ -15,8 +15,9 @@ from time import monotonic, sleep, thread_time
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
-from capset.builtin.sandbox.child.frames import MOST_PROCESSES, Ending, Order, Stopped
-from capset.builtin.sandbox.process_trees import TooManyThreads, memory_at_most, memory_of, processes_below
+from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
+from capset.builtin.sandbox.jail_users import start_jail
+from capset.builtin.sandbox.process_trees import memory_at_most, memory_of, processes_below
 
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _START_SECONDS: Final = 30.0
@@ -28,12 +29,9 @@ _REST_SECONDS: Final = 20.0
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _WATCH_STEP: Final = 0.05
-"""How often, in seconds, the processes and threads of a jail are counted."""
+"""How often, in seconds, the memory of the processes in a jail of bash is added up."""
 _REST_OF_WATCH: Final = 10
-"""How many times as long as it took to count them they are not counted again: it takes capset's own time."""
-_LEVELS_OF_PYTHON: Final = 2
-"""Below bubblewrap there is the first process, and below that the one of the code, which can start no other."""
-_MOST_THREADS: Final = 1_024
+"""How many times as long as that took it is not done again: it takes capset's own time."""
 _OWN_BYTES: Final = 32 << 20
 """Bytes that the first processes of a jail take."""
 _CHUNK: Final = 1 << 16
@@ -79,7 +77,7 @@ class ChildRun:
         self._is_stopped = False
         self._steps: set[bytes] = set()
         self._next_look = 0.0
-        self._is_jailed = order["backend"] in ("isolated-cpython", "isolated-bash")
+        self._is_bash = order["backend"] == "isolated-bash"
         limits = order["limits"]
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._files_bytes = 0
@@ -98,17 +96,21 @@ class ChildRun:
             if self._is_stopped:
                 outcome.stopped = "time"
                 return outcome
-            self._process = subprocess.Popen(  # noqa: S603  # the current interpreter
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd="/",
-                env={"MALLOC_ARENA_MAX": "2"},
-                start_new_session=True,
-            )
-        process = self._process
+        is_jail = self._command[0] != sys.executable
+        process = (start_jail if is_jail else subprocess.Popen[bytes])(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env={"MALLOC_ARENA_MAX": "2"},
+            start_new_session=True,
+        )
+        with self._lock:
+            self._process = process
+            if self._is_stopped:
+                self._kill(signal.SIGTERM)
         with process:
             try:
                 self._listen(process)
@@ -128,14 +130,14 @@ class ChildRun:
             for stream, event in ((stdin, EVENT_WRITE), (stdout, EVENT_READ), (stderr, EVENT_READ)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, event)
-            step = _WATCH_STEP if self._is_jailed else _STEP
+            step = _WATCH_STEP if self._is_bash else _STEP
             while self._outcome.ending is None:
                 left = self._deadline - monotonic()
                 if left <= 0 or self._is_stopped:
                     self._outcome.stopped = "time"
                     return
-                if self._is_jailed and (exceeded := self._exceeded(process.pid)) is not None:
-                    self._outcome.stopped = exceeded
+                if self._is_bash and self._exceeds_memory(process.pid):
+                    self._outcome.stopped = "memory"
                     return
                 for key, _ in selector.select(min(left, step)):
                     stream = cast("IO[bytes]", key.fileobj)
@@ -153,32 +155,20 @@ class ChildRun:
                         if stream is stdout:
                             return
 
-    def _exceeded(self, pid: int) -> Stopped | None:
-        """Return the limit that all processes below one exceed together, if they do: looked at from time to time.
+    def _exceeds_memory(self, pid: int) -> bool:
+        """Whether all processes of a jail together take more memory than they may: added up from time to time.
 
-        The memory of the one process of Python is bounded by the system.
+        The system bounds that of each of them, and so that of Python, which is one.
         """
         if monotonic() < self._next_look:
-            return None
+            return False
         began = thread_time()
+        most = self._order["limits"]["memory_bytes"] + _OWN_BYTES
         try:
-            return self._found_exceeded(pid)
+            pids = processes_below(pid)
+            return memory_at_most(pids) > most and memory_of(pids) > most
         finally:
             self._next_look = monotonic() + max(_WATCH_STEP, _REST_OF_WATCH * (thread_time() - began))
-
-    def _found_exceeded(self, pid: int) -> Stopped | None:
-        is_python = self._order["backend"] == "isolated-cpython"
-        levels = _LEVELS_OF_PYTHON if is_python else None
-        try:
-            found = processes_below(pid, most_threads=_MOST_THREADS, levels=levels)
-        except TooManyThreads:
-            return "processes"
-        if len(found) > MOST_PROCESSES:
-            return "processes"
-        if is_python:
-            return None
-        most = self._order["limits"]["memory_bytes"] + _OWN_BYTES
-        return "memory" if memory_at_most(found) > most and memory_of(found) > most else None
 
     def _send(self, stream: IO[bytes]) -> bool:
         """Send more of the request, and return whether there is more. stdin is left open."""

@@ -1,4 +1,4 @@
-"""The processes below one, as Linux's ``/proc`` tells them: how many there are, their threads and their memory."""
+"""The processes below one, as Linux's ``/proc`` tells them: and the memory that they take."""
 
 from __future__ import annotations
 
@@ -7,35 +7,20 @@ from contextlib import suppress
 from pathlib import Path
 
 
-class TooManyThreads(Exception):
-    """Processes have more threads together than was asked for."""
-
-
 def are_children_listed() -> bool:
     """Whether this system lists the children of processes, without which nothing here is found."""
     return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
-def processes_below(pid: int, *, most_threads: int, levels: int | None = None) -> list[int]:
-    """Return the ids of all processes that descend from one. Those that end while it looks may be missing.
-
-    Those of the last of ``levels`` are known to start none: only their threads are counted, since a look for children
-    takes a read for each thread. Raises ``TooManyThreads``, before it looks at what these have started.
-    """
-    found: list[int] = []
-    pending, threads = [(pid, 0)], 0
+def processes_below(pid: int) -> list[int]:
+    """Return the ids of all processes that descend from one. Those that end in the meantime may be missing."""
+    pids: list[int] = []
+    pending = [pid]
     while pending:
-        above, level = pending.pop()
-        tasks = _tasks(above)
-        threads += len(tasks)
-        if threads > most_threads:
-            raise TooManyThreads
-        if level == levels:
-            continue
-        for child in _children(above, tasks):
-            found.append(child)
-            pending.append((child, level + 1))
-    return found
+        children = _children(pending.pop())
+        pids += children
+        pending += children
+    return pids
 
 
 def memory_of(pids: list[int]) -> int:
@@ -51,18 +36,13 @@ def memory_at_most(pids: list[int]) -> int:
     return sum(map(_resident, pids))
 
 
-def _tasks(pid: int) -> list[str]:
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
     with suppress(OSError):
-        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-    return []
-
-
-def _children(pid: int, tasks: list[str]) -> list[int]:
-    found: list[int] = []
-    for task in tasks:
-        with suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return found
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with suppress(OSError):
+                children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return children
 
 
 def _memory(pid: int) -> int:

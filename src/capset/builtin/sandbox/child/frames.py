@@ -27,8 +27,10 @@ Backend = Literal["isolated-cpython", "isolated-bash", "monty"]
 Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 
-MOST_PROCESSES: Final = 64
-"""How many processes there may be at once in a jail of bash, the first one among them."""
+USER: Final = 1_000
+"""The id of the user in a jail, and of its group."""
+MOST_TASKS: Final[Mapping[Backend, int]] = {"isolated-bash": 64, "isolated-cpython": 256}
+"""How many processes and threads there may be at once in a jail, its first process among them."""
 
 
 class RunLimits(TypedDict):

@@ -19,9 +19,10 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from capset.builtin.sandbox.child.frames import Order, RunLimits
+from capset.builtin.sandbox.child.frames import MOST_TASKS, Order, RunLimits
 from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK, SCRIPTS
-from capset.builtin.sandbox.child.system_calls import Processes, restrict
+from capset.builtin.sandbox.child.system_calls import restrict
+from capset.builtin.sandbox.child.users import bound_tasks
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,23 +47,26 @@ _ENVIRONMENT: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONTZPATH": "/.runtime/zoneinfo",
 }
+_NO_THREAD: Final = ("can't start new thread",)
+"""What CPython gives the error of a thread that the system refused (``Modules/_threadmodule.c``)."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
     """Become the process of the code, and end with it.
 
-    That of CPython tells ``report`` its value, its error and its limit; that of bash hands over there by what each new
-    process has to be asked for.
+    That of CPython tells ``report`` its value, its error and its limit; that of bash closes it.
     """
     status = 1
     try:
-        _take_over_streams(stdout, stderr, report)
-        if order["backend"] == "isolated-bash":
-            _become_bash(order["code"], order["limits"], report)
+        is_bash = order["backend"] == "isolated-bash"
+        _take_over_streams(stdout, stderr, None if is_bash else report)
+        bound_tasks(MOST_TASKS[order["backend"]])
+        if is_bash:
+            _become_bash(order["code"], order["limits"])
         _prepare_interpreter()
         make_room = _bound(order["limits"])
-        restrict(Processes.NONE)
+        restrict(may_start_processes=False)
         status = _run(order["code"], report, make_room)
     except BaseException:  # of the preparation: the code was not run
         os.write(2, traceback.format_exc().encode(errors="replace"))
@@ -73,13 +77,11 @@ def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
     os._exit(status)
 
 
-def _become_bash(code: str, limits: RunLimits, channel: int) -> NoReturn:
+def _become_bash(code: str, limits: RunLimits) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
         signal.signal(number, signal.SIG_DFL)
     _bound(limits)
-    from capset.builtin.sandbox.child.new_processes import restrict_and_hand_over
-
-    restrict_and_hand_over(channel)
+    restrict(may_start_processes=True)
     with open(SCRIPT, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         file.write(code)
     os.chmod(SCRIPTS, 0o500)  # noqa: PTH101  # a file that the script left there would be lost
@@ -87,7 +89,7 @@ def _become_bash(code: str, limits: RunLimits, channel: int) -> NoReturn:
     os.execve("/bin/bash", ["bash", SCRIPT_LINK], environment)  # noqa: S606  # what this process is for
 
 
-def _take_over_streams(stdout: int, stderr: int, report: int) -> None:
+def _take_over_streams(stdout: int, stderr: int, report: int | None) -> None:
     """Make the pipes the standard streams, and close all other descriptors."""
     nothing = os.open("/dev/null", os.O_RDONLY)
     for descriptor, place in ((nothing, 0), (stdout, 1), (stderr, 2)):
@@ -242,6 +244,8 @@ def _limit_of(error: BaseException) -> str | None:
     """
     if isinstance(error, MemoryError) and (type(error) is not MemoryError or not error.args):
         return "memory"
+    if isinstance(error, RuntimeError) and error.args == _NO_THREAD:
+        return "processes"
     return "files" if isinstance(error, OSError) and error.errno in _FULL else None
 
 

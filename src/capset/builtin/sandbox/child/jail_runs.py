@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Final, Literal, cast
 
 from capset.builtin.sandbox.child.frames import Order, RunLimits, Stopped
 from capset.builtin.sandbox.child.guests import run_guest
@@ -18,9 +18,7 @@ from capset.builtin.sandbox.child.jail_files import SCRIPTS
 from capset.builtin.sandbox.child.output import Printer, RunEnded
 from capset.builtin.sandbox.child.system_calls import hide_process
 
-if TYPE_CHECKING:
-    from capset.builtin.sandbox.child.new_processes import NewProcesses
-
+_Stream = Literal["stdout", "stderr", "report"]
 _STEP: Final = 0.05
 """How often, in seconds, the number of files is looked at: nothing else bounds it while the code runs."""
 _CHUNK: Final = 1 << 16
@@ -28,6 +26,8 @@ _SPARE: Final = 10_000
 """How many files and directories there may be, beside those that a run may have, before it is stopped."""
 _REPORT: Final = 1 << 24
 _TAIL: Final = 4_096
+_NO_PROCESS: Final = (": fork: retry: Resource temporarily unavailable", "RuntimeError: can't start new thread")
+"""Messages of bash, and of Python below it, when the system starts no further process or thread for them."""
 _NO_MEMORY: Final = ("alloc: cannot allocate", "memory exhausted", "Cannot allocate memory")
 """Messages of bash and the commands when they can allocate no more."""
 
@@ -49,7 +49,6 @@ class _JailRun:
         self._report = bytearray()
         self._complaints = ""
         self._is_bash = order["backend"] == "isolated-bash"
-        self._new_processes: NewProcesses | None = None
         self._places = ("/", SCRIPTS) if self._is_bash else ("/",)
         """Where the code can make files."""
         self._most = _inodes(self._places) + self._limits["max_files"] + _SPARE
@@ -59,7 +58,7 @@ class _JailRun:
     def ended(self) -> RunEnded:
         """Run the code to its end, or to that of a limit. No process is left but this one."""
         (stdout, told), (stderr, complained) = os.pipe(), os.pipe()
-        report, reported = _socket_pair() if self._is_bash else os.pipe()
+        report, reported = os.pipe()
         writers = told, complained, reported
         hide_process()  # or code in bash could speak to capset in its place
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does not kill a first process
@@ -68,11 +67,7 @@ class _JailRun:
             run_guest(self._order, *writers)
         for writer in writers:
             os.close(writer)
-        streams: dict[int, Literal["stdout", "stderr", "report"]] = {stdout: "stdout", stderr: "stderr"}
-        if self._is_bash:
-            self._new_processes = _received_listener(report)
-        else:
-            streams[report] = "report"
+        streams: dict[int, _Stream] = {stdout: "stdout", stderr: "stderr", report: "report"}
         self._printer.start()
         deadline = monotonic() + self._limits["seconds"]
         stopped = self._watch(pid, streams, deadline)
@@ -86,26 +81,17 @@ class _JailRun:
         self._printer.end()
         return self._told(stopped, os.waitstatus_to_exitcode(self._status))
 
-    def _watch(
-        self, pid: int, streams: dict[int, Literal["stdout", "stderr", "report"]], deadline: float
-    ) -> Stopped | None:
+    def _watch(self, pid: int, streams: dict[int, _Stream], deadline: float) -> Stopped | None:
         """Take what the code says until it has ended and closed all; return the limit that ended it before."""
-        asking = self._new_processes
         poll = select.poll()
-        for one in (*streams, self._source, *((asking,) if asking is not None else ())):
-            poll.register(one, select.POLLIN)
+        for descriptor in (*streams, self._source):
+            poll.register(descriptor, select.POLLIN)
         while streams or self._status is None:
             left = deadline - monotonic()
             if left <= 0:
                 return "time"
             step = _STEP if streams else _STEP / 10  # it has closed all that it could tell by
-            for descriptor, event in poll.poll(min(left, step) * 1000):
-                if asking is not None and descriptor == asking.fileno():
-                    if not event & select.POLLIN:  # nothing is left that could ask
-                        poll.unregister(descriptor)
-                    elif not asking.answer():
-                        return "processes"
-                    continue
+            for descriptor, _event in poll.poll(min(left, step) * 1000):
                 data = os.read(descriptor, _CHUNK)
                 if descriptor == self._source:
                     if not data:
@@ -115,6 +101,8 @@ class _JailRun:
                     streams.pop(descriptor)
                 elif not self._take(streams[descriptor], data):
                     return "output"
+            if self._is_bash and any(words in self._complaints for words in _NO_PROCESS):
+                return "processes"
             if self._has_too_many_files():
                 return "files"
             self._reap(pid)
@@ -133,7 +121,7 @@ class _JailRun:
                 if not ended or (wait and self._status is not None):
                     return
 
-    def _take(self, name: Literal["stdout", "stderr", "report"], data: bytes) -> bool:
+    def _take(self, name: _Stream, data: bytes) -> bool:
         """Pass on output, and return whether the code may go on."""
         if name == "report":
             self._report += data
@@ -154,27 +142,12 @@ class _JailRun:
                 return RunEnded(None, stopped="files")
             return RunEnded(128 - status if status < 0 else status)
         value, error, limit = _read_report(self._report)
-        if limit in ("memory", "files"):
+        if limit in ("memory", "files", "processes"):
             return RunEnded(None, error=error, stopped=limit)
         if status < 0:  # an interpreter that can allocate no more may die of that
             is_full = self._size > self._limits["memory_bytes"] * 3 // 4
             return RunEnded(None, stopped="time" if -status == signal.SIGXCPU else "memory" if is_full else "crash")
         return RunEnded(status, value=value, error=error)
-
-
-def _socket_pair() -> tuple[int, int]:
-    import socket  # which code of Python shall not find loaded
-
-    one, other = socket.socketpair()
-    return one.detach(), other.detach()
-
-
-def _received_listener(channel: int) -> NewProcesses | None:
-    """Return by what the processes of bash are asked for, once its process has handed it over."""
-    from capset.builtin.sandbox.child.new_processes import NewProcesses, received_listener
-
-    listener = received_listener(channel)
-    return None if listener is None else NewProcesses(listener)
 
 
 def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str | None]:

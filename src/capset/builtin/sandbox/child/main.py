@@ -53,10 +53,12 @@ def main() -> None:
 
 def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
     """Run code, send every file that it left new or changed, and return the rest, with what could not be kept."""
-    from capset.builtin.sandbox.child.jail_files import JailFiles, furnish_shell
+    from capset.builtin.sandbox.child.jail_files import SCRIPTS, JailFiles, furnish_shell
     from capset.builtin.sandbox.child.jail_runs import run_jailed
+    from capset.builtin.sandbox.child.users import become_user
 
     limits = order["limits"]
+    become_user("/", SCRIPTS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     if order["backend"] == "isolated-bash":

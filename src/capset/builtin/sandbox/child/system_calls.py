@@ -1,35 +1,33 @@
 """The filter of the system calls that jailed code may make (seccomp; Linux's ``seccomp_filter.rst``).
 
-It forbids new processes and programs (bash may start some at once, see ``new_processes``), memory that no limit counts,
-sockets that could leave the machine or that others connect to, what would hold up or watch those who use the same files
-outside, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, threads among them, are as
-always.
+It forbids new processes and programs (except to bash, whose tasks the kernel bounds, see ``users``), memory that no
+limit counts, sockets that could leave the machine or that others connect to, what would hold up or watch those who use
+the same files outside, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, threads among
+them, are as always.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import struct
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 """Offsets in ``struct seccomp_data``: the number of the call, the architecture, the low halves of two arguments."""
-_ALLOW, _KILL, _REFUSE, _ASK = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
+_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _CLONE_THREAD: Final = 0x00010000
+_CLONE_NEW: Final = 0x7E020000
+"""The flags of ``clone`` that make namespaces."""
 _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
 _INIT: Final = 1
 """The id of the first process of a jail, which is not the code's."""
 _X32: Final = 0x40000000
 """Numbers from here on are those of another interface of x86-64."""
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 4, 38, 1, 8, 32
-_SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
-"""The number of ``seccomp``, for which the C library has no function."""
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 4, 22, 38, 2
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
@@ -203,28 +201,16 @@ _FORBIDDEN: Final[Mapping[str, Mapping[str, int]]] = {
 
 _Instruction = tuple[int, int, int, int]
 
-_FORKS: Final = ("fork", "vfork")
-_PROGRAMS: Final = ("execve", "execveat")
+_OF_PROCESSES: Final = ("fork", "vfork", "execve", "execveat")
 
 
-class Processes(Enum):
-    """Whether code may start processes: none, those that the holder of a listener lets through, or any."""
-
-    NONE = _REFUSE | _EPERM
-    ASKED = _ASK
-    ANY = _ALLOW
-
-
-def filter_for(machine: str, processes: Processes = Processes.NONE) -> bytes | None:
+def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | None:
     """Return the filter for a machine, by the name that ``os.uname`` has for it; ``None`` if there is none."""
     if machine not in _ARCHITECTURES:
         return None
-    calls = dict(_FORBIDDEN[machine])
-    if processes is not Processes.NONE:
-        for name in _PROGRAMS:
-            del calls[name]
-    forks = [number for name in _FORKS if (number := calls.pop(name, None)) is not None]
-    numbers = sorted(calls.values())
+    allowed = _OF_PROCESSES if may_start_processes else ()
+    numbers = sorted(number for name, number in _FORBIDDEN[machine].items() if name not in allowed)
+    thread = () if may_start_processes else _unless_has(_CLONE_THREAD)
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
@@ -232,10 +218,8 @@ def filter_for(machine: str, processes: Processes = Processes.NONE) -> bytes | N
         (_LOAD, 0, 0, _NUMBER),
         *_unless(_AT_LEAST, _X32, _ENOSYS),
         *_unless(_EQUAL, _CLONE3, _ENOSYS),
-        *_for_call(_CLONE[machine], [(_LOAD, 0, 0, _FIRST), *_unless_has(_CLONE_THREAD, processes.value)]),
+        *_for_call(_CLONE[machine], [(_LOAD, 0, 0, _FIRST), *_unless(_HAS_BITS, _CLONE_NEW, _EPERM), *thread]),
     ]
-    for number in forks:
-        program += _for_call(number, [(_RETURN, 0, 0, processes.value)])
     for number in _SOCKETS[machine].values():
         program += _for_call(number, _UNIX_STREAM)
     for number, argument, values in _BY_ARGUMENT[machine]:
@@ -245,13 +229,6 @@ def filter_for(machine: str, processes: Processes = Processes.NONE) -> bytes | N
     program += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     program += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | _EPERM)]
     return b"".join(struct.pack("<HBBI", *one) for one in program)
-
-
-def calls_that_start_processes() -> list[int]:
-    """Return the numbers, on this machine, of the calls that bash has to ask for."""
-    machine = os.uname().machine
-    known = _FORBIDDEN.get(machine, {})
-    return [*(known[name] for name in _FORKS if name in known), *([_CLONE[machine]] if machine in _CLONE else ())]
 
 
 def _for_call(number: int, checks: list[_Instruction]) -> list[_Instruction]:
@@ -264,9 +241,9 @@ def _unless(test: int, value: int, error: int) -> list[_Instruction]:
     return [(test, 0, 1, value), (_RETURN, 0, 0, _REFUSE | error)]
 
 
-def _unless_has(bits: int, answer: int) -> list[_Instruction]:
-    """Answer so what has none of these bits."""
-    return [(_HAS_BITS, 1, 0, bits), (_RETURN, 0, 0, answer)]
+def _unless_has(bits: int) -> list[_Instruction]:
+    """Refuse what has none of these bits."""
+    return [(_HAS_BITS, 1, 0, bits), (_RETURN, 0, 0, _REFUSE | _EPERM)]
 
 
 _UNIX_STREAM: Final[list[_Instruction]] = [
@@ -291,26 +268,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
 
-def restrict(processes: Processes) -> int | None:
-    """Hold this process, for good, to the filter of its machine; return the listener where it has to be asked.
-
-    Raises ``OSError`` if it cannot be: also where the system has no such listeners (Linux before 5.0).
-    """
-    machine = os.uname().machine
-    program = filter_for(machine, processes)
+def restrict(*, may_start_processes: bool) -> None:
+    """Hold this process, for good, to the filter of its machine. Raises ``OSError`` if it cannot be."""
+    program = filter_for(os.uname().machine, may_start_processes=may_start_processes)
     if program is None:
         raise OSError("there is no filter of system calls for this machine")
-    kept = ctypes.create_string_buffer(program, len(program))
-    given = _Program(len(program) // 8, ctypes.cast(kept, ctypes.c_void_p))
-    library = ctypes.CDLL(None, use_errno=True)
-    library.syscall.restype = ctypes.c_long
-    found = -1
-    if not library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER) if processes is Processes.ASKED else (0,):
-            arguments = map(ctypes.c_long, (_SECCOMP[machine], _SET_MODE_FILTER, flags))
-            found = library.syscall(*arguments, ctypes.byref(given))
-            if found >= 0 or ctypes.get_errno() != errno.EINVAL:  # the first flags are of Linux 5.19
-                break
-    if found < 0:
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filters = _Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
+    if prctl(_PR_SET_NO_NEW_PRIVS, 1, None, 0, 0) or prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filters), 0, 0):
         raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
-    return found if processes is Processes.ASKED else None
