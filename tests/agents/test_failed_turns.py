@@ -17,6 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from capset.agents.scripts import Call, ScriptStep
 from capset.errors import Conflict, NotFound, StoreError
+from capset.stores.base.events import TurnRow
 from capset.wire.turns import ENDINGS
 from tests.agents.support import Moves, Shelf, site
 
@@ -231,16 +232,17 @@ async def test_a_turn_whose_store_goes_away_is_left_to_whoever_looks_next(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
-        row, store, left = await here.session(), here.kernel.store.events, [StoreError("the server has ended")]
-        real = store.append
+        row, store = await here.session(), here.kernel.store.events
+        append = store.append
 
-        async def away(*given: Any, **more: Any) -> Any:
-            if more.get("messages") and left:
-                raise left.pop()
-            return await real(*given, **more)
+        async def append_what_leaves(*values: Any, then: TurnRow | None = None, **options: Any) -> Any:
+            if then is None or then.holder:  # until the turn is left to others
+                raise StoreError("the server has ended")
+            return await append(*values, then=then, **options)
 
-        monkeypatch.setattr(store, "append", away)
+        monkeypatch.setattr(store, "append", append_what_leaves)
         await here.say(row, "go")
+        monkeypatch.setattr(store, "append", append)
         assert (await here.last(row))[0] not in ENDINGS, "it has not failed"
         await here.go_on()
         assert await here.last(row) == ("turn.ended", {"output": "Done."})

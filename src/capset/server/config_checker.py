@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,13 @@ from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
 from capset.server.http.fair_shares import LARGE_SECONDS, Turns, charge
+from capset.server.http.request_context import overloaded
 from capset.wire.operations import ConfigCheckShape
 
 CHECK_SECONDS: Final = 5.0
-"""The time that one check may take."""
+"""The processor time that one check may take, to which the kernel holds the process."""
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a check, or the start of the process, may take on a machine that is busy."""
 MEMORY: Final = 512 * 1024 * 1024
 """The address space of the process, in bytes, beyond what it has when it starts."""
 _SIZE: Final = 8
@@ -43,13 +47,15 @@ class ConfigChecker:
         """Check a configuration by its text alone, as ``check_text`` does.
 
         Raises ``InvalidArguments`` for a check that takes too long or too much memory, ``HttpRefusal`` if the turn of
-        this one does not come in time. Cancellation ends the process.
+        this one does not come in time, or the process does not start. Cancellation ends the process.
         """
         names = sorted(registry.capabilities)
         async with self._turns.take(principal):
             started = perf_counter()
             try:
-                answer = await self._ask(to_json({"text": text, "format": format, "names": names}))
+                answer = await self._ask(
+                    to_json({"text": text, "format": format, "names": names, "seconds": CHECK_SECONDS})
+                )
             finally:
                 # The process takes a core from this one, where there are few; how long it waits for it is no cost.
                 charge(min(perf_counter() - started, LARGE_SECONDS))
@@ -65,15 +71,15 @@ class ConfigChecker:
                 self._starting
             )  # a client that leaves does not end it: the next one needs it
         try:
-            async with asyncio.timeout(CHECK_SECONDS):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
                 await _send(process, request)
                 return await _receive(process)
         except (TimeoutError, EOFError, OSError):
             self.process = None
             await self.close(process)
             raise InvalidArguments(
-                f"The check took more than {CHECK_SECONDS:g} seconds, or {MEMORY // 2**20} MiB of memory: check parts "
-                "of the configuration, or use capset check FILE, which has no such limits"
+                f"The check took more than {CHECK_SECONDS:g} seconds of processor time, or {MEMORY // 2**20} MiB of "
+                "memory: check parts of the configuration, or use capset check FILE, which has no such limits"
             ) from None
         except BaseException:
             self.process = None
@@ -86,7 +92,11 @@ class ConfigChecker:
                 sys.executable, "-P", "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
             )
             try:
-                await _receive(process)  # it has loaded what is installed
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await _receive(process)  # it has loaded what is installed
+            except (TimeoutError, EOFError):
+                await self.close(process)
+                raise overloaded("The process that checks configurations did not start: try again later") from None
             except BaseException:
                 await self.close(process)
                 raise
@@ -132,10 +142,19 @@ def _work() -> None:
         head = stdin.read(_SIZE)
         if not head:
             return
-        asked = from_json(stdin.read(int.from_bytes(head)))
-        is_known = asked["names"] == sorted(registry.capabilities)
-        found = check_text(asked["text"], asked["format"], registry) if is_known else None
-        answer = b"null" if found is None else found.model_dump_json(exclude_unset=True).encode()
+        request = from_json(stdin.read(int.from_bytes(head)))
+        answer = b"null"
+        if request["names"] == sorted(registry.capabilities):
+            _bound_time(request["seconds"])
+            checked = check_text(request["text"], request["format"], registry)
+            answer = checked.model_dump_json(exclude_unset=True).encode()
+            _bound_time(0)
+
+
+def _bound_time(seconds: float) -> None:
+    """Have the kernel end this process after so much more of processor time; 0 lifts the bound."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # SIGPROF ends a process that does not handle it
 
 
 def _bound_memory() -> None:

@@ -33,6 +33,8 @@ from tests.server.dynamic import Door
 from tests.server.killed import serving
 from tests.server.support import Site, make_agent, make_session, problem, site, until
 
+pytestmark = pytest.mark.realtime
+
 ALL: dict[str, Any] = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
 NOTE = "capset://files/a%20b.md"
 
@@ -97,7 +99,8 @@ async def test_a_session_s_files_are_told_to_their_caller_alone(shared: Site) ->
         assert changed.honored.resource_subscriptions == [NOTE], "what a tool gives is known only by calling it"
         await here.call_tool("write_file", {"path": "/a b.md", "content": "one"})
         assert await heard(changed, 2) == {ResourcesListChanged(), ResourceUpdated(NOTE)}
-        (session,) = (await ada.get("/v1/sessions")).json()["items"]
+        sessions = (await ada.get("/v1/sessions")).json()["items"]
+        (session,) = [one for one in sessions if one["agent_id"] == agent]
         assert (await ada.put(f"/v1/sessions/{session['id']}/files/a b.md", content=b"two")).status_code == 200
         assert await heard(changed) == {ResourceUpdated(NOTE)}
         assert (await ada.put(f"/v1/sessions/{session['id']}/files/c.md", content=b"c")).status_code in (200, 201)
@@ -105,6 +108,7 @@ async def test_a_session_s_files_are_told_to_their_caller_alone(shared: Site) ->
         await nothing_for(others)
 
 
+@pytest.mark.gate
 @pytest.mark.spec("M24")
 async def test_a_new_version_of_the_agent_is_told(shared: Site) -> None:
     async with shared.client() as ada:
@@ -241,7 +245,7 @@ async def test_only_who_can_listen_is_told_that_lists_change(shared: Site) -> No
             assert not said.resources.subscribe
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M24", "P39")
 async def test_what_another_server_does_on_the_database_is_told(postgres_url: str) -> None:
     require_scheme()

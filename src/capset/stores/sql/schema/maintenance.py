@@ -16,7 +16,17 @@ from capset.fingerprint.chain import Verification
 from capset.stores.sql.audit.log import verified
 from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
 from capset.stores.sql.problems import explained
-from capset.stores.sql.schema.revisions import ENOUGH, HEAD, KNOWN, is_large, make, prepare, raise_to, revision_of
+from capset.stores.sql.schema.revisions import (
+    ENOUGH,
+    HEAD,
+    KNOWN,
+    is_large,
+    make,
+    prepare,
+    raise_to,
+    revision_of,
+    upgrade_turn,
+)
 from capset.stores.sql.schema.tables import metadata
 from capset.stores.sql.store import SqlStore
 
@@ -95,7 +105,7 @@ def _finish(store: SqlStore, writing: Engine) -> None:
     for _, _, indexes in migrations():
         if indexes is not None:
             store.make_beside_writers(indexes)
-    with writing.begin() as connection:
+    with upgrade_turn(writing) as connection:
         if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process was faster
             raise_to(connection, HEAD)
 

@@ -71,7 +71,7 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         revision = revision_of(connection, name)
         aim = _aim(connection, revision)
     if revision != aim:
-        with _in_turn(writing) as connection:
+        with upgrade_turn(writing) as connection:
             revision = revision_of(connection, name)
             aim = _aim(connection, revision)
             if revision is None and connection.dialect.name == "sqlite":
@@ -83,8 +83,11 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
 
 
 @contextmanager
-def _in_turn(writing: Engine) -> Generator[Connection]:
-    """Begin a transaction, and wait for its turn longer than a writer waits for one that may be frozen."""
+def upgrade_turn(writing: Engine) -> Generator[Connection]:
+    """Begin a transaction, and wait for its turn longer than a writer waits for one that may be frozen.
+
+    On PostgreSQL it may be idle between its statements, where a migration or a busy machine takes its time.
+    """
     until = time.monotonic() + WAIT_SECONDS
     with ExitStack() as stack:
         while True:
@@ -94,6 +97,8 @@ def _in_turn(writing: Engine) -> Generator[Connection]:
             except (StoreBusy, DBAPIError) as error:
                 if time.monotonic() >= until or not (isinstance(error, StoreBusy) or is_locked(error)):
                     raise
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         yield connection
 
 
@@ -132,8 +137,6 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
 
     ``postpone_indexes`` leaves out those without which capset is only slower: the last migration makes them.
     """
-    if connection.dialect.name == "postgresql":  # between two statements of a migration there may be much to do
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
     with _UPGRADING:
         from alembic import command
         from alembic.config import Config
