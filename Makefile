@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test uvloop matrix long check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test near realtime uvloop bombs nightly weekly matrix check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -31,33 +31,39 @@ demo: $(SETUP) ## run the main job on real files (DIR=folder for your own; OPEN=
 serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 	@$(BIN)/capset serve --insecure --port $(or $(PORT),8000)
 
-test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
-	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto --dist worksteal -m "not long and not clients and not browser" $(ARGS)
+# What each level runs. Tests of real time, of browsers and of others' clients have targets of their own.
+LEVEL := gate
+MARKS_gate := not nightly and not weekly
+MARKS_nightly := not weekly
+MARKS_weekly := weekly
+RUN_TESTS = $(if $(filter-out gate,$(LEVEL)),HYPOTHESIS_PROFILE=thorough) $(BIN)/python -m scripts.run_tests
 
-long: $(SETUP) ## run the tests that take long: generated requests at whole servers, properties with more examples
+test: $(SETUP) ## run the tests of the gate (P=kernel/streams for a part, ARGS="-k name" to choose, LEVEL=nightly for more)
 	@scripts/install_for_tests.sh
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n auto --dist worksteal -m "(long or property) and not clients and not browser" $(ARGS)
+	@$(RUN_TESTS) $(if $(SHUFFLE),--shuffle) -m "$(MARKS_$(LEVEL)) and not realtime and not clients and not browser" $(ARGS) $(addprefix tests/,$(P))
 
-uvloop: $(SETUP) ## run the tests of the core again on uvloop, the event loop of servers (TESTS=tests for all of them)
-	@CAPSET_LOOP=uvloop $(BIN)/pytest -q -n auto --dist worksteal $(if $(TESTS),-m "not long and not clients and not browser",-m "not long" -k "not postgres") $(ARGS) \
-	  $(or $(TESTS),tests/fingerprint tests/kernel tests/evaluation)
+near: $(SETUP) ## run the tests near what you changed (ARGS="HEAD~3" for the change since a commit)
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m scripts.near $(ARGS)
+
+realtime: $(SETUP) ## run the tests with real processes and real time (ARGS="-m 'realtime and gate'" for those of the gate)
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m scripts.run_tests --processes 2 -m "realtime and not weekly and not clients and not browser" $(ARGS)
+
+uvloop: $(SETUP) ## run the tests of the core again on uvloop, the event loop of servers
+	@CAPSET_LOOP=uvloop $(BIN)/python -m scripts.run_tests -m "$(MARKS_gate) and not realtime" -k "not postgres" $(ARGS) tests/fingerprint tests/kernel tests/evaluation
+
+bombs: $(SETUP) ## start fork bombs in the sandbox, as root and as another user, beside busy loops
+	@$(BIN)/pytest -q -m weekly tests/builtin/sandbox/test_jail_bounds.py
+
+nightly: ## run all that is checked each night, to its end (JOBS="test console" for some)
+	@$(PYTHON) scripts/jobs.py nightly $(JOBS)
+
+weekly: ## run what takes hours: faults, sieges, load, scale, mutants, soaks, corpora; jobs that passed are kept
+	@$(PYTHON) scripts/jobs.py weekly $(JOBS)
 
 matrix: $(SETUP) ## run the tests of the core on each Python from 3.11 to 3.14 that is here (ARGS=tests/server)
 	@$(BIN)/python -m scripts.matrix $(ARGS)
-
-# Tests that name what a recipe of AGENTS.md left out: files that are made of others, and lists that follow others.
-GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
-  tests/docs/test_capability_pages.py tests/server/test_openapi.py tests/adapters/agents/test_fields.py \
-  tests/wire/test_records.py tests/builtin/test_definitions.py \
-  tests/kernel/call/test_hot_path.py::test_a_tool_has_no_steps_but_those_that_it_needs \
-  tests/kernel/call/stages/test_plain_calls.py::test_the_tools_whose_calls_can_be_plain \
-  tests/server/test_acts.py::test_every_operation_that_changes_something_has_an_act_or_a_reason \
-  tests/server/test_acts.py::test_the_guide_lists_every_act_as_the_table_does \
-  tests/cli/audit/test_acts.py::test_every_command_has_an_act_or_a_reason tests/server/console/test_pages.py \
-  tests/stores/sql/schema/test_revisions.py::test_the_migrations_make_the_tables_that_the_code_knows \
-  tests/stores/sql/schema/test_revisions.py::test_a_new_database_is_what_the_migrations_make \
-  tests/stores/sql/schema/test_every_column.py
 
 check: $(SETUP) ## lint, format, types, floors, layout, words, recipes, spec ids
 	@$(BIN)/ruff check
@@ -66,7 +72,6 @@ check: $(SETUP) ## lint, format, types, floors, layout, words, recipes, spec ids
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_house.py
 	@$(BIN)/python scripts/check_spec_ids.py
-	@$(BIN)/pytest -q -n 0 -m "not long" -k "not postgres" $(GATES)
 
 format: $(SETUP) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix
@@ -80,14 +85,12 @@ agentdojo: $(PEERS) ## replay the ground truth of AgentDojo's suites as turns of
 
 examples: $(SETUP) ## run every example in a fresh folder
 	@scripts/install_for_tests.sh
-	@$(BIN)/python scripts/run_examples.py
+	@$(BIN)/python scripts/run_examples.py $(ARGS)
 
 docs: $(SETUP) ## build the documentation into site/, and check its pages, menu, words, tables, and what is made of code
 	@scripts/install_for_tests.sh chromium
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python -m scripts.check_docs
-	@$(BIN)/pytest -q -n 0 tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_config_file.py \
-	  tests/docs/test_agent_file_schema.py tests/docs/test_capability_pages.py tests/docs/test_errors.py tests/docs/test_performance.py tests/docs/test_failure_modes.py
 
 conformance: $(SETUP) ## hold a real server, and the MCP client, against the official MCP conformance suite
 	@$(BIN)/python -m scripts.conformance
@@ -100,7 +103,7 @@ bfcl: $(SETUP) ## make tools of BFCL's function documents, and hold its possible
 
 console: $(SETUP) ## walk through the console in a real browser (ARGS="-k name")
 	@scripts/install_for_tests.sh chromium
-	@$(BIN)/pytest -n 2 --dist loadfile -m browser $(ARGS) tests/server/console
+	@$(BIN)/python -m scripts.run_tests --processes 2 -m browser $(ARGS) tests/server/console
 
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated
@@ -151,7 +154,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale tests/server/console/test_pages_scale.py
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-contextforge .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
+	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-contextforge .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .reports .ruff_cache dist site
 	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules tests/interop_clients/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

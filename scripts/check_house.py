@@ -17,7 +17,7 @@ from typing import Any, Final
 
 FOLDERS: Final = ("src", "tests", "examples", "benchmarks", "scripts", "siege")
 PACKAGE: Final = Path("src/capset")
-MOST_LINES: Final = 400
+MOST_LINES: Final = 500
 MOST_ENTRIES: Final = 20
 """In one folder; its ``__init__.py`` does not count."""
 PARTICIPLE: Final = re.compile(r"(?:ing|ed)$")

@@ -46,7 +46,7 @@ def run(version: str, python: str, arguments: list[str]) -> bool:
     extras = [part for one in EXTRAS for part in ("--extra", one)]
     sync = [uv, "sync", "--frozen", "--quiet", "--no-group", "docs", "--python", python, *extras]
     subprocess.run(sync, cwd=ROOT, env=environ, check=True)
-    given = arguments or ["-q", "-n", "auto", "-m", "not long and not clients", *CORE]
+    given = arguments or ["-q", "-n", "auto", "-m", "not nightly and not weekly and not clients and not browser", *CORE]
     return subprocess.run([folder / "bin" / "pytest", *given], cwd=ROOT, env=environ, check=False).returncode == 0
 
 

@@ -1,6 +1,7 @@
 """Run every example as a reader would: alone, in a fresh folder, with the project's commands on the PATH.
 
-An example is a `.py`, `.sh` or `.mjs` file of examples/; it passes when it ends with 0 within its time.
+`python scripts/run_examples.py NAME …` runs those named. An example is a `.py`, `.sh` or `.mjs` file of examples/; it
+passes when it ends with 0 within its time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -64,9 +65,9 @@ def _run(command: list[str], folder: str, env: Mapping[str, str], seconds: float
     return None
 
 
-def main(root: Path) -> int:
-    """Run all, as many at once as there are cores; the exit code is 1 when one failed or there are none."""
-    examples = find(root)
+def main(root: Path, names: Collection[str] = ()) -> int:
+    """Run all, or those named, as many at once as there are cores; return 1 when one failed or there are none."""
+    examples = [path for path in find(root) if not names or path.name in names]
     failed: list[str] = []
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for example, (wrong, seconds) in zip(examples, threads.map(_timed, examples), strict=True):
@@ -87,4 +88,4 @@ def _timed(example: Path) -> tuple[str | None, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parents[1]))
+    sys.exit(main(Path(__file__).resolve().parents[1], sys.argv[1:]))

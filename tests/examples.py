@@ -10,5 +10,5 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "here")
 
 
 def examples(few: int, many: int) -> settings:
-    """Return settings with ``few`` examples in ``make test``, and ``many`` in ``make long``."""
+    """Return settings with ``few`` examples in ``make test``, and ``many`` in ``make nightly``."""
     return settings(deadline=None, max_examples=many if PROFILE == "thorough" else few)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.realtime
+
 HEAVY = {
     "alembic", "click", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
     "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "pydantic_monty",

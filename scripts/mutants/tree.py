@@ -59,7 +59,8 @@ class Tree:
 
     def measure(self, folder: str, files: Sequence[str], told: Path) -> None:
         """Run the tests of some files, and keep which reached which line of a folder in ``told``, and beside it."""
-        self._run({"measure": folder, "arguments": ["-m", "not long and not clients", "--tb=no", *files]}, told, None)
+        marks = "not nightly and not weekly and not clients and not browser"
+        self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, told, None)
 
     def run(self, tests: Sequence[str], seconds: float, *, at_once: bool = True) -> Outcome:
         """Run some tests, up to the first that fails; ``seconds`` is what they took when they were measured."""

@@ -15,6 +15,8 @@ from capset.adapters import dbos
 from capset.adapters.dbos import Queue, RunEngine
 from capset.errors import StoreError
 
+pytestmark = pytest.mark.realtime
+
 
 @pytest.mark.spec("D11", "D16")
 async def test_an_ended_workflow_is_told_and_is_deleted_after_a_time(

@@ -28,6 +28,7 @@ async def locked(folder: Path) -> str:
         return lock_text(await kernel.store.pins.list())
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 async def test_a_lock_file_carries_pins_to_another_database(tmp_path: Path) -> None:
     text = await locked(tmp_path)
@@ -42,6 +43,7 @@ async def test_a_lock_file_carries_pins_to_another_database(tmp_path: Path) -> N
         assert act.principal == "eve"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 async def test_what_a_lock_file_has_no_more_is_no_longer_approved(tmp_path: Path) -> None:
     text = await locked(tmp_path)
@@ -54,6 +56,7 @@ async def test_what_a_lock_file_has_no_more_is_no_longer_approved(tmp_path: Path
         assert len(await records_of(kernel.audit, act="mcp.approve")) == 2
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 async def test_a_file_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
     data = json.loads(await locked(tmp_path))
@@ -72,6 +75,7 @@ def test_what_is_no_lock_file_is_refused(text: str) -> None:
         read_lock(text)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 async def test_a_server_without_tools_in_the_file_has_none_approved(tmp_path: Path) -> None:
     text = await locked(tmp_path)

@@ -199,6 +199,7 @@ async def test_one_agent_serves_many_sessions() -> None:
 # The extra
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     ("missing", "told"), [("pydantic_ai", install_command("agent")), ("pydantic_graph", "pydantic_graph")]
 )

@@ -17,7 +17,7 @@ from tests.agents.support import Moves, Shelf, site
 
 EVERY = 0.05
 
-pytestmark = pytest.mark.spec("R26")
+pytestmark = [pytest.mark.spec("R26"), pytest.mark.realtime]
 
 
 @tool(effect="read")

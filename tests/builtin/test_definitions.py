@@ -123,6 +123,7 @@ def test_all_of_them_fit_into_one_agent() -> None:
     assert composition.static_hash
 
 
+@pytest.mark.realtime
 def test_loading_them_loads_no_library_that_only_some_need() -> None:
     code = (
         "import sys; from importlib import import_module\n"

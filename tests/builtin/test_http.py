@@ -291,6 +291,7 @@ async def test_it_needs_its_permission() -> None:
     assert made.asked == []
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P17")
 async def test_it_keeps_every_promise() -> None:
     async with server({"/": answer(body=b"{}", content_type="application/json")}) as made:

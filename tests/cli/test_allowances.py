@@ -184,6 +184,7 @@ def test_of_the_file_and_the_command_line_the_lower_holds(run: Run, tmp_path: Pa
     assert f"within {filed}; session calls=100" in run("check", "capset.yaml").said
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G36")
 def test_the_kernel_command_has_both_limits(foundry: Command) -> None:
     """``--limit`` says there how many calls run at once."""
@@ -194,7 +195,7 @@ def test_the_kernel_command_has_both_limits(foundry: Command) -> None:
     assert said[-1]["data"]["code"] == "limit_exceeded"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G36")
 async def test_an_mcp_server_holds_its_client_to_them(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text(

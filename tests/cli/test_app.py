@@ -40,6 +40,7 @@ def loaded(folder: Path, *arguments: str, **environ: str) -> tuple[str, set[str]
     return done.stdout, set(done.stderr.splitlines()[-1].split())
 
 
+@pytest.mark.realtime
 def test_the_version_is_told_without_loading_what_commands_need(tmp_path: Path) -> None:
     said, modules = loaded(tmp_path, "--version")
     assert said.startswith("capset ")
@@ -48,6 +49,7 @@ def test_the_version_is_told_without_loading_what_commands_need(tmp_path: Path) 
     assert {one for one in modules if one.startswith("capset")} == FEW
 
 
+@pytest.mark.realtime
 def test_a_command_loads_no_other(tmp_path: Path) -> None:
     _, modules = loaded(tmp_path, "key", "list", "--help")
     assert "capset.cli.key" in modules
@@ -68,6 +70,7 @@ def completed(folder: Path, words: str) -> tuple[list[str], set[str]]:
     return said.split(), modules
 
 
+@pytest.mark.realtime
 def test_a_shell_completes_names_and_options(tmp_path: Path) -> None:
     found, modules = completed(tmp_path, "capset ")
     assert found == [*COMMANDS, *GROUPS]
@@ -77,6 +80,7 @@ def test_a_shell_completes_names_and_options(tmp_path: Path) -> None:
     assert completed(tmp_path, "capset call --pri")[0] == ["--principal"]
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_is_shown(shell: str, tmp_path: Path) -> None:
     environ = clean_environment(tmp_path, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")

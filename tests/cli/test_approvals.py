@@ -118,6 +118,7 @@ def test_people_read_what_is_asked_and_what_to_do(shop: Run) -> None:
     assert 'arguments     {"amount": 5, "to": "bob"}\n' in shown
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G18")
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_call_waits_and_says_how_it_is_approved(shop: Run, packages: Path, tmp_path: Path, as_json: bool) -> None:
@@ -139,6 +140,7 @@ def test_a_call_waits_and_says_how_it_is_approved(shop: Run, packages: Path, tmp
     assert ('"data": "bob has 5"' if as_json else "bob has 5\n") in out
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G18")
 def test_a_call_that_is_interrupted_while_it_waits_says_how_it_goes_on(
     shop: Run, packages: Path, tmp_path: Path
@@ -183,6 +185,7 @@ def test_what_makes_no_sense_is_bad_input(shop: Run) -> None:
     assert (late.code, late.json["error"]["code"]) == (2, "conflict")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G17", "P12", "P16")
 def test_the_requests_of_a_server(
     shop: Run, packages: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def test_what_is_no_text_is_bad_input(capset: Command) -> None:
         assert (done.code, done.json["success"], done.err) == (2, False, ""), arguments
 
 
+@pytest.mark.realtime
 def test_stdin_that_is_closed_is_empty(capset: Command) -> None:
     with capset.start(*ADD, "-", stdin=None, preexec_fn=lambda: os.close(0)) as process:
         out, err = process.communicate(timeout=60)

@@ -164,6 +164,7 @@ def test_a_call_here_goes_by_them(shop: Command) -> None:
     assert b"free" not in (shop.folder / "capset.db").read_bytes()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F34")
 def test_so_do_messages_and_compositions_and_previews(shop: Command) -> None:
     ask = message("export", {}, kind="query", id="a")
@@ -178,7 +179,7 @@ def test_so_do_messages_and_compositions_and_previews(shop: Command) -> None:
         assert tool["in_play"] is bool(more)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("F34")
 def test_so_does_mcp_over_standard_streams(shop: Command) -> None:
     async def called(*more: str) -> bool | None:
@@ -215,6 +216,7 @@ def test_a_replay_is_of_the_attributes_of_then_unless_they_are_given(shop: Comma
     assert masked.json["attributes"] == {"tier": "pro", "token": "[redacted]"}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F34", "P16")
 def test_a_server_goes_by_the_keys_or_without_keys_by_its_own(shop: Command) -> None:
     scopes = ("--scope", "call")
@@ -238,6 +240,7 @@ def test_attributes_for_nobody_are_refused(run: Run) -> None:
     assert (done.code, "--attribute is for work on this machine" in done.said) == (2, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F34")
 @pytest.mark.parametrize("by", ["options", "variables"])
 def test_tokens_bring_what_is_declared(shop: Command, by: str) -> None:

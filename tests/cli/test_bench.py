@@ -61,6 +61,7 @@ def test_the_first_call_that_does_not_succeed_ends_it(run: Run, args: tuple[str,
     assert (done.out, told in done.said) == ("", True)
 
 
+@pytest.mark.realtime
 def test_a_tool_of_a_server_is_measured_as_it_is_approved_elsewhere(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more="    rules: {add: {effect: read}}\n")
     line = ("bench", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}', "--calls", "2")

@@ -15,7 +15,7 @@ from tests.cli.support import Command, clean_environment
 from tests.distributions import install_wheel, make_wheel
 from tests.evaluation.test_code import CODE, FILES, HONEST, OTHER, sums
 
-pytestmark = pytest.mark.spec("F35", "F31")
+pytestmark = [pytest.mark.spec("F35", "F31"), pytest.mark.realtime]
 POINTS = """
 [capset.agents]
 adder = tinybox.tools:adder

@@ -71,6 +71,7 @@ def test_one_agent_is_enough(run: Run, tmp_path: Path) -> None:
     assert (done.code, "--config is for work on this machine" in done.said) == (2, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G27")
 def test_the_kernel_takes_messages_for_its_actions(tmp_path: Path) -> None:
     folder(tmp_path, {"capset.json": ORIGIN})

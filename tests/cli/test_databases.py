@@ -107,7 +107,7 @@ def test_a_database_damaged_in_its_middle_is_said_to_be(run: Run, tmp_path: Path
     assert done.said.startswith("error: the database 'capset.db'")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_where_nothing_may_be_written_nothing_is_lost(capset: Command) -> None:
     assert capset(*ADD).code == 0
     capset.folder.chmod(0o555)
@@ -125,7 +125,7 @@ def test_where_nothing_may_be_written_nothing_is_lost(capset: Command) -> None:
     assert capset("audit", "verify", "--json").json == {"ok": True, "checked": 1, "vouched": False}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
     secret = capset.folder / "secret"
     secret.mkdir()
@@ -149,7 +149,7 @@ def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
     assert (done.code, done.err) == (1, "error: secret/x.db: Permission denied\n")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G23")
 @pytest.mark.parametrize("size", [lambda room: room, lambda room: 8 * 1024 * 1024], ids=["a row", "parts"])
 def test_a_disk_without_room_refuses_what_it_cannot_record(capset: Command, size: Callable[[int], int]) -> None:

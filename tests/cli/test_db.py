@@ -86,6 +86,7 @@ def test_damage_ends_with_3_and_is_named(run: Run) -> None:
     assert (found.code, found.json["ok"], found.json["verification"]["ok"]) == (3, False, False)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 def test_a_backup_is_served_from(workshop: Command, tmp_path: Path, run: Run) -> None:
     assert workshop(*ADD).code == 0
@@ -102,6 +103,7 @@ def test_a_backup_is_served_from(workshop: Command, tmp_path: Path, run: Run) ->
     assert workshop("db", "check", "--verify", "--db", "kept.db").code == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 def test_a_postgres_database_by_a_url_as_sqlalchemy_writes_it(
     run: Run, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,7 +39,7 @@ def is_of_the_turn(record: dict[str, object]) -> bool:
     return str(record["causation"]).startswith("call-")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
     done = demo(capset)
     for said in ("consistent: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
@@ -126,7 +126,7 @@ def odd_folder(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
     odd = odd_folder(capset.folder / "odd")
     try:
@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
     records_of(capset)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_many_files_that_are_skipped_for_one_reason_are_one_line(capset: Command) -> None:
     (capset.folder / "odd").mkdir()
     for number in range(5):
@@ -158,7 +158,7 @@ def test_many_files_that_are_skipped_for_one_reason_are_one_line(capset: Command
     assert lines == ["skipped 5 files, odd/0.bin and others: not UTF-8 text"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None:
     (capset.folder / "odd" / "a[").mkdir(parents=True)
     (capset.folder / "odd" / "a[" / "b].txt").write_text("hash", encoding="utf-8")
@@ -171,7 +171,7 @@ def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None
     assert "1 file, 4 bytes" in out
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_folders_of_nearly_endless_depth(capset: Command) -> None:
     folder = os.open(capset.folder, os.O_RDONLY)
     for name in ("abyss", *["d"] * 1_500):
@@ -255,7 +255,7 @@ def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> No
     assert shape["records"]["items"] == records_of(capset)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
     (capset.folder / "empty" / "inner").mkdir(parents=True)
     assert "0 files, 0 bytes" in demo(capset, "empty").out
@@ -263,7 +263,7 @@ def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
     assert "0 files." in (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_several_folders_and_a_place_for_the_result(capset: Command) -> None:
     for name in ("one", "two"):
         (capset.folder / name).mkdir()
@@ -292,6 +292,7 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
     assert not (capset.folder / "capset-demo").exists()
 
 
+@pytest.mark.realtime
 def test_where_nothing_can_be_jailed_it_shows_that_bash_is_refused(run: Run, tmp_path: Path) -> None:
     Path("empty").mkdir()
     with without_namespaces(tmp_path):

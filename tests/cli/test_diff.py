@@ -40,6 +40,7 @@ def test_two_envelopes(capset: Command, files: Path) -> None:
     assert capset("diff", "before.json", "before.json").err == ""
 
 
+@pytest.mark.realtime
 def test_what_came_is_green_what_went_is_red_and_what_changed_is_yellow(capset: Command, files: Path) -> None:
     plain = capset("diff", "before.json", "after.json").out
     assert "\x1b" not in plain
@@ -57,6 +58,7 @@ def test_what_came_is_green_what_went_is_red_and_what_changed_is_yellow(capset: 
     assert "\x1b[3" not in capset("diff", "before.json", "after.json", env={**terminal, "NO_COLOR": "1"}).out
 
 
+@pytest.mark.realtime
 def test_on_a_terminal_long_values_are_cut_to_where_they_differ(capset: Command, files: Path) -> None:
     shown = on_a_terminal(capset, "diff", "before.json", "after.json")
     assert all(len(line) <= 80 for line in shown)
@@ -66,6 +68,7 @@ def test_on_a_terminal_long_values_are_cut_to_where_they_differ(capset: Command,
     assert earlier().runtime.system_prompt not in prompt
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_stdin_is_one_of_the_sides(capset: Command, files: Path, side: str) -> None:
     text = (files / f"{side}.json").read_text(encoding="utf-8")

@@ -110,6 +110,7 @@ def ran(folder: Path, extras: str, commands: Iterable[Sequence[str]]) -> list[tu
     return [(code, " ".join(said.split())) for code, said in map(json.loads, done.stdout.splitlines())]
 
 
+@pytest.mark.realtime
 def test_every_command_names_the_extra_that_it_needs(folder: Path) -> None:
     commands = [(extra, one) for extra, several in NEEDED.items() for one in several]
     for (extra, one), (code, said) in zip(commands, ran(folder, "", [one for _, one in commands]), strict=True):
@@ -118,12 +119,13 @@ def test_every_command_names_the_extra_that_it_needs(folder: Path) -> None:
         assert code in (1, 2), one
 
 
+@pytest.mark.realtime
 def test_commands_that_need_no_extra_work_without(folder: Path) -> None:
     for one, (code, said) in zip(PLAIN, ran(folder, "", PLAIN), strict=True):
         assert code == 0, (one, said)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("extra", ["client", "mcp", "agent", "server"])
 def test_with_its_extra_alone_nothing_is_missing(extra: str, folder: Path) -> None:
     commands = [one for one in NEEDED[extra] if one[:1] not in (("serve",), ("gateway",), ("worker",))]
@@ -132,7 +134,7 @@ def test_with_its_extra_alone_nothing_is_missing(extra: str, folder: Path) -> No
         assert "went wrong" not in said, (one, said)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_serve_serves_what_it_announces(folder: Path) -> None:
     command = [sys.executable, sparse.__file__, "server", "serve", "--insecure", "--port", "0"]
     with subprocess.Popen(

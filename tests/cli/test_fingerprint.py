@@ -39,6 +39,7 @@ def test_every_hash_is_that_of_its_payload(run: Run, agent: str) -> None:
     assert "payloads" not in run("fingerprint", agent, "--json").json
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F2")
 def test_the_sha256_of_a_payload_is_its_hash(capset: Command) -> None:
     """As anybody computes it, by the bytes that are printed."""
@@ -82,6 +83,7 @@ def test_the_tree_is_aligned(run: Run, agent: str) -> None:
             assert any(f"not in play: {one['name']} — {one['reason']}" in line for line in lines)
 
 
+@pytest.mark.realtime
 def test_a_narrow_terminal_shows_the_first_digits(capset: Command) -> None:
     agent = agent_files(capset.folder)[1].name
     found = capset("fingerprint", agent, "--json").json

@@ -54,7 +54,7 @@ def sha256_of(payload: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("F1", "F12")
 def test_every_process_and_every_format_gives_the_same_hashes(capset: Command) -> None:
     composed = [
@@ -92,6 +92,7 @@ def test_what_compose_shows_is_enough_to_compute_the_hashes_again(capset: Comman
         assert composed["prompt_hash"] == sha256_of({"kind": "prompt", **told})
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F2")
 def test_jq_and_sha256sum_compute_them_too(capset: Command) -> None:
     if shutil.which("jq") is None or shutil.which("sha256sum") is None:

@@ -29,11 +29,13 @@ probe = Capability("probe")
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("line", ["--version", "list --json", "describe nobody", "audit verify"])
 def test_it_says_the_same_and_ends_with_the_same_code(line: str, workshop: Command) -> None:
     assert workshop(*line.split()) == workshop.anew(*line.split())
 
 
+@pytest.mark.realtime
 def test_it_stands_in_the_same_place(tmp_path: Path) -> None:
     install(tmp_path, "probed", PROBE, capabilities={"probe": "probed:probe"})
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(tmp_path), CAPSET_X="ü\udce9"))
@@ -50,7 +52,7 @@ def test_what_takes_too_long_is_killed_and_the_next_command_is_not_disturbed(wor
     assert workshop("lsit").code == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("line", ["call workshop.echo --args -", "mcp --agent foreman"])
 def test_who_stands_in_for_it_hands_on_what_is_read_and_said(line: str, workshop: Command) -> None:
     stdin = json.dumps({"text": "ü😀" * 50_000}, ensure_ascii=False)
@@ -62,6 +64,7 @@ def test_who_stands_in_for_it_hands_on_what_is_read_and_said(line: str, workshop
     assert done[0] == done[1]
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, None), (signal.SIGHUP, None), (signal.SIGKILL, None)]
 )
@@ -74,6 +77,7 @@ def test_who_stands_in_for_it_hands_on_signals(number: signal.Signals, code: int
     assert process.returncode == (-number if code is None else code)
 
 
+@pytest.mark.realtime
 def test_a_command_whose_stand_in_is_gone_is_killed(workshop: Command) -> None:
     with workshop.start("call", "workshop.steps", "--args", '{"count": 1000000}') as process:
         assert process.stderr is not None
@@ -84,6 +88,7 @@ def test_a_command_whose_stand_in_is_gone_is_killed(workshop: Command) -> None:
             pass  # until nobody has the other end
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     "said", [b"", b'{"arguments": [', b'{"arguments": ["--version"], "folder": "/", "environ": {}}\n']
 )

@@ -50,6 +50,7 @@ def approve(capset: Command, file: str, *tools: str) -> None:
     assert capset("mcp", "approve", "--config", file, "shelf", *tools).code == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more=RULES)
@@ -82,6 +83,7 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
     }
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7", "M23")
 def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Command, tmp_path: Path) -> None:
     declare(tmp_path, "shelf", "library")
@@ -100,7 +102,7 @@ def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Comman
     assert "no tool is approved" not in after
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M5", "M7", "M24")
 async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -120,7 +122,7 @@ async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(c
             assert (await call(client, "shelf_count", text="x"))[0] is True
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M6")
 async def test_stored_agents_have_the_servers_that_the_operator_declares(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more=RULES)

@@ -49,6 +49,7 @@ def test_every_limit_is_documented() -> None:
     assert {one.name for one in fields(RequestLimits)} <= named
 
 
+@pytest.mark.realtime
 def test_a_server_holds_them(tmp_path: Path) -> None:
     with running(tmp_path, "--http-limit", "body=1000") as server:
         headers = {

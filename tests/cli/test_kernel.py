@@ -12,6 +12,7 @@ from tests.cli.support import Command, Run
 from tests.cli.test_processes import closed
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K3", "K8", "K11")
 def test_a_message_is_answered_in_its_own_words_and_on_record(foundry: Command) -> None:
     found, done = served(foundry, pour(2, id="a"))
@@ -30,6 +31,7 @@ def test_a_message_is_answered_in_its_own_words_and_on_record(foundry: Command) 
     assert json.loads(again.out)["data"] == "é\u2028"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K2", "K12")
 def test_what_is_refused_is_an_error_and_the_stream_goes_on(foundry: Command) -> None:
     found, done = served(
@@ -57,6 +59,7 @@ def test_what_is_refused_is_an_error_and_the_stream_goes_on(foundry: Command) ->
     assert len(outcomes(foundry.folder)) == 5
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K12")
 def test_kinds_that_no_tool_takes_pass_through_untouched(foundry: Command) -> None:
     lines = ['{"kind": "event",  "type":"x", "data": 1.00}', '{"type":"y:z","kind":"reply","meta":{"id":"1"}}']
@@ -64,6 +67,7 @@ def test_kinds_that_no_tool_takes_pass_through_untouched(foundry: Command) -> No
     assert done.out.splitlines() == lines
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K3")
 def test_lines_that_are_no_messages_are_told_and_the_next_are_read(foundry: Command) -> None:
     good = message("echo", {"text": "x" * 300}, "good", kind="query")
@@ -85,6 +89,7 @@ def test_lines_that_are_no_messages_are_told_and_the_next_are_read(foundry: Comm
     assert done.code == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K8")
 def test_calls_run_beside_each_other_up_to_a_limit(foundry: Command) -> None:
     lines = (message("await_other", {}, "one", kind="query"), message("come", {}, "other"))
@@ -95,6 +100,7 @@ def test_calls_run_beside_each_other_up_to_a_limit(foundry: Command) -> None:
     assert found[0]["data"]["status"] == 504
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K8", "K14")
 def test_a_thousand_messages_each_in_its_own_order(foundry: Command) -> None:
     found, done = served(foundry, *[pour(number % 3, id=str(number)) for number in range(1000)], timeout=110)
@@ -107,6 +113,7 @@ def test_a_thousand_messages_each_in_its_own_order(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("pour", "succeeded")] * 1000
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K3")
 def test_each_answer_comes_at_once(foundry: Command) -> None:
     with running(foundry) as kernel:
@@ -116,6 +123,7 @@ def test_each_answer_comes_at_once(foundry: Command) -> None:
         assert kernel.end()[:2] == (0, "")
 
 
+@pytest.mark.realtime
 def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(foundry: Command) -> None:
     found, done = served(foundry, message("shout", {}))
     assert [one["data"] for one in found] == ["done"], "a handler's stdin is empty"
@@ -123,6 +131,7 @@ def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(foundry: Comm
         assert told in done.err
 
 
+@pytest.mark.realtime
 def test_permissions_and_environment_are_those_of_the_settings(foundry: Command) -> None:
     (foundry.folder / "clerk.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
     asked = message("read_file", {"path": "/a"}, kind="query")
@@ -133,13 +142,14 @@ def test_permissions_and_environment_are_those_of_the_settings(foundry: Command)
     assert "serving clerk as ada" in let.err
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
     assert foundry("kernel", "--agent", "founder", **closed(0)).code == 0
     done = foundry("kernel", "--agent", "founder", stdin=pour(1), **closed(1))
     assert (done.code, outcomes(foundry.folder)) == (0, [("pour", "succeeded")])
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -160,6 +170,7 @@ def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: 
     assert not (foundry.folder / "capset.db").exists()
 
 
+@pytest.mark.realtime
 def test_an_output_without_room_is_one_line_and_1(foundry: Command) -> None:
     with open("/dev/full", "w") as full, running(foundry, stdout=full, stdin=subprocess.PIPE) as kernel:  # noqa: PTH123
         kernel.send(message("echo", {"text": "x"}, kind="query"))

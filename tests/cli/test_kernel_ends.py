@@ -25,6 +25,7 @@ def connected() -> tuple[int, int]:
     return ours.detach(), theirs.detach()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K14", "K17")
 def test_a_reader_who_stops_stops_whoever_emits_and_goes_on_where_it_was(foundry: Command) -> None:
     count, size = 500, 1000
@@ -38,6 +39,7 @@ def test_a_reader_who_stops_stops_whoever_emits_and_goes_on_where_it_was(foundry
         assert kernel.end()[0] == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K16")
 def test_a_reader_who_stops_for_too_long_ends_the_call(foundry: Command) -> None:
     with running(foundry, "--consumer-timeout", "0.2") as kernel:
@@ -49,7 +51,7 @@ def test_a_reader_who_stops_for_too_long_ends_the_call(foundry: Command) -> None
     assert len(outcomes(foundry.folder)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("K17")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_what_runs_end_in_time_and_cancels_the_rest(number: signal.Signals, foundry: Command) -> None:
@@ -66,6 +68,7 @@ def test_a_signal_lets_what_runs_end_in_time_and_cancels_the_rest(number: signal
     assert outcomes(foundry.folder) == [("wait", "succeeded"), ("wait", "cancelled")]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K17")
 def test_a_second_signal_does_not_wait(foundry: Command) -> None:
     with running(foundry, "--limit", "1") as kernel:
@@ -77,7 +80,7 @@ def test_a_second_signal_does_not_wait(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("wait", "cancelled")]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("K14", "K17")
 def test_a_signal_ends_it_though_nobody_reads(foundry: Command) -> None:
     with running(foundry) as kernel:
@@ -88,6 +91,7 @@ def test_a_signal_ends_it_though_nobody_reads(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("pour", "cancelled")]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K14")
 @pytest.mark.parametrize("ends", [os.pipe, connected], ids=["pipe", "socket"])
 def test_an_answer_larger_than_a_pipe_comes_whole_and_what_follows_after_it(ends: Ends, foundry: Command) -> None:
@@ -101,6 +105,7 @@ def test_an_answer_larger_than_a_pipe_comes_whole_and_what_follows_after_it(ends
         assert kernel.end()[0] == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K15", "K17")
 @pytest.mark.parametrize("ends", [os.pipe, connected], ids=["pipe", "socket"])
 def test_a_reader_who_leaves_cancels_what_runs(ends: Ends, foundry: Command) -> None:
@@ -115,6 +120,7 @@ def test_a_reader_who_leaves_cancels_what_runs(ends: Ends, foundry: Command) -> 
     assert outcomes(foundry.folder) == [("wait", "cancelled")]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K15", "K17")
 def test_a_reader_who_leaves_in_the_middle_of_a_stream_ends_it(foundry: Command) -> None:
     with running(foundry) as kernel:
@@ -126,6 +132,8 @@ def test_a_reader_who_leaves_in_the_middle_of_a_stream_ends_it(foundry: Command)
     assert outcomes(foundry.folder) == [("pour", "cancelled")]
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("K17", "G19")
 def test_what_a_kill_interrupted_is_said_at_the_next_start(foundry: Command) -> None:
     with running(foundry) as kernel:

@@ -10,6 +10,7 @@ from tests.cli.support import Command, Run
 from tests.server.running import EVERYTHING, running
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P48", "P49", "P53")
 def test_keys_are_managed_and_the_record_is_checked_on_a_server(tmp_path: Path) -> None:
     with running(tmp_path) as server:

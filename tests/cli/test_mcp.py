@@ -132,6 +132,8 @@ def outcomes(folder: Path) -> list[tuple[str, str | None]]:
         return database.execute("SELECT tool, outcome FROM records WHERE phase = 'outcome' ORDER BY seq").fetchall()
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) -> None:
     async with client(noisy, "--agent", "noisy", "--principal", "ada", mode=mode) as here:
@@ -146,7 +148,7 @@ async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) ->
         assert database.execute("SELECT DISTINCT principal FROM records").fetchall() == [("ada",)]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M11", "M12")
 async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
@@ -172,7 +174,7 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
     ]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M24")
 async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
@@ -202,6 +204,7 @@ async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(c
     assert process.returncode == 0
 
 
+@pytest.mark.realtime
 async def test_an_agent_file_and_its_grants(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
     async with client(capset, "--agent", "agent.yaml", "--grant", "session_files:read") as here:
@@ -210,6 +213,7 @@ async def test_an_agent_file_and_its_grants(capset: Command) -> None:
         assert "write_file" not in names
 
 
+@pytest.mark.realtime
 async def test_a_session_goes_on_by_its_id(noisy: Command) -> None:
     with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
         _, err = process.communicate("", timeout=60)
@@ -222,6 +226,7 @@ async def test_a_session_goes_on_by_its_id(noisy: Command) -> None:
         assert database.execute("SELECT DISTINCT session FROM records").fetchall() == [(session,)]
 
 
+@pytest.mark.realtime
 def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, READY, call("shout")))
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -231,6 +236,7 @@ def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(noisy: Comman
         assert told in done.stderr
 
 
+@pytest.mark.realtime
 def test_what_was_asked_before_the_end_of_stdin_is_answered(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, READY, call("doze"), call("nothing", 2)).rstrip("\n"))
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -238,6 +244,7 @@ def test_what_was_asked_before_the_end_of_stdin_is_answered(noisy: Command) -> N
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
+@pytest.mark.realtime
 def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
     done = _run(
@@ -250,6 +257,7 @@ def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_call_that_is_cancelled_is_answered_at_older_revisions_only(is_older: bool, noisy: Command) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -272,6 +280,7 @@ def test_a_call_that_is_cancelled_is_answered_at_older_revisions_only(is_older: 
     assert ("sleep", "cancelled") in outcomes(noisy.folder)
 
 
+@pytest.mark.realtime
 def test_a_line_without_end_is_refused_and_what_follows_is_read(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, '"' + "x" * (16 * 1024 * 1024 + 100_000) + '"', call("doze")))
     first, refused, last = [json.loads(line) for line in done.stdout.splitlines()]
@@ -279,6 +288,7 @@ def test_a_line_without_end_is_refused_and_what_follows_is_read(noisy: Command) 
     assert refused["error"]["message"] == "A message has at most 16777216 bytes"
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly_and_what_ran_is_on_record(number: signal.Signals, noisy: Command) -> None:
     with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
@@ -296,6 +306,7 @@ def test_a_signal_ends_it_cleanly_and_what_ran_is_on_record(number: signal.Signa
     assert outcomes(noisy.folder) == [("sleep", "cancelled")]
 
 
+@pytest.mark.realtime
 def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -33,6 +33,7 @@ def states(run: Run, file: str) -> dict[str, str]:
     return {one["tool"]: one["state"] for one in run("mcp", "list", "--config", file, "--json").json["items"]}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5", "M7")
 def test_tools_are_looked_at_approved_and_called(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -55,6 +56,7 @@ def test_tools_are_looked_at_approved_and_called(run: Run, tmp_path: Path) -> No
     assert (act["principal"], act["arguments"]["server"]) == ("ada", "shelf")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 def test_an_approval_is_withdrawn_on_record(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -82,6 +84,7 @@ def test_an_approval_is_withdrawn_on_record(run: Run, tmp_path: Path) -> None:
     assert "nothing has changed" in run("mcp", "withdraw", "shelf").said
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5", "M7")
 def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -105,6 +108,7 @@ def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: 
     assert json.loads(run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}').out) == {"total": 3}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M4", "M7")
 def test_texts_of_a_server_move_no_cursor_and_forge_no_line(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "escaping")
@@ -114,6 +118,7 @@ def test_texts_of_a_server_move_no_cursor_and_forge_no_line(run: Run, tmp_path: 
         assert not any(line.startswith("  capset mcp approve forged") for line in shown.splitlines())
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7")
 def test_a_lock_file_is_written_held_to_and_taken_elsewhere(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -130,6 +135,7 @@ def test_a_lock_file_is_written_held_to_and_taken_elsewhere(run: Run, tmp_path: 
     assert run("mcp", "lock", "mcp.lock.json", "--check", "--import").code == 2
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M6")
 def test_rules_of_the_file_hold_for_its_tools(run: Run, tmp_path: Path) -> None:
     rules = (
@@ -149,6 +155,7 @@ def test_rules_of_the_file_hold_for_its_tools(run: Run, tmp_path: Path) -> None:
     assert {one["effect"] for one in listed["items"] if one["tool"] == "add"} == {"read"}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M6")
 def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -169,6 +176,7 @@ def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run
     assert run(*add).code == 0, "a rule for a tool that is there, and not approved"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M6")
 def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "shelf", str(tmp_path)]
@@ -192,6 +200,7 @@ def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> Non
     assert (wrong.code, "mcp_servers: MCP server 'shelf' needs either a url or a command" in wrong.said) == (2, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5")
 def test_a_server_that_is_trusted_is_pinned_at_its_first_use(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more="    trust_first_use: true\n")
@@ -200,6 +209,7 @@ def test_a_server_that_is_trusted_is_pinned_at_its_first_use(run: Run, tmp_path:
     assert act["principal"] == "first-use"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M3")
 def test_a_server_that_does_not_start_is_named_and_the_others_are_listed(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", "dead")
@@ -241,6 +251,7 @@ def test_a_file_without_servers_is_said_to_have_none(run: Run, tmp_path: Path) -
     assert "did you mean 'shelf'?" in run("mcp", "diff", "--config", file, "shef").said
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5", "M7")
 def test_a_tool_that_its_declaration_leaves_out_is_not_said_to_be_gone(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf")
@@ -275,6 +286,7 @@ MISSPELT = CHOSEN.replace("[review]", "[review, reviw]").replace(
 )
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M7", "M21", "M22")
 def test_prompts_are_looked_at_approved_and_locked_as_tools_are(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "archive", more=MISSPELT)
@@ -296,6 +308,7 @@ def test_prompts_are_looked_at_approved_and_locked_as_tools_are(run: Run, tmp_pa
     assert (refused.code, "has to be approved again" in refused.said) == (3, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21", "M22")
 def test_resources_need_no_approval_and_count_in_the_limits_of_the_server(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "archive", more=CHOSEN)

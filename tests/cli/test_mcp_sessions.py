@@ -19,7 +19,7 @@ from tests.server.running import running
 PAYMENT: Mapping[str, Any] = {"to": "bob", "amount": 5}
 FILE = "name: {name}\nsystem_prompt: {prompt}\ncapabilities: [test_math]\n"
 
-pytestmark = pytest.mark.spec("P16")
+pytestmark = [pytest.mark.spec("P16"), pytest.mark.realtime]
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ def browser(folder: Path) -> tuple[dict[str, str], Path]:
     return {"BROWSER": f"{sys.executable} {opener} %s"}, told
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("N15")
-@pytest.mark.parametrize("words", [_SERVE, pytest.param(("demo", "--open"), marks=pytest.mark.long)])
+@pytest.mark.parametrize("words", [_SERVE, pytest.param(("demo", "--open"), marks=pytest.mark.nightly)])
 def test_the_console_is_opened(capset: Command, words: tuple[str, ...]) -> None:
     environ, told = browser(capset.folder)
     started = Command(capset.folder, {**capset.environ, **environ}).start_anew(*words, **_APART)

@@ -200,6 +200,7 @@ def test_progress_is_told_to_people_and_kept_from_programs(workshop: Command) ->
     assert (program.json["data"], program.err) == (2, "")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G24")
 def test_a_handler_that_breaks_shows_nothing_of_its_inside(workshop: Command) -> None:
     done = workshop("call", "workshop.crash", "--json")

@@ -33,11 +33,13 @@ def unread(capset: Command, *arguments: str) -> tuple[int, str]:
     return process.returncode, err
 
 
+@pytest.mark.realtime
 def test_what_nobody_reads_is_1_and_nothing_is_said(capset: Command) -> None:
     for arguments in (("list",), ("list", "--json"), ("describe", "session_file_system")):
         assert unread(capset, *arguments) == (1, ""), arguments
 
 
+@pytest.mark.realtime
 def test_what_has_come_to_its_end_keeps_its_meaning_when_nobody_reads_it(capset: Command) -> None:
     refused = ("call", "test_math.add", "--json")
     assert unread(capset, *ADD)[0] == unread(capset, *ADD, "--json")[0] == 0
@@ -49,12 +51,14 @@ def test_what_has_come_to_its_end_keeps_its_meaning_when_nobody_reads_it(capset:
     assert unread(capset, "audit", "verify", "--json") == (3, "")
 
 
+@pytest.mark.realtime
 def test_what_was_bad_input_stays_so_when_nobody_reads_it(capset: Command) -> None:
     code, err = unread(capset, "describe", "nobody", "--json")
     assert code == 2
     assert err.startswith("error: unknown capability 'nobody'")
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_an_output_without_room_is_one_line_and_1(flags: tuple[str, ...], capset: Command) -> None:
     with Path("/dev/full").open("w") as full, capset.start("list", *flags, stdout=full) as process:
@@ -62,14 +66,14 @@ def test_an_output_without_room_is_one_line_and_1(flags: tuple[str, ...], capset
     assert (process.returncode, err) == (1, "error: No space left on device\n")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_streams_that_are_closed_are_nobody(capset: Command) -> None:
     assert capset("list", **closed(1)) == capset("list", "--json", **closed(1))
     assert capset("list", **closed(1)).code == 0
     assert capset("describe", "nobody", **closed(2)).code == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
     (capset.folder / "a.yaml").write_text("name: a\nsystem_prompt: “Ünïcode” 😀\n", encoding="utf-8")
     narrow = {"PYTHONIOENCODING": "ascii"}
@@ -93,6 +97,7 @@ def started(workshop: Command) -> subprocess.Popen[str]:
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19", "K15")
 def test_ctrl_c_cancels_the_call_and_says_so_on_record(workshop: Command) -> None:
     with started(workshop) as process:
@@ -105,6 +110,7 @@ def test_ctrl_c_cancels_the_call_and_says_so_on_record(workshop: Command) -> Non
     assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 3, "vouched": False}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19", "G23")
 def test_a_killed_call_is_interrupted_on_record(workshop: Command) -> None:
     with started(workshop) as process:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.support import Command
 from tests.cli.terminal import MOVES, at_terminal
+
+pytestmark = pytest.mark.realtime
 
 STEPS = ("call", "workshop.steps", "--args", '{"count": 4}')
 POUR = ("call", "foundry.pour", "--args", '{"count": 2}')

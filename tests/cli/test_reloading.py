@@ -19,7 +19,10 @@ from tests.adapters.config_file.support import ORIGIN, WEATHER, folder
 from tests.cli.support import Command, clean_environment, run_here
 
 HERE = str(Path(capset.__file__).parents[1])
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here"),
+    pytest.mark.realtime,
+]
 
 
 class Server:

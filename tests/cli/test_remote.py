@@ -71,6 +71,7 @@ async def make_agent(url: str, key: str, *, archived: bool = False) -> AgentDeta
         return made
 
 
+@pytest.mark.realtime
 def test_a_call_in_a_new_session_and_on_in_it(there: There) -> None:
     first = there.elsewhere("call", "add", "--agent", there.agent, "--args", '{"a": 2, "b": 3}', "--json")
     assert first.code == 0
@@ -161,6 +162,7 @@ def test_bad_usage_is_2(there: There, args: tuple[str, ...], told: str) -> None:
     assert there.key not in done.err
 
 
+@pytest.mark.realtime
 def test_a_server_that_is_not_there_or_is_not_capset_is_1(there: There) -> None:
     url = closed_port()
     for args in (("list",), ("describe", "noop"), ("call", "echo", "--agent", "a"), ("audit", "query")):
@@ -178,6 +180,7 @@ def test_a_server_that_is_not_there_or_is_not_capset_is_1(there: There) -> None:
     assert "answered 404, and not as capset does" in done.said
 
 
+@pytest.mark.realtime
 def test_a_call_that_takes_too_long_is_stopped(there: There) -> None:
     arguments = ("--agent", "foreman", "--args", '{"seconds": 60}')
     done = there.remote("call", "wait", *arguments, "--timeout", "0.5", "--json")
@@ -244,6 +247,7 @@ def test_a_key_goes_unencrypted_only_when_that_is_asked_for(there: There) -> Non
     assert there.keyless(*away).code == 1, "without a key nothing is to be kept secret"
 
 
+@pytest.mark.realtime
 def test_an_agent_of_the_database_is_found_by_its_id_on_this_machine(there: There) -> None:
     local = there.server.capset
     done = local("call", "add", "--agent", there.agent, "--args", '{"a": 2, "b": 3}', "--principal", "boss", "--json")
@@ -272,6 +276,7 @@ def test_an_id_makes_no_database(capset: Command) -> None:
     assert not (capset.folder / "capset.db").exists()
 
 
+@pytest.mark.realtime
 def test_without_httpx2_it_says_what_to_install(there: There, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['httpx2'] = None", encoding="utf-8")
     done = there.elsewhere("list", env={"PYTHONPATH": str(tmp_path)})

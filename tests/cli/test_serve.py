@@ -80,6 +80,8 @@ def records(command: Command) -> list[dict[str, Any]]:
     return beside(command, "audit", "query", "--json").json["items"]
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P9", "P14")
 def test_it_serves_whoever_has_a_key_and_logs_one_line_a_request(workshop: Command) -> None:
     key = key_for(workshop, *ALL)
@@ -117,6 +119,7 @@ def test_it_serves_whoever_has_a_key_and_logs_one_line_a_request(workshop: Comma
 _PROBLEM = {"type", "title", "status", "detail", "code", "retryable", "correlation", "fields"}
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P9")
 def test_the_object_is_that_of_the_command_line(workshop: Command, run: Run) -> None:
     key = key_for(workshop, *ALL)
@@ -178,6 +181,7 @@ def test_an_address_that_is_not_here_is_told(run: Run) -> None:
         assert (done.code, "cannot listen on" in done.said) == (1, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
     with serving(workshop, "--insecure", "--principal", "dev", "--grant", "session_files:read") as here:
@@ -191,6 +195,7 @@ def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
         here.end()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P16")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, number: int) -> None:
@@ -215,6 +220,8 @@ def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, n
     assert [(one["tool"], one["outcome"]) for one in records(workshop)] == [("wait", "succeeded")]
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P16")
 def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
     key = key_for(workshop, *ALL)
@@ -243,6 +250,7 @@ def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
     beside(workshop, "audit", "verify")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -> None:
     with serving(workshop) as here:

@@ -20,6 +20,7 @@ def jwks(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_tokens_and_keys_open_the_same_server(workshop: Command, jwks: str) -> None:
     known = key_for(workshop)
@@ -41,6 +42,7 @@ def test_tokens_and_keys_open_the_same_server(workshop: Command, jwks: str) -> N
     assert beside(workshop, "key", "list", "--json").json["items"][0]["name"] == "test"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_what_tokens_need_may_stand_in_variables(workshop: Command, jwks: str) -> None:
     told = {"ISSUER": ISSUER, "AUDIENCE": AUDIENCE, "JWKS": jwks, "ORG_CLAIM": "tenant", "ORG": "acme"}
@@ -51,6 +53,7 @@ def test_what_tokens_need_may_stand_in_variables(workshop: Command, jwks: str) -
         assert '"org":"acme"' in here.end()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M14")
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_a_public_url_is_where_clients_find_the_issuer(workshop: Command, jwks: str, by_variable: bool) -> None:

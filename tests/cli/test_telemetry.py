@@ -27,6 +27,7 @@ def collector() -> Generator[Collector]:
         yield found
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("named", [{}, {"OTEL_SERVICE_NAME": "my-tools"}])
 def test_what_was_not_sent_is_sent_at_the_end(tmp_path: Path, collector: Collector, named: dict[str, str]) -> None:
     waits = {"OTEL_BSP_SCHEDULE_DELAY": "3600000"}

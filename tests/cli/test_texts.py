@@ -84,6 +84,7 @@ def on_a_terminal(command: Command, *arguments: str) -> list[str]:
     return Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain.splitlines()
 
 
+@pytest.mark.realtime
 def test_eighty_columns_show_what_matters_uncut(workshop: Command) -> None:
     workshop("call", "current_time.get_current_time")
     workshop("call", "session_file_system.list_directory", "--args", '{"path": "/"}', "--principal", "somebody@example")

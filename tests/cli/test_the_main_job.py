@@ -69,6 +69,8 @@ def test_the_same_for_people(capset: Command) -> None:
     assert "consistent in itself: 3 records, every hash holds" in capset("audit", "verify").out
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 def test_two_processes_write_one_chain(capset: Command) -> None:
     capset(*ADD)
     running = [capset.start(*ADD, "--json", "--principal", f"p{number}") for number in range(4)]
@@ -81,6 +83,7 @@ def test_two_processes_write_one_chain(capset: Command) -> None:
     assert {item["principal"] for item in page["items"]} == {"local", "p0", "p1", "p2", "p3"}
 
 
+@pytest.mark.realtime
 def test_two_processes_make_one_database_together(capset: Command) -> None:
     running = [capset.start(*ADD) for _ in range(3)]
     assert [process.wait(60) for process in running] == [0, 0, 0]

@@ -32,7 +32,7 @@ def test_workers_share_a_database_with_servers() -> None:
     assert "twice" in run_here("worker", "--queue", "a", "--queue", "a=2").err
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D12")
 async def test_a_worker_does_what_a_server_took(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(SCRIPT)

@@ -11,6 +11,7 @@ from capset.errors import Conflict, NotFound, PermissionDenied, Unauthenticated
 from tests.client.conftest import Served
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P48", "P49", "P50")
 async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> None:
     given = KeyInput(name="ci", principal="ci", scopes=["capset:read"], expires="1d", attributes={"tier": "pro"})

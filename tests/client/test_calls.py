@@ -18,6 +18,8 @@ from capset.errors import (
 )
 from tests.client.conftest import Served
 
+pytestmark = pytest.mark.realtime
+
 
 async def outcome_of(client: Client, session: str, tool: str) -> str:
     """Return how the one call of a tool in a session ended, once it has."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from capset.extras import install_command
+
+pytestmark = pytest.mark.realtime
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

@@ -149,6 +149,7 @@ def test_a_definition_of_a_module_is_pickled_by_reference(name: str, protocol: i
     assert b"__main__" not in text
 
 
+@pytest.mark.realtime
 def test_another_process_finds_it_again() -> None:
     text = ForkingPickler.dumps(
         [agent, shelf.with_presets(more=False).with_config(Options(size=3)), look, Service.within]

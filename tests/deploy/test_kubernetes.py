@@ -31,7 +31,7 @@ def test_every_manifest_fits_the_schemas_of_the_oldest_and_the_newest_known_vers
         assert validate(manifest, version, strict=True) == version, name
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D2")
 @pytest.mark.parametrize("version", VERSIONS[1:-1])
 def test_every_manifest_fits_the_schemas_of_the_versions_between(version: str) -> None:

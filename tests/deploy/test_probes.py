@@ -59,6 +59,7 @@ def probe(server: Running, name: str) -> int:
     return status_of(server, asked["path"], header["value"])
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D3")
 def test_a_server_started_as_the_manifest_says_answers_its_probes(postgres_url: str, tmp_path: Path) -> None:
     require_scheme()
@@ -83,6 +84,7 @@ def asks(words: list[str], server: Running) -> int:
     return done.returncode
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D1")
 def test_a_server_started_as_the_compose_file_says_is_healthy(tmp_path: Path) -> None:
     service: Any = compose()["services"]["capset-1"]
@@ -114,7 +116,7 @@ def test_a_server_does_not_start_with_the_example_of_a_secret(tmp_path: Path) ->
     assert "a private key must be PEM, or 32 bytes in base64" in done.said
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D8")
 async def test_a_server_on_postgresql_needs_no_file_that_it_can_write_to(postgres_url: str, tmp_path: Path) -> None:
     """Only the folder for temporary files can be written to."""

@@ -12,13 +12,14 @@ from tests.docs.test_snippets import ROOT
 PAGES = ["auditor", "first-agent", "first-server", "mcp-servers", "package"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_tutorial_can_be_followed(name: str, tmp_path: Path) -> None:
     assert follow(ROOT / "docs" / "guide" / f"{name}.md", tmp_path) >= 5
 
 
+@pytest.mark.realtime
 def test_what_is_not_as_shown_is_noticed(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     terminal = Terminal(tmp_path)
     request.addfinalizer(terminal.close)

@@ -47,7 +47,7 @@ def test_every_command_in_a_file_is_one_with_these_options(name: str) -> None:
         assert {word for word in words if word.startswith("--")} <= options, told
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_command_of_the_guide_is_one_with_these_options() -> None:
     found = commands_in(GUIDE)
     assert len(found) > 8
@@ -56,6 +56,7 @@ def test_every_command_of_the_guide_is_one_with_these_options() -> None:
         assert {word for word in words if word.startswith("--")} <= options, told
 
 
+@pytest.mark.realtime
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for name in UNITS:
         unit = (DEPLOY / name).read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ PAGES = [
 RUN = Path(__file__).with_name("page.py")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     program = "\n".join(blocks(page))

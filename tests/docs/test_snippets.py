@@ -42,6 +42,7 @@ def test_python_parses_and_imports_what_there_is(page: Path) -> None:
                 assert not [name.name for name in node.names if not hasattr(module, name.name)]
 
 
+@pytest.mark.realtime
 def test_the_readme_runs(tmp_path: Path) -> None:
     (whole,) = [block for block in blocks(ROOT / "README.md") if "asyncio.run" in block]
     done = subprocess.run(
@@ -51,7 +52,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert "export needs the pro tier" in done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     (tmp_path / "test_stopwatch.py").write_text(
         "\n".join(blocks(ROOT / "docs" / "guide" / "testing.md")), encoding="utf-8"
@@ -79,6 +80,7 @@ def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.realtime
 def test_the_readme_recomputes_its_hashes(tmp_path: Path) -> None:
     if shutil.which("jq") is None or shutil.which("sha256sum") is None:
         pytest.skip("jq or sha256sum is not installed; examples/recompute_hash.sh does the same without jq")

@@ -81,6 +81,7 @@ def add_of(root: Path, monkeypatch: pytest.MonkeyPatch) -> AnyTool:
     return fresh_import("tinybox.tools", root, monkeypatch).add
 
 
+@pytest.mark.realtime
 def test_it_covers_the_code_of_the_distribution_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_it_covers_the_code_of_the_distribution_and_nothing_else(
     assert known_code(code.hash) == code  # perhaps of the same files elsewhere
 
 
+@pytest.mark.realtime
 def test_anybody_can_recompute_it_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("jq") is None or shutil.which("sha256sum") is None:
         pytest.skip("jq or sha256sum is not installed")
@@ -112,6 +114,7 @@ def test_the_hash_of_a_payload_that_is_written_down_does_not_move() -> None:
     assert digest(payload) == "c1cee6c433e22ac313485860370ffb16082166e7d83e968ecd2eb38e5f464a48"
 
 
+@pytest.mark.realtime
 def test_other_code_is_another_hash_of_the_same_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = add_of(installed(tmp_path), monkeypatch)
     after = add_of(installed(tmp_path, "1.1", sums=OTHER), monkeypatch)
@@ -125,6 +128,7 @@ def test_other_code_is_another_hash_of_the_same_tool(tmp_path: Path, monkeypatch
     assert collect_tool_hashes(one) == collect_tool_hashes(other)
 
 
+@pytest.mark.realtime
 def test_the_version_and_what_is_no_code_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = installed(tmp_path)
     before = code_of(add_of(one, monkeypatch))
@@ -139,6 +143,7 @@ def test_the_version_and_what_is_no_code_do_not_count(tmp_path: Path, monkeypatc
     assert (before.version, after.version) == ("1.0", "2.0")
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("name", ["_fast.so", "more.py"])
 def test_every_file_of_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = code_of(add_of(installed(tmp_path), monkeypatch))
@@ -150,6 +155,7 @@ def test_every_file_of_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert None not in hashes
 
 
+@pytest.mark.realtime
 def test_a_distribution_is_read_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = installed(tmp_path)
     add = add_of(root, monkeypatch)
@@ -204,6 +210,7 @@ def test_an_install_that_is_described_otherwise_than_in_pep_610_is_none(
     assert (code.kind, code.name, code.version) == ("package", "tinybox", None)
 
 
+@pytest.mark.realtime
 def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +239,7 @@ def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
     assert (code.kind, code.name, code.version, code.hash) == ("package", "tinybox", "3.0", wanted)
 
 
+@pytest.mark.realtime
 def test_a_package_within_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a wheel, and in a checkout: what else the namespace has is not its."""
     files = {"shared_ns/tinybit/__init__.py": "", "shared_ns/tinybit/more.py": MORE}
@@ -252,6 +260,7 @@ def test_a_module_of_no_package_is_itself(tmp_path: Path, monkeypatch: pytest.Mo
     assert code == Code(digest(code_payload(sums({"tinyscript.py": MORE}, "tinyscript.py"))), "module", "tinyscript.py")
 
 
+@pytest.mark.realtime
 def test_a_module_that_a_distribution_does_not_list_is_none_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +270,7 @@ def test_a_module_that_a_distribution_does_not_list_is_none_of_it(
     assert (code.kind, code.name) == ("module", "tinybox_plugin.py")
 
 
+@pytest.mark.realtime
 def test_what_others_installed_wrongly_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = installed(tmp_path)
     _lay(root, {"tinybox-0.dist-info/RECORD": b"\xff,,\n", "tinybox-00.dist-info": "a file"})

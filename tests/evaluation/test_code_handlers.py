@@ -205,6 +205,7 @@ def test_wrappers_that_form_a_circle(theirs: Any) -> None:
     assert code_of(Tool(**{**_fields(one), "handler": theirs.plain})).name == "tinyhands.py"
 
 
+@pytest.mark.realtime
 def test_a_script(tmp_path: Path) -> None:
     """Run as a file, as a module, and from standard input."""
     lines = [

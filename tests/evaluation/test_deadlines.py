@@ -13,6 +13,8 @@ from capset.definitions.hooks import Hooks, PolicyEvaluated
 from capset.errors import ToolkitFailed
 from tests.evaluation.things import Trace, failing, made_by, make, of, says, seen
 
+pytestmark = pytest.mark.realtime
+
 LATE = "the policy did not answer in time, so it denies"
 
 

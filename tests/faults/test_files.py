@@ -107,7 +107,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
         assert there in possible, task
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P25")
 async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str, tmp_path: Path) -> None:
     session = await session_in(url)
@@ -138,7 +138,7 @@ async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str
     assert {"", "quota_exceeded"} <= refused
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P22", "P25")
 async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(url: str, tmp_path: Path) -> None:
     session = await session_in(url)
@@ -152,7 +152,7 @@ async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(u
     assert any(path.startswith(f"{SHARED}/") for path in files)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P25", "T26")
 async def test_processes_that_fill_a_session_together_stop_at_each_limit(url: str, tmp_path: Path) -> None:
     sessions = {kind: await session_in(url) for kind in KINDS}

@@ -64,7 +64,7 @@ async def frozen(url: str) -> AsyncGenerator[Frozen]:
             await process.wait()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P38")
 async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothing_twice(postgres_url: str) -> None:
     async with opened_at(postgres_url) as store:
@@ -86,7 +86,7 @@ async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothin
     assert len(records) == 6
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P38")
 async def test_a_frozen_holder_of_the_file_is_named_and_readers_go_on(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/capset.db"

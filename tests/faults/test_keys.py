@@ -137,7 +137,7 @@ def pit(tmp_path: Path, url: str) -> Generator[Pit]:
         found.stop(signal.SIGKILL)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P45", "P9")
 def test_a_key_is_free_again_just_where_its_call_had_no_effect(pit: Pit) -> None:
     pit.begin("reading", "look")
@@ -152,6 +152,7 @@ def test_a_key_is_free_again_just_where_its_call_had_no_effect(pit: Pit) -> None
     assert pit.said.read_text().split() == ["look", "dig", "fill", "look"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P45", "P9")
 def test_a_key_of_a_server_that_lives_stays_taken_when_another_starts(pit: Pit) -> None:
     pit.begin("reading", "look")

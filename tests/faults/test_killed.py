@@ -17,6 +17,8 @@ from capset.stores.sql import store
 from tests.kernel.support import records_of
 from tests.stores.sql.support import run_at
 
+pytestmark = pytest.mark.realtime
+
 PROGRAM = Path(__file__).with_name("program.py")
 
 
@@ -46,6 +48,7 @@ def open_intents(url: str) -> set[str]:
     return {one for one, phase, _ in rows if phase == "intent"} - {one for one, phase, _ in rows if phase == "outcome"}
 
 
+@pytest.mark.gate
 @pytest.mark.spec("G19", "G23", "T14")
 async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> None:
     run_and_kill(url, 1, lambda said: said[-1][0] == "started")
@@ -61,7 +64,7 @@ async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> N
 
 
 @pytest.mark.spec("G19", "G22", "G23")
-@pytest.mark.parametrize("told", [0, *(pytest.param(one, marks=pytest.mark.long) for one in (1, 40, 150))])
+@pytest.mark.parametrize("told", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 40, 150))])
 async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
     def enough(said: list[list[str]]) -> bool:
         return sum(words[0] == "told" for words in said) >= told and any(words[0] == "started" for words in said)
@@ -91,6 +94,7 @@ async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
     assert links_of(url)[: len(before)] == before
 
 
+@pytest.mark.gate
 @pytest.mark.spec("G19")
 async def test_a_session_of_a_killed_process_goes_on(url: str) -> None:
     said = run_and_kill(url, 1, lambda said: said[-1][0] == "started")
@@ -122,6 +126,7 @@ async def test_a_process_that_lives_closes_the_calls_of_one_that_was_killed(
         assert (await kernel.audit.verify()).ok
 
 
+@pytest.mark.gate
 @pytest.mark.spec("G19")
 async def test_the_calls_of_a_process_that_lives_are_left_alone(url: str) -> None:
     command = [sys.executable, str(PROGRAM), url, "1"]

@@ -51,13 +51,14 @@ async def site() -> AsyncGenerator[Site]:
             yield found
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D40", "D41", "D42", "D43", "D44")
 @pytest.mark.parametrize(("name", "moment"), SHORT)
 async def test_a_fault_loses_and_doubles_nothing(site: Site, name: str, moment: str) -> None:
     hold(await run(site, named(name), moment, SEED, 0))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 @pytest.mark.spec("D40", "D41", "D42", "D43", "D44", "D45", "D46")
 @pytest.mark.parametrize(("name", "moment"), LONG)
@@ -93,6 +94,7 @@ async def test_what_is_lost_or_doubled_is_noticed(site: Site) -> None:
     assert found.problems == ["the effect noticed-0-strange has no intent"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D47")
 def test_a_disk_is_full_and_a_clock_is_off_where_they_are_told_to_be() -> None:
     script = """
@@ -139,6 +141,7 @@ def test_a_report_counts_what_did_not_hold() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D47")
 def test_the_matrix_has_enough_cells_for_three_hundred_runs() -> None:
     assert 3 * sum(len(row.moments) for row in ROWS) >= 300

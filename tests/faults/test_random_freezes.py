@@ -62,7 +62,7 @@ def _seconds_to_write(pair: Pair) -> float:
     return 0.1 + pair.wait_for(2 * load.WORKERS, 60)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(120 + 15 * (KILLS + FREEZES))
 @pytest.mark.spec("P38", "G19", "G21")
 async def test_beside_a_frozen_or_killed_process_nothing_is_lost_or_doubled(url: str, tmp_path: Path) -> None:

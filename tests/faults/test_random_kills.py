@@ -98,7 +98,7 @@ class Left:
             assert outcomes.get(record) == "succeeded", (record, number)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(60 + 10 * KILLS)
 @pytest.mark.spec("G19", "G21", "G22", "G23")
 @pytest.mark.parametrize("first", range(0, (KILLS + 1) // 2, ROUND))

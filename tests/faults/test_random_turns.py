@@ -47,7 +47,7 @@ async def looked(url: str, session: str, moment: random.Random) -> list[EventRow
         return list((await kernel.store.events.read(session, after=0, limit=10_000)).items)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(120 + 10 * KILLS)
 @pytest.mark.spec("R6", "R7", "R9")
 async def test_a_turn_goes_on_whatever_the_moment(url: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ each turn costs several processes a switch, and what waits for its turn here has
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.spec("C34")
 async def test_thousands_of_operations_of_four_processes_lose_nothing_and_raise_nothing(url: str) -> None:

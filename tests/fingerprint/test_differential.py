@@ -24,7 +24,7 @@ nested = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(t
 
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize(
-    "seed", [pytest.param(one, marks=[pytest.mark.long] if one > 3 else []) for one in range(CHUNKS)]
+    "seed", [pytest.param(one, marks=[pytest.mark.nightly] if one > 3 else []) for one in range(CHUNKS)]
 )
 def test_documents_of_a_seed_are_written_as_the_reference_does(seed: int) -> None:
     short = 0

@@ -71,6 +71,7 @@ def test_the_reference_writes_every_payload_to_the_same_bytes() -> None:
     }
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F1", "F12")
 @pytest.mark.parametrize(
     ("seed", "locale", "flags"),

@@ -66,6 +66,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
         PublicKey.read(tmp_path / "binary")
 
 
+@pytest.mark.realtime
 def test_the_library_of_signatures_is_loaded_where_something_is_signed() -> None:
     code = "import sys, capset.fingerprint.chain, capset; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

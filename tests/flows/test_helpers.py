@@ -176,6 +176,7 @@ async def test_a_direct_call_is_one_execution_with_the_calls_that_it_makes() -> 
         assert await session.call(ask) == 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("C9")
 async def test_threads_that_ask_at_once_get_the_same() -> None:
     made: list[object] = []

@@ -33,7 +33,7 @@ from tests.frameworks.pages import run_page
 from tests.kernel.support import opened
 from tests.traces import Traces
 
-pytestmark = [pytest.mark.clients, pytest.mark.long]
+pytestmark = [pytest.mark.clients, pytest.mark.nightly]
 
 PREFIX = "mcp__capset__"
 

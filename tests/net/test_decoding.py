@@ -67,7 +67,7 @@ def test_nothing_at_all_is_whole(kind: str) -> None:
     assert decoded(coding, []) == b""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G29")
 @pytest.mark.parametrize("kind", ["gzip", "members", "deflate", "raw deflate", "br", "zstd"])
 def test_a_bomb_comes_in_pieces(kind: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from capset.extras import install_command
 
 ASK = """
@@ -27,6 +29,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", ASK], check=True, capture_output=True, text=True)
     assert done.stdout.startswith("not_installed ")

@@ -17,7 +17,7 @@ from capset.net.kept_connections import MAX_CONNECTIONS, HttpOrigin, KeptConnect
 from tests.net.support import Listener, Names, listening
 from tests.net.test_tls import Tls
 
-pytestmark = pytest.mark.spec("M17")
+pytestmark = [pytest.mark.spec("M17"), pytest.mark.realtime]
 
 JSON = b"content-type: application/json\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n" + JSON + b"\r\nhello"

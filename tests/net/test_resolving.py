@@ -92,6 +92,7 @@ print("alive:", [thread.name for thread in threading.enumerate() if thread.name 
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("T27")
 def test_a_process_ends_though_a_name_is_never_answered() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False)

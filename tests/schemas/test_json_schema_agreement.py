@@ -67,7 +67,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = keywords(st.recursive(st.booleans(), lambda inner: inner | keywords(inner), max_leaves=4))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("K4", "K9")
 @settings(deadline=None, max_examples=150)
 @given(SCHEMAS, DATA)
@@ -75,7 +75,7 @@ def test_it_takes_what_another_validator_takes(schema: dict[str, Any], value: An
     agree(schema, value)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("K4", "K9")
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(NAMES, SCHEMAS, max_size=3), DATA)

@@ -254,7 +254,7 @@ def test_to_list_what_every_option_expected_at_every_level_is_not_tried_for_ever
     assert schema.check(expression(60, 1)) == expression(60, 1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_nor_to_try_options_that_nothing_tells_apart() -> None:
     schema = compile_json_schema("it", expressions(tagged=False))
     assert schema.check(expression(5, 1)) == expression(5, 1)

@@ -62,6 +62,7 @@ def test_members_of_objects_have_values_of_their_own() -> None:
     ]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("W23")
 def test_another_option_is_refused() -> None:
     command = [sys.executable, "-m", "scripts.bfcl", "--all"]

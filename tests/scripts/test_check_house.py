@@ -15,15 +15,15 @@ def write(root: Path, name: str, text: str = "x = 1\n") -> None:
     path.write_text(text)
 
 
-def test_400_lines_pass_and_401_fail_by_name(tmp_path: Path) -> None:
-    write(tmp_path, "tests/full.py", "x = 1\n" * 400)
+def test_500_lines_pass_and_501_fail_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "tests/full.py", "x = 1\n" * 500)
     assert problems(tmp_path, {}) == []
-    write(tmp_path, "tests/over.py", "x = 1\n" * 401)
-    write(tmp_path, "scripts/far_over.py", "x = 1\n" * 499 + "y = 2")
+    write(tmp_path, "tests/over.py", "x = 1\n" * 501)
+    write(tmp_path, "scripts/far_over.py", "x = 1\n" * 599 + "y = 2")
     found = problems(tmp_path, {})
     assert [one.partition(";")[0] for one in found] == [
-        "scripts/far_over.py has 500 lines",
-        "tests/over.py has 401 lines",
+        "scripts/far_over.py has 600 lines",
+        "tests/over.py has 501 lines",
     ]
     excepted = {"long_modules": {"tests/over.py": "a table", "scripts/far_over.py": "a table"}}
     assert problems(tmp_path, excepted) == []

@@ -113,6 +113,7 @@ def test_a_client_that_failed_where_the_suite_finds_no_fault_is_wrong(tmp_path: 
     }
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M18")
 async def test_what_the_suite_runs_as_its_client_calls_the_tools_of_its_server(tmp_path: Path) -> None:
     async def run(command: str, url: str, calls: Any) -> tuple[int | None, str]:

@@ -43,6 +43,7 @@ def found(*results: dict[str, Any]) -> report.Report:
     )
 
 
+@pytest.mark.realtime
 def test_without_a_python_for_it_that_is_said_in_one_line(tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     command = [sys.executable, "-m", "scripts.guardbench"]
@@ -51,6 +52,7 @@ def test_without_a_python_for_it_that_is_said_in_one_line(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
+@pytest.mark.realtime
 def test_a_python_is_found_where_pyenv_keeps_its_versions(tmp_path: Path) -> None:
     if (real := find_python(UV, dict(os.environ))) is None:
         pytest.skip("there is no Python of 3.12 or newer here")
@@ -62,6 +64,7 @@ def test_a_python_is_found_where_pyenv_keeps_its_versions(tmp_path: Path) -> Non
     assert Path(found).is_relative_to(folder)
 
 
+@pytest.mark.realtime
 def test_an_option_that_there_is_not_is_refused() -> None:
     command = [sys.executable, "-m", "scripts.guardbench", "--wrote"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -78,6 +81,7 @@ def test_the_other_operator_declares_nothing() -> None:
     assert (PINS.rules([offer("send")]), PINS.governance(4_096)) == ({}, {})
 
 
+@pytest.mark.realtime
 def test_the_relay_passes_bytes_on_both_ways_and_ends_with_the_lab() -> None:
     with socket.create_server(("127.0.0.1", 0)) as lab:
         lab.settimeout(30)

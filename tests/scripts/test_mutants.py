@@ -51,7 +51,7 @@ def tiny(tmp_path: Path) -> Aim:
     return Aim(root, "src/tiny", ["."], tmp_path / "kept", root / "equivalent.toml", test_seconds=2)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: pytest.CaptureFixture[str]) -> None:
     report = run(tiny, 99, 1, 60)
     show(report)
@@ -70,7 +70,7 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
         assert (tiny.root / name).read_text() == text, "the tree itself is left alone"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
     here = Aim(ROOT, PACKAGE, MODULES, tiny.cache, ROOT / "scripts/mutants/equivalent.toml")
     assert len(sample(here, 3, 1)) == 3
@@ -82,6 +82,7 @@ def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
         sample(replace(tiny, modules=["gone"]), 3, 1)
 
 
+@pytest.mark.realtime
 def test_what_is_equivalent_is_not_tried(tiny: Aim) -> None:
     tiny = replace(tiny, modules=["loose.py"])
     ((mutation, _),) = sample(tiny, 99, 1)
@@ -96,6 +97,7 @@ def test_what_is_equivalent_is_not_tried(tiny: Aim) -> None:
     assert tiny.stale() == [mutation.key]
 
 
+@pytest.mark.realtime
 def test_the_same_seed_gives_the_same_changes_one_a_line(tiny: Aim) -> None:
     first, again, other = (sample(tiny, 3, seed) for seed in (1, 1, 2))
     assert first == again
@@ -104,7 +106,7 @@ def test_the_same_seed_gives_the_same_changes_one_a_line(tiny: Aim) -> None:
     assert len(places) == len(set(places)) == 5
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path: Path) -> None:
     (tiny.root / "tests/test_stuck.py").write_text(STUCK)
     for seconds in (3, 40):  # the second where it takes longer to start
@@ -120,7 +122,7 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path:
             time.sleep(0.01)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "one").mkdir()

@@ -22,6 +22,7 @@ def test_packages_are_pinned_and_their_lock_names_no_address_to_fetch_from(folde
     assert [name for name, package in lock.items() if name and "integrity" not in package] == []
 
 
+@pytest.mark.realtime
 def test_what_cannot_be_installed_is_named_and_leaves_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -37,6 +38,7 @@ def test_what_cannot_be_installed_is_named_and_leaves_no_mark(
     assert "capset-nothing" in capfd.readouterr().err
 
 
+@pytest.mark.realtime
 def test_of_two_that_install_one_folder_at_once_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

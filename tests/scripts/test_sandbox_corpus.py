@@ -11,7 +11,7 @@ from scripts.sandbox_corpus import ROWS, Compared, Row, compare, is_met, scripts
 from tests.builtin.sandbox.support import need_jails, without_namespaces
 
 EACH = 12
-"""Of so many scripts one is run here; ``make long`` runs all of them."""
+"""Of so many scripts one is run here; ``make nightly`` runs all of them."""
 
 
 def test_the_corpus_is_as_large_as_it_was() -> None:
@@ -19,6 +19,7 @@ def test_the_corpus_is_as_large_as_it_was() -> None:
     assert len(scripts_of("bash")) >= 105
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.language} {row.setting}")
 def test_nothing_of_a_part_of_the_corpus_differs_in_silence(row: Row) -> None:
@@ -38,6 +39,7 @@ def test_one_script_that_differs_in_silence_is_enough_to_fail(row: Row) -> None:
     assert is_met(row, found[1:])
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 def test_where_nothing_can_be_jailed_it_fails_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with without_namespaces(tmp_path):
@@ -45,7 +47,7 @@ def test_where_nothing_can_be_jailed_it_fails_and_says_why(tmp_path: Path, capsy
     assert "No permissions to create new namespace" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P18")
 @pytest.mark.timeout(900)
 def test_the_whole_corpus_reaches_its_shares(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,7 @@ async def check(
     return answer.json()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P12", "G28")
 @pytest.mark.parametrize("case", attacks("config_check.yaml", "code"))
 async def test_no_code_is_loaded(case: dict[str, Any], here: Site, reader: httpx2.AsyncClient, root: Path) -> None:
@@ -129,7 +130,7 @@ async def test_nobody_is_told_what_there_is(case: dict[str, Any], reader: httpx2
     assert str(gone) == str(there).replace("there.py", "gone.py").replace("/there", "/gone")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P12", "P15")
 @pytest.mark.parametrize("case", attacks("config_check.yaml", "heavy"))
 async def test_what_is_heavy_is_answered_in_time(case: dict[str, Any], reader: httpx2.AsyncClient, root: Path) -> None:

@@ -135,6 +135,7 @@ async def failed(client: httpx2.AsyncClient) -> str:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G39", "G40", "T36")
 async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
@@ -246,6 +247,7 @@ async def every_act(tmp_path: Path) -> None:
     assert not any(secret in json.dumps(row) for secret in secrets for row in found), "no secrets"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G39")
 async def test_an_act_whose_record_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with running(tmp_path) as server:

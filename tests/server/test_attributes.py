@@ -184,7 +184,7 @@ def with_claims(body: Any) -> list[dict[str, Any]]:  # JSON
             return []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("F16", "F34", "T1")
 async def test_no_request_says_anything_of_who_sends_it() -> None:
     """Every operation of the API and of MCP, with attributes wherever they could stand."""

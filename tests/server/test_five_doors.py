@@ -61,6 +61,8 @@ async def in_process(database: Path, agent_id: str) -> None:
             assert (await helper.run("How much is 2 + 3?")).output == "done"
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P16")
 def test_five_doors_leave_five_records_of_one_version(tmp_path: Path) -> None:
     with running(tmp_path) as server:

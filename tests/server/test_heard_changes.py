@@ -30,6 +30,7 @@ class Revoked:
         return False
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D31")
 async def test_followers_and_waiting_calls_are_woken_without_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

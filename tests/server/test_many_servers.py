@@ -66,6 +66,8 @@ async def ask_mcp(client: httpx2.AsyncClient, path: str, method: str, **more: An
     return await client.post(path, json=body, headers=headers)
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("P39")
 async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> None:
     async with AsyncExitStack() as stack:
@@ -102,6 +104,7 @@ async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> N
         assert len({*between.asked}) == 2
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P39")
 async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: str) -> None:
     with ExitStack() as stack:
@@ -149,7 +152,7 @@ class Clock(SystemClock):
         return super().time_ns() + self.days * 86_400 * 1_000_000_000
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P39")
 @pytest.mark.parametrize("servers", [1, 2])
 async def test_the_key_is_replaced_and_verifies_for_a_time(

@@ -28,6 +28,7 @@ def own_server(postgres: Server) -> Generator[Server]:
     server.remove()
 
 
+@pytest.mark.gate
 @pytest.mark.spec("P30")
 async def test_what_one_server_keeps_the_other_serves(postgres_url: str) -> None:
     async with site(store=postgres_url) as one, site(store=postgres_url) as two:
@@ -62,6 +63,7 @@ async def test_one_request_at_two_servers_is_one(postgres_url: str) -> None:
         assert len(await one.records(tool="note")) == 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23", "G24")
 async def test_while_the_database_is_away_requests_are_503_and_say_no_more(own_server: Server) -> None:
     async with site(store=own_server.empty()) as here, here.client() as client:

@@ -81,8 +81,10 @@ async def follow_to_the_end(server: Running, key: str, session: str, begun: asyn
         assert [one async for one in found] == []
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("D7", "P14")
-@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.nightly), "postgres"])
 async def test_a_revoked_key_is_refused_everywhere_within_a_second(
     engine: str, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -294,8 +294,10 @@ async def restart(servers: Fleet, name: str, *, is_next: bool = False) -> None:
     await servers.proxy.until_asked(begins.url)
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("D4", "D5")
-@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+@pytest.mark.parametrize("engine", [pytest.param("sqlite", marks=pytest.mark.nightly), "postgres"])
 async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_path: Path, postgres_url: str) -> None:
     require_scheme()
     db = postgres_url if engine == "postgres" else f"sqlite:///{tmp_path}/capset.db"
@@ -304,7 +306,7 @@ async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_pat
         await restart(servers, "two")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.spec("D6")
 async def test_an_upgrade_one_server_after_the_other_fails_no_request(tmp_path: Path, postgres: Server) -> None:

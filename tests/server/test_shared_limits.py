@@ -98,6 +98,8 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue("postgres_url")
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("D63", "G3", "G14", "G15", "G36")
 async def test_three_servers_on_one_database_share_what_they_let_through(db: str, tmp_path: Path) -> None:
     group = Servers(tmp_path, db)

@@ -40,6 +40,7 @@ def change(data: Path, *statements: str) -> None:
             database.execute(statement)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G41", "G43")
 def test_a_server_signs_without_being_told_to(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -59,7 +60,7 @@ def test_a_server_signs_without_being_told_to(tmp_path: Path) -> None:
     assert len(acts(again.capset, "checkpoint_key.adopt")) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G41")
 def test_a_thousand_records_are_signed_before_their_time(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -79,6 +80,7 @@ def test_a_thousand_records_are_signed_before_their_time(tmp_path: Path) -> None
         assert json.loads(listed.splitlines()[0])["seq"] >= 1_000, "while it runs, before five minutes are over"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G41", "G43")
 def test_a_server_without_the_key_serves_and_does_not_sign(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -96,7 +98,7 @@ def test_a_server_without_the_key_serves_and_does_not_sign(tmp_path: Path) -> No
     assert first.capset("audit", "checkpoints", "--json").out == before
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G41")
 def test_another_key_signs_once_it_has_succeeded_by_a_record(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -149,6 +151,7 @@ def test_an_unsafe_key_is_refused(tmp_path: Path, options: Sequence[str], told: 
     assert (done.code, told in done.err.replace("\n", " ")) == (2, True), done.err
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G41")
 def test_a_secret_of_the_platform_is_a_key(tmp_path: Path) -> None:
     data, state = home(tmp_path)
@@ -160,7 +163,7 @@ def test_a_secret_of_the_platform_is_a_key(tmp_path: Path) -> None:
     assert not state.exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G42", "T15")
 def test_only_what_the_caller_trusts_vouches_for_a_log(tmp_path: Path) -> None:
     data, state = home(tmp_path)

@@ -24,6 +24,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.skipif(sys.platform == "win32", reason="a socket as a standard stream")
 @pytest.mark.parametrize("said", [b"", b"something"])
 def test_a_peer_that_talks_where_it_should_read_is_no_peer_that_left(said: bytes) -> None:

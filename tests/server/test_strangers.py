@@ -87,7 +87,7 @@ def aimed_at(document: dict[str, Any], whose: Belongings) -> str:
     return CONFIG + "\n" + "\n".join(found)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P14", "T20")
 @pytest.mark.timeout(900)
 async def test_two_organisations_by_two_roles(listening: tuple[Town, Belongings, Listening], tmp_path: Path) -> None:

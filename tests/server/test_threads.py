@@ -16,7 +16,7 @@ from tests.cli.support import install
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.support import call, make_session
 
-pytestmark = pytest.mark.spec("K21", "T33")
+pytestmark = [pytest.mark.spec("K21", "T33"), pytest.mark.realtime]
 
 YARD = '''
 import asyncio
@@ -80,7 +80,7 @@ async def gauge(of: httpx2.AsyncClient, name: str) -> float:
     return samples[name]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_an_instant_call_does_not_wait_for_the_slow_ones_of_another_org(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         async with (
@@ -98,7 +98,7 @@ async def test_an_instant_call_does_not_wait_for_the_slow_ones_of_another_org(tm
             assert {(await one).json()["success"] for one in many} == {True}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_a_thread_that_outlives_its_call_is_counted_and_keeps_its_slot(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         async with (

@@ -16,7 +16,7 @@ from tests.databases import require_scheme
 pytestmark = pytest.mark.xdist_group("siege")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D60")
 def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
     found = crowd.measure("sqlite", crowd.Sizes(sessions=60, followers=40, rate=20, seconds=1))
@@ -25,7 +25,7 @@ def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
     assert found["peak_rss"] < crowd.TARGET_BYTES
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D61")
 def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     require_scheme()
@@ -34,7 +34,7 @@ def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     assert replicas.misses(found) == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D12")
 def test_two_workers_do_every_run_once() -> None:
     require_scheme()
@@ -43,7 +43,7 @@ def test_two_workers_do_every_run_once() -> None:
     assert workers.misses(found) == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D62")
 def test_several_writers_take_turns_on_one_chain() -> None:
     require_scheme()
@@ -52,7 +52,7 @@ def test_several_writers_take_turns_on_one_chain() -> None:
     assert 0 < row["lock_held"] <= 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D64")
 def test_a_soak_makes_every_kind_of_load_and_verifies_the_record() -> None:
     report = soak("sqlite", 1.5, every=0.5)

@@ -15,7 +15,7 @@ from siege.battle import recovery
 from siege.bystander import watch
 from siege.site import Site, besieged
 
-pytestmark = [pytest.mark.long, pytest.mark.anyio, pytest.mark.xdist_group("siege")]
+pytestmark = [pytest.mark.nightly, pytest.mark.anyio]
 SECONDS = 1.0
 
 

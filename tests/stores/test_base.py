@@ -45,6 +45,7 @@ def test_a_query_for_what_no_database_can_hold_is_refused(name: str) -> None:
         AuditQuery(**{name: "\ud800"})  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.realtime
 def test_a_store_in_memory_loads_no_database() -> None:
     made = "from capset.stores.base import make_store; make_store('memory://')"
     script = f"import sys; {made}; print('sqlalchemy' in sys.modules)"

@@ -166,7 +166,7 @@ async def run_turns(store: Store, turns: list[Turn]) -> None:
             )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("F28", "F29")
 @settings(max_examples=100, deadline=None)
 @given(TURNS)

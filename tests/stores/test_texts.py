@@ -55,7 +55,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Generato
             runner.run(store.close())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 @settings(max_examples=250, deadline=None)
 @given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 7), st.data())
@@ -86,7 +86,7 @@ def test_words_are_made_of_letters_and_digits_and_stay_as_they_are(text: str) ->
     assert len(asked(text)) == len(set(asked(text))) <= ASKED
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_letter_and_digit_can_be_found() -> None:
     def has_any(text: str) -> bool:  # a few Arabic letters are nothing but marks
         return any(unicodedata.category(one)[0] in "LN" for one in unicodedata.normalize("NFKD", text))

@@ -55,6 +55,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     return found
 
 
+@pytest.mark.realtime
 def test_what_is_right_is_accepted_with_the_types_that_it_says(errors: dict[str, list[dict[str, Any]]]) -> None:
     assert errors["accepted"] == []
 

@@ -117,6 +117,7 @@ async def test_a_preview_is_for_whoever_asks(store: str) -> None:
             assert [one.in_play for one in shape.snapshot.tools] == [in_play]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P7", "P15")
 async def test_two_previews_are_worked_out_at_once() -> None:
     running, most, lock = 0, 0, Lock()

@@ -83,6 +83,7 @@ def test_below_1_the_minor_version_is_the_series() -> None:
         Framework("uv", "uv", f"0.{int(minor) + 1}").warn_if_untested()
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_each_adapter_is_imported_by_none_other(adapter: str, tmp_path: Path) -> None:
     """Where its framework is missing, all other modules work, and this one says what to install."""

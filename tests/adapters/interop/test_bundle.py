@@ -179,6 +179,7 @@ def test_any_character_is_in_the_command_as_it_is() -> None:
     ]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("W27")
 def test_a_file_of_the_bundle_hides_no_module(tmp_path: Path) -> None:
     found = bundle(BundledAgent(["--help"], {"calendar.py": b"raise SystemExit('hidden')\n"}))

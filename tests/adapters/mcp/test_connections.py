@@ -177,6 +177,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5")
 async def test_a_tool_that_is_another_one_after_a_new_start_is_not_called_once(tmp_path: Path) -> None:
     script, starts = tmp_path / "other.py", tmp_path / "starts"
@@ -220,6 +221,7 @@ async def test_nothing_is_sent_on_a_connection_that_has_not_said_which_tools_it_
         assert server.worked == ["slow"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M3")
 async def test_one_that_dies_again_and_again_is_started_less_and_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,8 @@ from capset.kernel.governance.acts import Actor
 from tests.adapters.mcp.test_servers import NONE, offers_of, opened, server
 from tests.kernel.support import records_of
 
+pytestmark = pytest.mark.realtime
+
 ADA = Principal("ada")
 REVIEW = "archive_prompts_review"
 

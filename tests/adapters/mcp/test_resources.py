@@ -41,6 +41,7 @@ def reads(folder: Path) -> list[str]:
     return (folder / "reads").read_text().split() if (folder / "reads").exists() else []
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_chosen_resources_are_read_on_record_and_no_others(tmp_path: Path) -> None:
     async with opened(archive(tmp_path, "demo://a", "demo://bytes"), "memory://") as site:
@@ -55,6 +56,7 @@ async def test_chosen_resources_are_read_on_record_and_no_others(tmp_path: Path)
         assert (first.capability, first.effect) == ("mcp:archive", "read")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_a_template_allows_what_fits_it_and_an_approval_is_not_needed_for_any_of_it(tmp_path: Path) -> None:
     async with opened(archive(tmp_path, "demo://b/{number}")) as site:
@@ -142,6 +144,7 @@ def test_so_are_rules_and_limits_that_could_not_hold(options: Mapping[str, Any],
         McpServer(name="archive", command=["x"], resources={"demo://a": {"context": True}}, **options)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_what_comes_back_is_bounded_in_time_and_held_to_the_protocol(tmp_path: Path) -> None:
     uris = ("demo://no-base64", "demo://slow")
@@ -152,6 +155,7 @@ async def test_what_comes_back_is_bounded_in_time_and_held_to_the_protocol(tmp_p
             await site.call(READ, uri="demo://slow")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21", "M22")
 async def test_rules_permissions_and_limits_hold_for_reading(tmp_path: Path) -> None:
     declared = archive(tmp_path, "demo://a", permissions={"books:use"}, rules={"resources/read": {"limits": "1/1h"}})
@@ -163,6 +167,7 @@ async def test_rules_permissions_and_limits_hold_for_reading(tmp_path: Path) -> 
             await site.call(READ, uri="demo://a")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M22")
 async def test_all_that_a_server_gives_shares_its_limits(tmp_path: Path) -> None:
     declared = archive(tmp_path, "demo://a", prompts=["review"], limits="3/1h", trust_first_use=True)
@@ -209,6 +214,7 @@ async def context_of(
         yield Site(kernel, capability, session)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_chosen_ones_are_context_marked_escaped_cut_and_on_record(tmp_path: Path) -> None:
     async with context_of(tmp_path, "demo://a", "demo://long", "demo://bytes") as site:
@@ -237,6 +243,7 @@ async def test_what_may_not_be_read_is_no_context(tmp_path: Path) -> None:
     assert reads(tmp_path) == []
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_what_cannot_be_read_fails_no_step_and_says_so(tmp_path: Path) -> None:
     async with context_of(tmp_path, "demo://a", "demo://b", limits="1/1h") as site:
@@ -245,6 +252,7 @@ async def test_what_cannot_be_read_fails_no_step_and_says_so(tmp_path: Path) -> 
         assert "It could not be read: Rate limit exceeded" in text
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_a_dynamic_text_is_in_no_hash_and_the_choice_is(tmp_path: Path) -> None:
     hashes = []
@@ -255,6 +263,7 @@ async def test_a_dynamic_text_is_in_no_hash_and_the_choice_is(tmp_path: Path) ->
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21", "G26")
 async def test_secrets_are_masked_in_context_too(tmp_path: Path) -> None:
     governance = Governance(redact=[r"key-\d+"])
@@ -264,6 +273,7 @@ async def test_secrets_are_masked_in_context_too(tmp_path: Path) -> None:
         assert "key-12345" not in text
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21", "M4")
 async def test_a_tool_cannot_take_the_name_of_what_reads_resources(tmp_path: Path) -> None:
     found = await offers_of(server("pretending", tmp_path, resources={"demo://a": {}}))
@@ -274,6 +284,7 @@ async def test_a_tool_cannot_take_the_name_of_what_reads_resources(tmp_path: Pat
         assert (await site.call("pretending_resources_read", uri="demo://a"))[0].uri == "demo://a"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M21")
 async def test_a_server_without_tools_may_have_resources(tmp_path: Path) -> None:
     declared = server("no-tools", tmp_path, resources={"demo://a": {}}, trust_first_use=True)
@@ -282,6 +293,7 @@ async def test_a_server_without_tools_may_have_resources(tmp_path: Path) -> None
         assert json.loads((await site.call("no-tools_resources_read", uri="demo://a"))[0].model_dump_json())["text"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M6", "M21")
 @pytest.mark.parametrize("name", ["resource/read", "resources_read", "prompts/x"])
 async def test_no_resource_is_read_under_rules_with_a_misspelt_name(tmp_path: Path, name: str) -> None:

@@ -88,6 +88,8 @@ async def offers_of(declared: McpServer) -> dict[str, Offer]:
         return {one.name: one for one in await connection.offers()}
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("M1", "M5")
 async def test_its_tools_are_tools_like_any_other(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True)) as site:
@@ -109,6 +111,8 @@ async def test_nothing_is_used_that_nobody_approved(tmp_path: Path) -> None:
         assert list(site.capability.every_tool) == []
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("M5", "T43")
 async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_path: Path) -> None:
     declared, store = server("shelf", tmp_path), f"sqlite:///{tmp_path / 'capset.db'}"
@@ -140,6 +144,7 @@ async def test_a_tool_that_changes_is_refused_until_it_is_approved_again(tmp_pat
         assert [json.loads(one.arguments or "")["server"] for one in acts] == ["shelf", "shelf"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5")
 @pytest.mark.parametrize("kind", ["moving", "moving-2025"])
 async def test_one_that_says_that_it_has_changed_is_asked_again_at_once(kind: str, tmp_path: Path) -> None:
@@ -161,6 +166,7 @@ async def refused(site: Site, tool: str) -> None:
         await asyncio.wait_for(calling(), 10)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M2", "T43")
 async def test_a_process_has_the_environment_that_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOST_KEY", "of the host")
@@ -174,7 +180,7 @@ async def test_a_process_has_the_environment_that_is_declared(tmp_path: Path, mo
             pass
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M3")
 async def test_progress_is_told_and_a_caller_that_leaves_cancels_the_call(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True)) as site:
@@ -194,7 +200,7 @@ async def test_progress_is_told_and_a_caller_that_leaves_cancels_the_call(tmp_pa
         assert await site.call("library_add", a=1, b=1) == {"total": 2}, "the connection is that of the others, too"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M3")
 async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True)) as site:
@@ -203,7 +209,7 @@ async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
         assert await site.call("library_add", a=1, b=1) == {"total": 2}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M3")
 async def test_one_that_hangs_ends_by_its_timeout(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True, timeout=0.5)) as site:
@@ -216,6 +222,7 @@ async def test_one_that_hangs_ends_by_its_timeout(tmp_path: Path) -> None:
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M3")
 async def test_one_that_cannot_start_says_why_and_is_not_tried_at_once(tmp_path: Path) -> None:
     async with McpConnection(server("dead", tmp_path), NONE) as connection:
@@ -228,6 +235,7 @@ async def test_one_that_cannot_start_says_why_and_is_not_tried_at_once(tmp_path:
         await offers_of(nowhere)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M4", "T43")
 @pytest.mark.parametrize(
     ("kind", "problem"),
@@ -252,6 +260,7 @@ async def test_what_a_person_would_not_see_is_shown_and_not_approved_by_itself(
         ], "whoever has read it may say yes"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize(
     ("kind", "problem"),
@@ -273,7 +282,7 @@ async def test_what_nothing_could_call_is_never_approved(kind: str, problem: str
             await approve(kernel, declared, list(offers.values()), ADA, chosen=["sh0ut"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize(
     ("kind", "problem"),
@@ -287,7 +296,7 @@ async def test_lists_without_measure_are_refused(kind: str, problem: str, tmp_pa
         await offers_of(server(kind, tmp_path))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize(
     ("kind", "problem"),
@@ -315,12 +324,14 @@ async def test_floods_end_the_connection_and_cost_others_nothing(kind: str, prob
         assert late < 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M4", "T43")
 async def test_a_server_that_asks_for_the_clients_model_is_refused(tmp_path: Path) -> None:
     async with opened(server("asking", tmp_path, trust_first_use=True)) as site:
         assert await site.call("asking_shout") == "refused"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M1")
 async def test_a_result_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     async with opened(server("misfit", tmp_path, trust_first_use=True)) as site:
@@ -328,6 +339,7 @@ async def test_a_result_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
             await site.call("misfit_shout")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M1", "T43")
 async def test_hints_of_a_server_only_strengthen_an_effect(tmp_path: Path) -> None:
     async with opened(server("readonly", tmp_path, trust_first_use=True)) as site:
@@ -366,6 +378,7 @@ def test_names_here_and_texts_that_are_shown() -> None:
     assert shown("a\u200bb\n") == r"a\u{200b}b\u{a}"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M5")
 async def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path: Path) -> None:
     (tmp_path / "pages").write_text("1")
@@ -378,12 +391,13 @@ async def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path: Pa
             await site.call("fading_shout")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M4")
 async def test_a_symbol_may_have_its_colour(tmp_path: Path) -> None:
     assert (await offers_of(server("emoji", tmp_path)))["shout"].problems == ()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M3")
 async def test_calls_that_notice_late_that_a_connection_broke_leave_the_next_one_alone(tmp_path: Path) -> None:
     async with opened(server("library", tmp_path, trust_first_use=True)) as site:

@@ -20,6 +20,8 @@ from tests.cli.support import Command, clean_environment
 from tests.databases import require_scheme
 from tests.server.running import EVERYTHING, Running, address_of, running
 
+pytestmark = pytest.mark.realtime
+
 
 def configure(folder: Path, there: Receiver, **more: Any) -> None:
     """Write a configuration whose one action has to be approved, and whose requests go to a receiver."""
@@ -72,6 +74,7 @@ def killed(folder: Path, **environ: str) -> Generator[Running]:
         process.wait()
 
 
+@pytest.mark.gate
 @pytest.mark.spec("N21", "N24")
 async def test_a_killed_server_loses_nothing(postgres_url: str, tmp_path: Path) -> None:
     require_scheme()

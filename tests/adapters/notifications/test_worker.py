@@ -28,6 +28,8 @@ from tests.net.support import answer
 from tests.server.approving import again, approved, asked
 from tests.server.support import ALL_SCOPES, problem
 
+pytestmark = pytest.mark.realtime
+
 ADMIN = (*ALL_SCOPES, "capset:admin")
 
 

@@ -186,7 +186,7 @@ async def test_of_head_the_headers_are_told() -> None:
         assert "set-cookie" not in answer["headers"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("M9")
 async def test_one_that_hangs_ends_by_its_timeout() -> None:
     async with serving(pets()) as there, opened(declared(there, timeout=0.7)) as site:

@@ -97,6 +97,7 @@ async def test_it_needs_the_permission(tmp_path: Path) -> None:
     assert database.risk == "high"
 
 
+@pytest.mark.realtime
 def test_no_driver_is_loaded_before_it_is_needed() -> None:
     code = "import sys, capset.builtin.database; assert not {'psycopg', 'sqlite3'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)

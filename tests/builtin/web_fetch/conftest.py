@@ -9,7 +9,7 @@ import pytest
     scope="session",
     params=[
         pytest.param(("asyncio", {}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.long),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.nightly),
     ],
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:

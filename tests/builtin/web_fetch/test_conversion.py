@@ -90,7 +90,7 @@ def test_long_text_and_long_code_lose_no_word() -> None:
     assert said == ["```", *lines.splitlines(), "```"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "html",
     [

@@ -33,6 +33,8 @@ from tests.builtin.web_fetch.support import (
 from tests.builtin.web_fetch.support import site as patient_site
 from tests.net.support import PUBLIC, Answer, Bottle, Names, answer, redirect, server
 
+pytestmark = pytest.mark.realtime
+
 site = partial(patient_site, first_byte=FIRST, body=BODY)
 """Opens a site with short deadlines."""
 LATE = "server did not respond within 0.3 seconds"
@@ -53,6 +55,7 @@ BUSY = ("continue without end", "continue at once")
 """Those that keep the machine so busy that they are tried alone."""
 
 
+@pytest.mark.gate
 @pytest.mark.spec("P26", "T27")
 async def test_servers_that_do_not_answer_are_given_up() -> None:
     quiet: dict[str, Answer] = {

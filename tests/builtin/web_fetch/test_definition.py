@@ -144,6 +144,7 @@ def pages(made: Server) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P17")
 async def test_it_keeps_every_promise() -> None:
     shown = {

@@ -19,7 +19,7 @@ ITEMS: Final = 5 * PIECE_TAGS
 ROWS: Final = 9_000
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("item", "said"),
     [
@@ -57,7 +57,7 @@ def test_an_item_that_is_longer_than_a_piece_keeps_its_number() -> None:
 PLAIN: Final = "<tr><td>{0}</td><td>b</td><td>c</td></tr>"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("row", "before", "after"),
     [

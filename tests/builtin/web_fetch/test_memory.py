@@ -16,7 +16,7 @@ from tests.builtin.web_fetch.support import CHUNKED, HTML, PLAIN, endless, head
 from tests.builtin.web_fetch.test_bodies import CODINGS
 from tests.net.support import Answer, answer, server
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 MOST = 64.0
 SIZE = 10_000_000

@@ -12,7 +12,7 @@ from tests.server.running import running
 SCOPES = ("capset:read", "capset:write")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P3", "P5", "P7")
 def test_all_of_it_on_a_server(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()

@@ -31,7 +31,7 @@ def test_the_newest_records_are_shown_the_newest_last(run: Run) -> None:
     assert run("audit", "tail", "-n", "0").out == ""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G22")
 def test_what_follows_is_shown_until_ctrl_c(run: Run, tmp_path: Path) -> None:
     run(*ADD)

@@ -12,6 +12,8 @@ import pytest
 from tests.adapters.mcp.test_servers import SCRIPT
 from tests.cli.support import Run
 
+pytestmark = pytest.mark.realtime
+
 STEPS: tuple[dict[str, Any], ...] = (
     {"calls": [{"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}]},
     {"text": "Three."},

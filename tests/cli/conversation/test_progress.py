@@ -50,6 +50,7 @@ def walker(tmp_path: Path) -> Command:
     return Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=packages(tmp_path)))
 
 
+@pytest.mark.realtime
 def test_a_terminal_has_a_bar_while_a_call_runs(walker: Command) -> None:
     model = script(walker.folder, call("steps"), call("steps", fails=True), {"text": "There."})
     code, out, shown = at_terminal(walker, "run", "walker", "go", "--model", model)
@@ -81,6 +82,7 @@ def test_elsewhere_it_is_lines_and_events(walker: Command) -> None:
     ]
 
 
+@pytest.mark.realtime
 def test_that_of_a_server_is_shown_too(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "server", tmp_path / "elsewhere"
     folder.mkdir()

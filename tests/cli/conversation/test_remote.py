@@ -14,6 +14,8 @@ from tests.cli.conversation.test_run import SHELF, call, events, script
 from tests.cli.support import Command, Done, clean_environment, install
 from tests.server.running import Running, running
 
+pytestmark = pytest.mark.realtime
+
 
 @dataclass(frozen=True)
 class There:

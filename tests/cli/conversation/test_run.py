@@ -96,6 +96,7 @@ def test_a_configuration_file_has_its_agent(keeper: Command) -> None:
     assert (missing.code, "say what the agent is to do" in missing.err) == (2, True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("R25")
 def test_an_agent_of_a_file_has_others_work_and_waits_for_them(keeper: Command) -> None:
     """The session goes on without the files, and with what they said."""
@@ -187,6 +188,7 @@ def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> Non
     assert (done.code, done.out) == (0, "As I said.\n"), done.err
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     ("answers", "kept", "said"),
     [
@@ -222,6 +224,7 @@ def test_a_request_hides_nothing_from_its_approver(keeper: Command) -> None:
     assert r"tea[/]\u001b[2K\u202e \r[red]harmless" in done.said
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("R11", "G17")
 def test_who_acts_does_not_approve(keeper: Command) -> None:
     model = script(keeper.folder, call("burn", text="letters"), {"text": "Done."})
@@ -230,6 +233,7 @@ def test_who_acts_does_not_approve(keeper: Command) -> None:
     assert not (keeper.folder / "shelf.txt").exists()
 
 
+@pytest.mark.realtime
 def test_a_chat_goes_on_line_by_line(keeper: Command) -> None:
     model = script(keeper.folder, {"text": "Hello, Ada."}, call("put", text="tea"), {"text": "There it is."})
     done = keeper("chat", "keeper", "--model", model, stdin="I am Ada\n\nkeep tea\n")
@@ -240,6 +244,7 @@ def test_a_chat_goes_on_line_by_line(keeper: Command) -> None:
     assert (done.code, done.out) == (0, "Still here.\n"), done.err
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("R11")
 def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
     model = script(keeper.folder, call("hang"), {"text": "Here I am."})
@@ -275,7 +280,7 @@ def test_what_cannot_be_done_is_said(keeper: Command, options: tuple[str, ...], 
     assert said in done.said
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("R22")
 def test_a_conversation_is_recorded_and_given_again(keeper: Command) -> None:
     """Also over several processes: what a session goes on with is appended."""
@@ -305,7 +310,7 @@ def alike(event: dict[str, Any]) -> tuple[str, Any]:
     return event["type"], {key: value for key, value in event["data"].items() if key not in differs}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("R22")
 def test_a_replay_says_what_has_changed(keeper: Command) -> None:
     model = script(keeper.folder, call("put", text="milk"), {"text": "Done."})
@@ -323,6 +328,7 @@ def test_a_replay_says_what_has_changed(keeper: Command) -> None:
     assert (keeper.folder / "shelf.txt").read_text() == "milk\n", "nothing was called"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("R22")
 def test_what_was_recorded_survives_its_process(keeper: Command) -> None:
     model = script(keeper.folder, {"text": "Wait."} | call("hang"), {"text": "Done."})

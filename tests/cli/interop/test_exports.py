@@ -162,6 +162,7 @@ def test_options_that_do_not_fit_are_refused(
 BUNDLE = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("W27")
 def test_a_bundle_has_attributes_and_environment_of_options_alone(capset: Command, folder: Path) -> None:
     settings = 'principal = "ada"\n[attributes]\ntier = "mine"\n[env]\nregion = "mine"\n'
@@ -193,6 +194,7 @@ def test_the_file_that_is_exported_is_not_overwritten(capset: Command, folder: P
     assert (folder / source[1]).read_bytes() == before
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("W27")
 def test_a_bundle_serves_with_a_handler_that_is_called_as_a_module_is(capset: Command, folder: Path) -> None:
     text = CONFIG.replace("./handlers/weather.py", "./calendar.py")

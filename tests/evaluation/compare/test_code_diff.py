@@ -69,6 +69,7 @@ def test_payloads_of_code_differ_file_by_file() -> None:
     ]
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/a.db"])
 async def test_a_store_that_kept_both_turns_tells_which_files_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str

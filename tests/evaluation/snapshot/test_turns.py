@@ -114,14 +114,21 @@ async def test_what_a_store_refuses_leaves_nothing(store: Store) -> None:
     assert await store.lineage.payload(None, row.runtime_hash) is None
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [{1: "a"}, {"a": object()}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {b"x": 1}}, [1], "text", {"a": {1, 2}}],
-)
-async def test_metadata_are_json_data(store: Store, metadata: Any) -> None:
+async def test_metadata_are_json_data(store: Store) -> None:
     link = await compute_link(AGENT, principal=ANYONE)
-    with pytest.raises(InvalidArguments, match="metadata are"):
-        await record_turn(store, link, metadata=metadata)
+    metadata: Any
+    for metadata in (
+        {1: "a"},
+        {"a": object()},
+        {"a": float("nan")},
+        {"a": "\ud800"},
+        {"a": {b"x": 1}},
+        [1],
+        "text",
+        {"a": {1, 2}},
+    ):
+        with pytest.raises(InvalidArguments, match="metadata are"):
+            await record_turn(store, link, metadata=metadata)
     deep: dict[str, Any] = {}
     for _ in range(10_000):
         deep = {"a": deep}

@@ -31,6 +31,7 @@ async def test_blocking_work_runs_in_a_thread_and_tells_what_it_gave_or_raised()
             await opened.session.call(where, fails=True)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K15")
 @pytest.mark.parametrize("stoppable", [True, False])
 async def test_a_thread_that_is_told_to_stop_is_waited_for(stoppable: bool) -> None:

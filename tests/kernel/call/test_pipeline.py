@@ -145,7 +145,7 @@ async def test_one_after_another_each_attempt_has_one_outcome(attempts: list[tup
         await check(opened, attempts)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G19")
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(attempts=st.lists(ATTEMPTS, max_size=40))

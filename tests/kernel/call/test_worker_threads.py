@@ -39,6 +39,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K15")
 def test_an_abandoned_thread_does_not_keep_the_process() -> None:
     started = time.monotonic()

@@ -296,6 +296,7 @@ async def test_windows_of_the_process_that_are_swept_lose_no_call() -> None:
             assert await passed(await opened(kernel, agent), ping, 2) == 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G14")
 async def test_a_window_goes_by_the_time_at_which_a_call_is_counted(tmp_path: Path) -> None:
     """Not by that at which it came: it may have waited for the database."""

@@ -17,6 +17,8 @@ from capset.stores.sql.store import SqlStore
 from tests.stores.sql.postgres.support import writing
 from tests.stores.sql.support import raw
 
+pytestmark = pytest.mark.realtime
+
 started: list[str] = []
 
 

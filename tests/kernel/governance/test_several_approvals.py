@@ -207,6 +207,7 @@ async def test_a_rule_says_how_long_a_request_and_its_approval_last() -> None:
 RACE = Path(__file__).with_name("racing.py")
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G48")
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_of_two_servers_that_approve_at_once_none_is_lost_or_counted_double(

@@ -11,17 +11,25 @@ from capset.kernel import runtime
 from capset.kernel.call.stages import run as handling
 from capset.kernel.streams import processors as processing
 from tests.kernel.conftest import nothing_is_left_behind
-from tests.kernel.streams.support import Stage
+from tests.kernel.streams.support import DOORS, FORMS, Stage
 
 __all__ = ["nothing_is_left_behind"]
 QUICK = 0.1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the night what varies both the form of the processor and the door to it."""
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("form", FORMS[0]) != FORMS[0] and params.get("door", DOORS[0]) != DOORS[0]:
+            item.add_marker("nightly")
 
 
 @pytest.fixture(
     scope="session",
     params=[
         pytest.param(("asyncio", {}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.long),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.nightly),
     ],
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:

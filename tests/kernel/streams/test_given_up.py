@@ -13,7 +13,7 @@ from capset.definitions.tools.definition import AnyTool
 from tests.kernel.streams.support import DOORS, Done, Stage, Step, codes, outcomes, processor, through
 from tests.kernel.support import turns
 
-pytestmark = pytest.mark.usefixtures("impatient")
+pytestmark = [pytest.mark.usefixtures("impatient"), pytest.mark.realtime]
 
 
 class Stubborn:

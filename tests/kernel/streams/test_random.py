@@ -96,7 +96,7 @@ class World:
         return processor(process, type=f"Work.Do{number}", buffer=kind.buffer, effect="write")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("K8", "K10", "K11", "K14", "K17")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=plans)

@@ -27,6 +27,8 @@ from tests.kernel.streams.support import (
 )
 from tests.kernel.support import read, turns, until
 
+pytestmark = pytest.mark.realtime
+
 
 def meta(seconds: float) -> Meta:
     return Meta("in-1", "2026-01-01T00:00:00.000000Z", "thread-1", deadline=time.time() + seconds)
@@ -88,6 +90,7 @@ async def test_with_several_children_blocked_it_stands_still_until_the_last_goes
         assert codes(found) == ["deadline_exceeded"]
 
 
+@pytest.mark.gate
 @pytest.mark.spec("K16")
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_deadline_runs_while_it_is_blocked(stage: Stage, form: str) -> None:

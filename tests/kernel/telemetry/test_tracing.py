@@ -244,6 +244,7 @@ async def test_a_span_that_is_not_sampled_costs_no_record_and_leaves_its_id() ->
     assert int(message.meta.traceparent[-2:], 16) & 1 == 0
 
 
+@pytest.mark.realtime
 def test_a_kernel_traces_by_itself_where_the_host_has_set_up_an_sdk_and_nowhere_else(tmp_path: Path) -> None:
     code = """
 import asyncio, sys

@@ -158,6 +158,7 @@ async def test_what_slack_did_not_sign_just_now_is_refused(forge: Any) -> None:
         assert there.told == []
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("N32", "T48")
 async def test_the_same_request_is_taken_once_also_by_another_server(postgres_url: str) -> None:
     async with (

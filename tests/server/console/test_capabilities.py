@@ -151,6 +151,7 @@ async def test_what_others_wrote_is_text(browser: httpx2.AsyncClient) -> None:
     assert "\\u{202e}gnp.exe" in (await browser.get("/capabilities/evil")).text
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("N8")
 async def test_what_it_works_with_here_is_found_out_afterwards(browser: httpx2.AsyncClient) -> None:
     page = (await browser.get("/capabilities/sandbox")).text

@@ -20,6 +20,7 @@ _COUNT: Final = (
 """Counts the clicks of a mouse on all pages; what a form's key sends is no click."""
 
 
+@pytest.mark.gate
 @pytest.mark.spec("N14")
 async def test_a_new_user_gets_from_nothing_to_the_record(browser: Browser, store: str) -> None:
     async with shop(Call("pay", to="bob"), "Paid.", store=store) as found:

@@ -1,6 +1,6 @@
 """Every page with 500 capabilities, 10,000 agents and 1,000,000 records in the database (spec 9, N34).
 
-``make long`` asks a small one, with a bound that any machine keeps; ``make scale`` the large one, with the bound of
+``make nightly`` asks a small one, with a bound that any machine keeps; ``make scale`` the large one, with the bound of
 the specification.
 """
 
@@ -38,7 +38,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _PROMPT: Final = {"kind": "prompt", "systemPrompt": "Keep tidy notes.", "instructions": []}
 _DAY: Final = "since=2026-01-01T00:00&until=2026-01-02T00:00"
 
-pytestmark = [pytest.mark.timeout(1_800), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(1_800), pytest.mark.nightly]
 
 
 class Folder(BaseModel):

@@ -26,7 +26,7 @@ from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.server.http.timed_tasks import TimedCoroutine, timed_tasks
 from tests.server.support import make_session, site
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35", "T31")]
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35", "T31"), pytest.mark.realtime]
 
 
 def burn(seconds: float) -> None:

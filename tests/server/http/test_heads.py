@@ -10,6 +10,8 @@ from capset.server.http.request_context import RequestLimits
 from tests.server.support import Site, Sleeper, checked_problem, make_session, site
 from tests.server.wire import ask, line, request
 
+pytestmark = pytest.mark.realtime
+
 
 @pytest.mark.spec("P15")
 async def test_headers_have_a_bound(shared: Site) -> None:

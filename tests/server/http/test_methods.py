@@ -83,7 +83,7 @@ def told(response: httpx2.Response, whose: Belongings) -> tuple[int, str, dict[s
     return response.status_code, elsewhere(body, whose), headers
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P14", "T20")
 @pytest.mark.parametrize("who", ["eve", "root"])
 async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> None:

@@ -25,6 +25,7 @@ async def town(tmp_path: Path) -> AsyncGenerator[Town]:
         yield found
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14", "T20")
 async def test_the_owner_gets_through_everywhere(town: Town) -> None:
     async with town.site.client() as client:
@@ -41,6 +42,7 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
                 assert response.status_code == (200 if step.method == "POST" else 405), (step, response.text)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize("who", ["eve", "namesake", "nemo", "homeless ada"])
 async def test_nothing_of_another_organisation_is_there(town: Town, who: str) -> None:

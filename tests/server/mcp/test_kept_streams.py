@@ -20,6 +20,8 @@ from capset.server.mcp import kept_streams
 from capset.server.mcp.kept_streams import AnswerOwner, KeptStream
 from tests.server.mcp.support import Site, echo, site, text_of, until
 
+pytestmark = pytest.mark.realtime
+
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 PATH = "/mcp/agents/tester"
 

@@ -116,6 +116,7 @@ def ask_everything(ask: Asked) -> None:
     ask(405, "GET", mcp, "GET /mcp/agents/{id}", headers=accepts)
 
 
+@pytest.mark.realtime
 def test_a_request_leaves_one_span_and_a_message_one_below_it(asked: tuple[Asked, Collector]) -> None:
     made, collector = asked
     found = {trace: [span.name for span in collector.trace(trace)] for trace in made.expected}

@@ -154,7 +154,7 @@ def test_a_log_that_is_closed_is_no_error() -> None:
         assert log.lost == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P43")
 def test_a_server_whose_log_nobody_reads_answers_all_the_same(tmp_path: Path) -> None:
     key = Command(tmp_path, clean_environment(tmp_path))(

@@ -105,6 +105,7 @@ async def ring() -> str:
     return "rung"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P9", "P31")
 async def test_an_approval_a_limit_and_the_store_refuse_in_the_same_form(tmp_path: Path) -> None:
     bell = Capability("bell", description="It rings.", tools=[ring])

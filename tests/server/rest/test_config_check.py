@@ -28,6 +28,7 @@ WRONG = """actions:
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P12", "G28")
 async def test_a_sound_one_is_told_as_it_would_be_served(asker: httpx2.AsyncClient) -> None:
     answer = await asker.post("/v1/config/check", json={"content": SOUND, "format": "yaml"})

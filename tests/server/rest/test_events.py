@@ -75,7 +75,7 @@ async def test_whoever_comes_again_misses_nothing_and_hears_nothing_twice(asker:
     assert heard == list("123456")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P10", "P14")
 async def test_events_end_for_a_key_that_is_revoked(shared: Site) -> None:
     row, shared.keys["soon gone"] = await create_key(shared.kernel, "g", Principal("ada", org="acme"))
@@ -159,7 +159,7 @@ async def test_two_servers_on_one_database_are_one(postgres_url: str) -> None:
     assert parrot.ran == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P10")
 async def test_a_turn_whose_process_was_killed_ends_as_interrupted(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"

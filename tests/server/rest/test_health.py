@@ -38,6 +38,7 @@ async def test_it_is_not_ready_while_it_drains() -> None:
         assert (await client.get("/v1/agents")).status_code == 200
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P13")
 def test_a_server_that_is_told_to_end_goes_on_for_a_while_and_says_so(tmp_path: Path) -> None:
     with (

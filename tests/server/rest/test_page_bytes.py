@@ -81,7 +81,7 @@ async def test_a_page_of_links_ends_after_a_megabyte_and_the_next_ones_have_the_
         assert len(first.json()["items"]) == 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P36")
 async def test_every_list_of_what_clients_sized_ends_after_a_megabyte(here: Site) -> None:
     async with here.client() as ada:
@@ -140,7 +140,7 @@ async def test_a_folder_is_listed_in_pages(here: Site) -> None:
             assert [one.path for one in folder.items] == [one["path"] for one in whole["items"]]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P36")
 async def test_of_transitions_the_last_megabyte_is_listed(here: Site) -> None:
     lineage = here.kernel.store.lineage

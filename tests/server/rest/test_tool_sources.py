@@ -205,6 +205,7 @@ async def test_the_client_reads_and_approves(own: Wholesale) -> None:
             await client.tool_sources.withdraw("shop", ["close"])
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M27", "M5")
 async def test_agents_have_what_is_approved_within_seconds(tmp_path: Path) -> None:
     async with serving(described("Shout.")) as there:

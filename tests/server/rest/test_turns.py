@@ -182,7 +182,7 @@ async def test_a_deleted_session_ends_its_turn(parrot: Parrot, aviary: Site, ada
     problem(await send(ada, session, "hello"), 404, "not_found")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P10")
 async def test_a_server_that_ends_cuts_turns_off_and_says_so(tmp_path: object) -> None:
     parrot = Parrot()

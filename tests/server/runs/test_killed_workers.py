@@ -16,9 +16,10 @@ from capset.stores.base import ApprovalQuery, AuditQuery
 from tests.server.runs.working import Notes, await_start, ended, queued, service_on, working
 
 ANYTIME = pytest.param("3", id="soon")
-AS_IT_IS = pytest.param("10", id="as_it_is", marks=pytest.mark.long)
+AS_IT_IS = pytest.param("10", id="as_it_is", marks=pytest.mark.nightly)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D12", "D13")
 @pytest.mark.parametrize("dead", [ANYTIME, AS_IT_IS])
 async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, dead: str) -> None:
@@ -48,7 +49,7 @@ async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, 
         assert verified.ok, verified.problem
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D13")
 async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> None:
     """Its worker dies between its outcome and the run's end: the run ends by what is on record."""
@@ -65,7 +66,7 @@ async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> No
         assert notes.deeds == ["put one"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D14")
 async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, tmp_path: Path) -> None:
     """It holds no worker: they end in order meanwhile, and another goes on with the turn, and with the call."""

@@ -51,7 +51,7 @@ async def lose(url: str, workflow: str) -> None:
                 return
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D11", "D15")
 async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     """Two at once at most, three within six seconds; and what is queued lies in capset's own tables alone."""
@@ -80,7 +80,7 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     assert [row for row in rows if SECRET in row or '"tool"' in row or "anyone" in row] == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D12")
 async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path) -> None:
     """It is acknowledged by one write, and begins with the first worker of its queue."""
@@ -97,7 +97,7 @@ async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path
     assert notes.deeds == ["put one"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D16")
 async def test_what_the_engine_lost_is_handed_on_again(url: str, tmp_path: Path) -> None:
     """A run is lost while it is queued behind another: it begins all the same, and once."""
@@ -113,7 +113,7 @@ async def test_what_the_engine_lost_is_handed_on_again(url: str, tmp_path: Path)
     assert notes.deeds == ["begin one", "end one", "put two"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("D15", "D16")
 async def test_what_an_unknown_worker_left_takes_no_place_in_a_queue(url: str, tmp_path: Path) -> None:
     """The store was restored to a time before that worker: the queue's one place is free again all the same."""

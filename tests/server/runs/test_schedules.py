@@ -76,6 +76,7 @@ def test_what_is_no_time_is_refused_by_its_field(cron: str, zone: str, field: st
     assert [one.path for one in refused.value.fields] == [field]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D17", "D18")
 async def test_a_due_time_queues_one_run_however_many_look(url: str, tmp_path: Path) -> None:
     """Times that have passed have one run together; sessions of those that were late are deleted again."""

@@ -24,6 +24,8 @@ from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
 from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
 
+pytestmark = pytest.mark.realtime
+
 SOME = NewEvent("said", "{}")
 
 

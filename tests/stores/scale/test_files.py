@@ -142,7 +142,7 @@ def curve(url: str) -> None:
     assert {statement: problems for statement, problems in plans.items() if problems} == {}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P22", "P25")
 def test_in_a_file_every_cost_is_that_of_the_session(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -150,7 +150,7 @@ def test_in_a_file_every_cost_is_that_of_the_session(tmp_path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P22", "P25")
 def test_on_a_server_every_cost_is_that_of_the_session(postgres: Server) -> None:
     url = postgres.empty("files_scale")

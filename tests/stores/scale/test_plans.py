@@ -72,7 +72,7 @@ def names_in(org: str) -> Names:
     return Names(org, "agent-00000007", "agent 7", "session-00000050", "user-7", "tool_7", time, "link-00000007")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P15", "P30")
 @pytest.mark.parametrize("org", [LARGE, SMALL])
 def test_every_list_and_detail_uses_an_index(url: str, org: str) -> None:

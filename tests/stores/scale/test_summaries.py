@@ -15,7 +15,7 @@ from tests.stores.scale.filling import FEW, FULL, LARGE, SMALL, Sizes, fill, siz
 from tests.stores.scale.metering import metered
 from tests.stores.sql.support import opened_at
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 SOME = Sizes(agents=10, sessions=100, records=FEW.records // 2 if sizes() is FEW else FULL.records // 20)
 """A log that is large enough for a summary of it to be partial."""
 BOUND = {"walked": 2_000, "measured": 500} if sizes() is FEW else {}

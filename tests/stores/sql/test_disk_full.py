@@ -49,6 +49,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23", "G24")
 async def test_a_limit_of_the_system_is_told_and_outlived(tmp_path: Path) -> None:
     path = tmp_path / "a.db"

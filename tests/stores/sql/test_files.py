@@ -97,7 +97,7 @@ async def test_a_session_that_goes_leaves_no_row(url: str) -> None:
         assert run_at(url, "SELECT session, path FROM files ORDER BY path") == [("t", "/"), ("t", "/d")]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_a_large_tree_is_deleted_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:

@@ -100,6 +100,7 @@ async def turns_of(url: str) -> int:
     return len(ids)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F28")
 @pytest.mark.parametrize("after", [1, 2, 4])
 async def test_a_turn_whose_process_is_killed_is_whole_or_not_there(url: str, after: int) -> None:
@@ -111,6 +112,7 @@ async def test_a_turn_whose_process_is_killed_is_whole_or_not_there(url: str, af
     assert await turns_of(url) >= after
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("F28")
 async def test_a_turn_that_was_not_committed_leaves_nothing(url: str) -> None:
     with process(DIE_BEFORE_THE_COMMIT, url) as child:
@@ -122,7 +124,7 @@ async def test_a_turn_that_was_not_committed_leaves_nothing(url: str) -> None:
         assert (moved.from_link, moved.to_link) == ("link-0", "link-1")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("F29")
 async def test_processes_that_record_turns_of_one_session_make_one_chain(url: str) -> None:
     with ExitStack() as stack:

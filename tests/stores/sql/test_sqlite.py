@@ -147,6 +147,7 @@ class Busy:
         return ("wal",)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 def test_the_switch_to_wal_waits_for_another_process_but_not_without_end() -> None:
     connection = Busy(3)

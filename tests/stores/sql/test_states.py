@@ -61,7 +61,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("C34")
 async def test_processes_that_change_one_value_lose_nothing_and_never_fail(url: str) -> None:
     tasks = 64 if url.startswith("sqlite") else 16  # a server is asked several times for each change
@@ -77,6 +77,7 @@ async def test_processes_that_change_one_value_lose_nothing_and_never_fail(url: 
     assert (found.problem, found.checked) == (None, total)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("C34")
 async def test_a_process_that_dies_in_a_change_leaves_the_value_before(url: str) -> None:
     async with opened_at(url) as store:
@@ -87,6 +88,7 @@ async def test_a_process_that_dies_in_a_change_leaves_the_value_before(url: str)
         assert await store.states.change(KEY, lambda row: f"{row.value}0", now=NOW) == StateRow("30", 4)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("C34")
 async def test_a_change_outwaits_a_lock_and_an_entry_beside_it_does_not(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -102,6 +104,7 @@ async def test_a_change_outwaits_a_lock_and_an_entry_beside_it_does_not(tmp_path
         assert (await store.audit.query(AuditQuery())).items == ()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("C34")
 async def test_a_lock_without_end_is_told_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "a.db"

@@ -44,6 +44,7 @@ async def test_so_does_a_reference_to_it(check: Check) -> None:
     await check()
 
 
+@pytest.mark.realtime
 async def test_a_config_comes_to_another_process_as_it_is() -> None:
     reference = ruled.with_config(Rules(wordList=frozenset({"todo", "later"})))
     await checks(reference, examples={})["hashes_are_the_same_in_every_process"]()
@@ -109,6 +110,7 @@ def test_what_is_no_capability_or_no_config_of_it_is_refused() -> None:
         capability_suite(Capability("bare"), config=Settings())
 
 
+@pytest.mark.realtime
 def test_without_hypothesis_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = None\n"

@@ -110,6 +110,7 @@ def _rival() -> Any:
     return Capability("rival", tools=[counter(handles(handling), name="other_name")])
 
 
+@pytest.mark.realtime
 def test_without_hypothesis_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = None\n"

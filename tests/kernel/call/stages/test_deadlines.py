@@ -16,6 +16,8 @@ from capset.errors import DeadlineExceeded, InvalidArguments
 from capset.testing import FakeClock
 from tests.kernel.support import Desk, ask, desk, read, turns, until
 
+pytestmark = pytest.mark.realtime
+
 SOON = 0.03
 
 

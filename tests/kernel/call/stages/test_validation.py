@@ -336,7 +336,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G19")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.lists(st.dictionaries(st.sampled_from(["value", "count", "text"]) | st.text(), JSON), max_size=5))

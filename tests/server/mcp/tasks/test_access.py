@@ -180,6 +180,7 @@ async def test_tasks_count_as_open_requests() -> None:
         assert len((await here.kernel.approvals.list(ApprovalQuery("acme"))).items) == 3
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("M19", "P39")
 async def test_tasks_outlive_their_server_and_are_those_of_all(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"

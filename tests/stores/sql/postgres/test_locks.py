@@ -40,6 +40,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SETTLED_SECONDS", 0.0)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19")
 def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
     with leases(postgres_url) as mine, leases(postgres_url) as other:
@@ -54,6 +55,7 @@ def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
         assert other.gone(["a", "c"]) == ["a"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19")
 async def test_a_lock_whose_connection_was_lost_is_taken_again(postgres_url: str) -> None:
     with leases(postgres_url) as mine, leases(postgres_url) as other:
@@ -64,6 +66,7 @@ async def test_a_lock_whose_connection_was_lost_is_taken_again(postgres_url: str
             await until(lambda: other.gone(["a"]) == [])
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19")
 async def test_a_lock_that_a_lost_connection_holds_still_is_taken_when_it_is_free(postgres_url: str) -> None:
     with leases(postgres_url) as lost, leases(postgres_url) as mine, leases(postgres_url) as other:

@@ -48,6 +48,7 @@ def lose_next_answer(store: SqlStore) -> None:
     dialect.do_commit = commit_and_lose
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server) -> None:
     url = own_server.empty()
@@ -74,6 +75,7 @@ async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server)
         assert (await store.audit.verify()).ok
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own_server: Server) -> None:
     async with opened_at(own_server.empty()) as store:
@@ -87,7 +89,7 @@ async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G19")
 async def test_a_writer_that_outlives_its_server_is_not_taken_for_gone(own_server: Server) -> None:
     url = own_server.empty()
@@ -101,6 +103,7 @@ async def test_a_writer_that_outlives_its_server_is_not_taken_for_gone(own_serve
         assert [record.outcome for record in (await store.audit.query(AuditQuery())).items] == ["succeeded"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_closing_says_how_much_is_lost_with_the_server(own_server: Server) -> None:
     store = store_at(own_server.empty())

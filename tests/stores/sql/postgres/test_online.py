@@ -94,7 +94,7 @@ async def test_opening_leaves_the_indexes_out_and_says_so(url: str, caplog: pyte
     assert check(store_at(url)).problems == (), "with those of the revisions that were passed over, too"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 async def test_a_database_that_has_some_of_them_is_left_with_these(url: str, caplog: pytest.LogCaptureFixture) -> None:
     await filled(url, "0008")
@@ -109,7 +109,7 @@ async def test_a_database_that_has_some_of_them_is_left_with_these(url: str, cap
     assert check(store_at(url)).problems == ()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 async def test_many_files_make_a_database_large_too(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     url = postgres.empty()
@@ -130,6 +130,7 @@ async def test_many_files_make_a_database_large_too(postgres: Server, monkeypatc
     assert check(store_at(url)).problems == ()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 async def test_writers_go_on_while_the_indexes_are_made(url: str, caplog: pytest.LogCaptureFixture) -> None:
     await filled(url)
@@ -154,7 +155,7 @@ async def test_writers_go_on_while_the_indexes_are_made(url: str, caplog: pytest
     assert check(store_at(url)).problems == ()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 async def test_what_was_left_unfinished_is_made_anew_in_a_small_database_too(
     url: str, monkeypatch: pytest.MonkeyPatch

@@ -67,7 +67,7 @@ def log(postgres: Server) -> Generator[Log]:
         runner.run(store.close())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("G22")
 @examples(30, 150)
 @given(st.sampled_from(COLUMNS), st.integers(1, RECORDS), VALUES)

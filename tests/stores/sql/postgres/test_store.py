@@ -56,6 +56,7 @@ async def test_without_the_driver_it_is_named(postgres_url: str, monkeypatch: py
     assert failure.value.hint == install_command("postgres")
 
 
+@pytest.mark.realtime
 def test_a_store_that_is_not_opened_and_one_in_a_file_load_no_driver() -> None:
     made = "open_postgres('postgresql://host/db'); asyncio.run(open_sqlite('sqlite:///a.db').open())"
     script = f"import asyncio, sys; from capset.stores.sql import *; {made}; print('psycopg' in sys.modules)"

@@ -75,6 +75,7 @@ async def writing(store: SqlStore) -> AsyncGenerator[None]:
         await asyncio.gather(*tasks)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 async def test_a_backup_under_load_is_one_moment_and_can_be_worked_with(
     url: str, restore: Restore, tmp_path: Path
@@ -149,6 +150,7 @@ async def test_no_file_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert lowest() == before
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize(
     ("script", "told"),
@@ -177,6 +179,7 @@ async def test_without_a_pg_dump_that_serves_nothing_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
+@pytest.mark.realtime
 async def test_a_password_does_not_stand_on_the_command_line(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,7 +172,7 @@ async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, be
     await store.close()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("before", [None, "0001"])
 def test_processes_that_make_or_raise_one_database_at_once_all_succeed(tmp_path: Path, before: str | None) -> None:
@@ -198,7 +198,7 @@ async def test_one_process_raises_several_databases_at_once(tmp_path: Path) -> N
         assert statements_of(path) == statements_of(tmp_path / "alone.db")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("before", [None, "0001"])
 async def test_a_process_waits_while_another_one_makes_or_raises_the_tables_for_long(
@@ -219,6 +219,7 @@ async def test_a_process_waits_while_another_one_makes_or_raises_the_tables_for_
     await store.close()
 
 
+@pytest.mark.realtime
 async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
     make(tmp_path / "old.db", "0001")
     for name, expected in (("old", "True"), ("old", "False"), ("new", "False")):

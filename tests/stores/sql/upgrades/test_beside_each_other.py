@@ -29,7 +29,7 @@ STATEMENTS: Final[dict[str, Any]] = {
 }
 """What the code of a revision says of itself, by engine: transactions of statements, parameters and counts of rows."""
 beside_each = pytest.mark.parametrize(
-    "era", [ERAS[0], *(pytest.param(one, marks=pytest.mark.long) for one in ERAS[1:-1]), ERAS[-1]]
+    "era", [ERAS[0], *(pytest.param(one, marks=pytest.mark.nightly) for one in ERAS[1:-1]), ERAS[-1]]
 )
 
 
@@ -109,6 +109,7 @@ def made_at(url: str, era: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P30", "D6")
 @beside_each
 async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upgrade(empty_url: str, era: str) -> None:

@@ -20,7 +20,7 @@ def test_revisions_are_numbered_without_gaps() -> None:
     assert (*REVISIONS, HEAD) == tuple(sorted(KNOWN))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("last", REVISIONS)
 async def test_everything_is_there_after_an_upgrade_and_can_be_worked_with(last: str, empty_url: str) -> None:

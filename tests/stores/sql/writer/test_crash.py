@@ -61,6 +61,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19", "G23")
 async def test_an_intent_whose_process_was_killed_is_closed_once(url: str) -> None:
     with process(INTENT_THEN_WAIT, url) as child:
@@ -80,6 +81,7 @@ async def test_an_intent_whose_process_was_killed_is_closed_once(url: str) -> No
     assert not url.startswith("sqlite") or not list(Path(url.removeprefix("sqlite:///")).parent.glob("a.db-writers/*"))
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19")
 async def test_an_intent_whose_process_lives_is_left_alone(url: str) -> None:
     with process(INTENT_THEN_WAIT, url) as child:
@@ -95,6 +97,7 @@ async def test_an_intent_whose_process_lives_is_left_alone(url: str) -> None:
         assert (await store.audit.verify()).checked == 4
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G19")
 async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(url: str) -> None:
     async with opened_at(url) as first:
@@ -105,7 +108,8 @@ async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(url: st
         assert [record.outcome for record in (await first.audit.query(AuditQuery())).items] == ["succeeded"]
 
 
-@pytest.mark.long
+@pytest.mark.gate
+@pytest.mark.nightly
 @pytest.mark.spec("G21")
 async def test_processes_that_append_at_once_make_one_chain(url: str) -> None:
     with (
@@ -123,6 +127,8 @@ async def test_processes_that_append_at_once_make_one_chain(url: str) -> None:
     assert len({record.writer for record in page.items}) == 3
 
 
+@pytest.mark.gate
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_a_program_that_ends_without_closing_loses_nothing(url: str) -> None:
     with process(LEAVE_WITHOUT_CLOSING, url) as child:

@@ -78,6 +78,7 @@ async def test_append_refuses_beyond_the_bound_and_loses_nothing(tmp_path: Path)
     assert [record.id for record in page.items] == ["room again", "waits"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_what_is_buffered_waits_in_order_while_another_process_holds_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -103,6 +104,7 @@ async def test_what_is_buffered_waits_in_order_while_another_process_holds_the_l
     assert "SELECT" not in failure.value.message + str(failure.value.hint)
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G21")
 async def test_what_comes_while_a_write_fails_stays_behind_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -124,6 +126,7 @@ async def test_what_comes_while_a_write_fails_stays_behind_what_was_there(tmp_pa
         assert "".join(reversed([record.id for record in page.items])) == "abc"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_a_failed_write_is_tried_again_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -143,6 +146,7 @@ async def test_a_failed_write_is_tried_again_by_itself(tmp_path: Path) -> None:
         assert (await store.audit.verify()).checked == 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_closing_says_how_much_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -226,6 +230,7 @@ async def test_a_record_that_the_database_refuses_harms_no_other_and_no_function
             assert file.execute("SELECT name FROM settings WHERE name = 'b'").fetchall() == [("b",)]
 
 
+@pytest.mark.realtime
 async def test_a_write_function_outwaits_a_lock_that_a_commit_does_not(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path, busy_seconds=0.2) as store:
@@ -245,6 +250,7 @@ async def test_a_write_function_outwaits_a_lock_that_a_commit_does_not(tmp_path:
         assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["a"]
 
 
+@pytest.mark.realtime
 async def test_closing_leaves_no_write_function_without_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     store = SqliteStore(str(path), busy_seconds=0.2)
@@ -259,6 +265,7 @@ async def test_closing_leaves_no_write_function_without_an_answer(tmp_path: Path
             await write
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G23")
 async def test_closing_answers_more_callers_than_one_transaction_takes(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "a.db"), busy_seconds=0.2)

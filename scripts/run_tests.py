@@ -1,0 +1,153 @@
+"""Run the tests in several processes, each with files of its own: ``python -m scripts.run_tests [option | path …]``.
+
+The files are dealt out by the seconds that they took before (``tests/durations.json``), so that each is imported once.
+``--processes N`` and ``--shuffle`` are options of this script, ``--save`` writes the seconds of this run to
+``tests/durations.json``; all others are pytest's. Tests marked ``realtime`` that fail are run once more at the end,
+alone: those that pass then are flaky, and named; more than three of them fail the run. The counts and the failures are
+written to the file that CAPSET_REPORT names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path.cwd()
+DURATIONS: Final = ROOT / "tests/durations.json"
+MOST_FLAKY: Final = 3
+FEW_SECONDS: Final = 20.0
+"""Tests that take less are run in one process."""
+ELSEWHERE: Final = Path("tests/frameworks")
+"""Tests that ``make frameworks`` runs, in environments that have the frameworks."""
+_NO_TESTS: Final = 5
+"""pytest's exit code when no test was chosen."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests; return 0 if all passed, 1 if one failed, pytest's code if it could not run them."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--processes", type=int, default=(os.cpu_count() or 1) + 2)
+    parser.add_argument("--shuffle", action="store_true")
+    parser.add_argument("--save", action="store_true")
+    own, others = parser.parse_known_args(arguments)
+    paths = [one for one in others if not one.startswith("-") and Path(one.partition("::")[0]).exists()]
+    options = [one for one in others if one not in paths]
+    durations: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    if any("::" in path for path in paths):
+        shards = [paths]
+    else:
+        shards = deal(files_of(paths or ["tests"]), durations, own.processes)
+    seed = random.SystemRandom().randrange(1 << 31)
+    if own.shuffle:
+        print(f"shuffled by {seed}: CAPSET_SHUFFLE={seed} has the same order", flush=True)
+        os.environ.setdefault("CAPSET_SHUFFLE", str(seed))
+    with tempfile.TemporaryDirectory(prefix="capset-tests-") as folder:
+        reports = run(shards, options, Path(folder))
+        failures = [failure for report in reports for failure in report["failures"]]
+        flaky, failures = rerun(failures, Path(folder))
+    if own.save:
+        save(durations, reports)
+    counts = Counter[str]()
+    for report in reports:
+        counts.update(report["counts"])
+    counts["failed"] = len(failures)
+    counts["passed"] += len(flaky)
+    for failure in failures:
+        print(f"FAILED {failure['test']}: {failure['error']}")
+    for failure in flaky:
+        print(f"flaky: {failure['test']}: {failure['error']} (load {failure['load']:.1f})")
+    summary = f"{counts['passed']} passed, {counts['failed']} failed"
+    summary += f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    if len(flaky) > MOST_FLAKY:
+        print(f"{len(flaky)} tests are flaky, and {MOST_FLAKY} may be")
+    broken = [report["status"] for report in reports if report["status"] not in (0, 1, _NO_TESTS)]
+    if broken:
+        print(f"a process of the tests ended with {broken[0]}")
+    print(summary)
+    if path := os.environ.get("CAPSET_REPORT"):
+        lines = [f"{one['test']}: {one['error']} (load {one['load']:.1f})" for one in flaky]
+        Path(path).write_text(json.dumps({"summary": summary, "flaky": lines, "failures": failures}, indent=1))
+    if broken:
+        return broken[0]
+    return 1 if failures or len(flaky) > MOST_FLAKY or not counts.total() else 0
+
+
+def files_of(paths: Iterable[str]) -> list[str]:
+    """Return the files of tests below some paths."""
+    found: set[Path] = set()
+    for path in map(Path, paths):
+        found |= {path} if path.is_file() else set(path.rglob("test_*.py")) - set(ELSEWHERE.glob("*"))
+    return sorted(str(path.resolve().relative_to(ROOT)) for path in found)
+
+
+def deal(files: list[str], durations: Mapping[str, float], processes: int) -> list[list[str]]:
+    """Deal files out to processes so that each takes about as long: the longest first, to the one with the least."""
+    usual = statistics.median(durations.values()) if durations else 1.0
+    seconds = {file: durations.get(file, usual) for file in files}
+    if sum(seconds.values()) < FEW_SECONDS:
+        processes = 1
+    shards: list[list[str]] = [[] for _ in range(max(1, min(processes, len(files))))]
+    taken = [0.0] * len(shards)
+    for file in sorted(files, key=lambda one: -seconds[one]):
+        least = taken.index(min(taken))
+        shards[least].append(file)
+        taken[least] += seconds[file]
+    return [sorted(shard) for shard in shards if shard]
+
+
+def run(shards: list[list[str]], options: list[str], folder: Path) -> list[dict[str, Any]]:
+    """Run pytest for each shard at once, print what those said that failed, and return their reports."""
+    running: list[tuple[subprocess.Popen[bytes], Path, Path]] = []
+    for number, files in enumerate(shards):
+        report, log = folder / f"{number}-{len(list(folder.iterdir()))}.json", folder / f"{number}.log"
+        command = [sys.executable, "-m", "pytest", "-p", "tests.reports", *options, *files]
+        environment = {**os.environ, "CAPSET_SHARD_REPORT": str(report)}
+        with log.open("wb") as output:
+            output_to = None if len(shards) == 1 else output
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output_to, stderr=output_to)
+        running.append((process, report, log))
+    reports: list[dict[str, Any]] = []
+    for process, report, log in running:
+        status = process.wait()
+        if len(shards) > 1:
+            text = log.read_text(errors="replace")
+            print(text if status not in (0, _NO_TESTS) else text.rstrip().rpartition("\n")[2], flush=True)
+        empty: dict[str, Any] = {"counts": {}, "failures": [], "seconds": {}}
+        reports.append((json.loads(report.read_text()) if report.exists() else empty) | {"status": status})
+    return reports
+
+
+def rerun(failures: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run failed tests that live on real time once more, one after the other; return those that pass, and the rest."""
+    again = [failure["test"] for failure in failures if failure["realtime"]]
+    if not again:
+        return [], failures
+    print(f"once more, alone: {', '.join(again)}", flush=True)
+    (report,) = run([again], [], folder)
+    if report["status"] not in (0, 1):
+        return [], failures
+    failed = {failure["test"] for failure in report["failures"]}
+    flaky = [failure for failure in failures if failure["realtime"] and failure["test"] not in failed]
+    return flaky, [failure for failure in failures if failure not in flaky]
+
+
+def save(durations: dict[str, float], reports: list[dict[str, Any]]) -> None:
+    """Save the seconds of the files that were run, beside those of the others."""
+    for report in reports:
+        durations |= {file: round(seconds, 2) for file, seconds in report["seconds"].items()}
+    kept = {file: seconds for file, seconds in sorted(durations.items()) if (ROOT / file).exists()}
+    DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
