@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         failures = [failure for report in reports for failure in report["failures"]]
         flaky, failures = rerun(failures, Path(folder))
     if own.save:
-        save(durations, reports)
+        save(durations, shards, reports)
     counts = Counter[str]()
     for report in reports:
         counts.update(report["counts"])
@@ -141,10 +141,10 @@ def rerun(failures: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, 
     return flaky, [failure for failure in failures if failure not in flaky]
 
 
-def save(durations: dict[str, float], reports: list[dict[str, Any]]) -> None:
+def save(durations: dict[str, float], shards: list[list[str]], reports: list[dict[str, Any]]) -> None:
     """Save the seconds of the files that were run, beside those of the others."""
-    for report in reports:
-        durations |= {file: round(seconds, 2) for file, seconds in report["seconds"].items()}
+    for shard, report in zip(shards, reports, strict=True):
+        durations |= {file: round(report["seconds"].get(file, 0.0), 2) for file in shard}
     kept = {file: seconds for file, seconds in sorted(durations.items()) if (ROOT / file).exists()}
     DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
 
