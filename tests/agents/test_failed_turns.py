@@ -117,6 +117,7 @@ async def test_what_was_told_last_stays_until_the_turn_is_taken_up_again(url: st
         assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("R3", "R9")
 async def test_an_answer_that_its_process_did_not_get_to_the_end_is_taken_back(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch

@@ -279,6 +279,7 @@ async def test_closing_waits_for_calls_in_their_callers_tasks_too(store: str) ->
         assert [one.outcome for one in await records_of(kernel.audit)] == ["succeeded"] * 3
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K17")
 async def test_a_call_that_outlives_its_kernel_is_reported_and_its_caller_told(
     store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

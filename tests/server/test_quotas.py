@@ -131,6 +131,7 @@ async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest
         assert (await call(ada, session, "print_out", "one-more", size=1)).status_code == 200
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P37", "T37")
 async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "SWEEP_SECONDS", 0.01)

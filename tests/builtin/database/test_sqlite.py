@@ -93,6 +93,7 @@ async def test_time_is_capped(url: str) -> None:
     assert "0.2 s" in error.message
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G30")
 async def test_a_query_ends_with_its_call(url: str) -> None:
     """The thread is stopped, not left behind."""

@@ -34,6 +34,7 @@ async def test_no_more_than_so_many_are_inside_and_everybody_gets_in() -> None:
     assert max(counts) <= 2
 
 
+@pytest.mark.realtime
 async def test_who_waits_does_so_within_its_own_time_and_leaves_no_slot_taken() -> None:
     async with desk(dig) as opened:
         long = asyncio.create_task(opened.session.call(dig, seconds=0.3, at_once=1))
@@ -53,6 +54,7 @@ async def test_it_takes_a_context_of_the_kernels_and_a_number_that_lets_somebody
     assert not result.success
 
 
+@pytest.mark.realtime
 async def test_the_number_is_the_same_for_all_who_share_the_places() -> None:
     async with desk(dig) as opened:
         long = asyncio.create_task(opened.session.call(dig, seconds=0.2, at_once=1))

@@ -204,6 +204,7 @@ async def test_a_reader_that_waits_elsewhere_is_told_when_the_stream_is_left(sta
             await answers.__aenter__()
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("K14")
 async def test_a_reader_that_gives_up_waiting_again_and_again_loses_nothing(stage: Stage) -> None:
     called = counting("process", Log(), pause=0.003)

@@ -258,6 +258,7 @@ async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: 
         assert "at most 20000 values" in told["detail"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memory() -> None:
     limits = RequestLimits(memory=4_000_000, own_memory=2_800_000, share_seconds=0.3, body_seconds=3.0)
@@ -280,6 +281,7 @@ async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memo
         assert (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200, "all of it is free again"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
     async with site(limits=RequestLimits(body_seconds=0.4)) as here, here.client() as ada, line(here) as there:
@@ -291,6 +293,7 @@ async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
         assert (await there.answer()).status == 408
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_a_download_that_nobody_reads_is_cut_off() -> None:
     limits = RequestLimits(send_seconds=2, memory=50_000_000, share_seconds=0.2)
