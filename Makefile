@@ -35,7 +35,6 @@ serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 LEVEL := gate
 MARKS_gate := not nightly and not weekly
 MARKS_nightly := not weekly
-MARKS_weekly := weekly
 RUN_TESTS = $(if $(filter-out gate,$(LEVEL)),HYPOTHESIS_PROFILE=thorough) $(BIN)/python -m scripts.run_tests
 
 test: $(SETUP) ## run the tests of the gate (P=kernel/streams for a part, ARGS="-k name" to choose, LEVEL=nightly for more)

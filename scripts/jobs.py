@@ -86,7 +86,6 @@ WEEKLY: Final = (
     job("bfcl", "bfcl", "ARGS=--known"),
     job("guardbench"),
     job("agentdojo"),
-    job("upgrades", "test", "LEVEL=weekly"),
     job("bombs", alone=True),
 )
 LEVELS: Final = {"gate": GATE, "nightly": NIGHTLY, "weekly": WEEKLY}
@@ -94,7 +93,7 @@ LEVELS: Final = {"gate": GATE, "nightly": NIGHTLY, "weekly": WEEKLY}
 
 @dataclass
 class Result:
-    """What came of a job."""
+    """The result of a job."""
 
     name: str
     outcome: str

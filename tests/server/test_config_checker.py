@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from capset.adapters.config_file.reader import MAX_PROBLEMS
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
 from capset.server.config_checker import ConfigChecker
+from capset.server.http.request_context import HttpRefusal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P34"), pytest.mark.realtime]
 ADA = Principal("ada", org="acme")
@@ -109,6 +112,22 @@ async def test_a_checker_is_closed_while_its_process_starts(checker: ConfigCheck
     await checker.close()
     with pytest.raises(asyncio.CancelledError):
         await checking
+
+
+@pytest.mark.parametrize("program", ["true", "sleep"])
+async def test_a_process_that_does_not_start_is_refused_and_the_next_check_works(
+    checker: ConfigChecker, installed: Registry, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec {program} 3600\n")
+    python.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        patch.setattr("capset.server.config_checker._PATIENCE_SECONDS", 0.2 if program == "sleep" else 60.0)
+        with pytest.raises(HttpRefusal, match="did not start") as raised:
+            await checker.check(ADA, SOUND, "yaml", installed)
+    assert (raised.value.status, raised.value.retryable) == (503, True)
+    assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
 
 
 async def test_a_process_that_dies_is_replaced(checker: ConfigChecker, installed: Registry) -> None:

@@ -48,8 +48,8 @@ async def test_bash_has_as_many_processes_as_the_kernel_lets_its_user_have() -> 
 BOMBS = {
     "bash": (":(){ :|:& };:", "exec >&- 2>&-; more() { more & more & wait; }; more"),
     "cpython": (
-        "import threading, time\nwhile True:\n  try: threading.Thread(target=time.sleep, args=(60,)).start()\n"
-        "  except RuntimeError: pass",
+        "import threading, time\nthreading.stack_size(1 << 15)\nwhile True:\n"
+        "  try: threading.Thread(target=time.sleep, args=(60,)).start()\n  except RuntimeError: pass",
     ),
 }
 COUNTED = """

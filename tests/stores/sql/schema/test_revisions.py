@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,16 +13,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import Connection, inspect
 
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
+from capset.stores.base import AuditQuery, SessionRow
+from capset.stores.sql.postgres import engines
 from capset.stores.sql.schema import revisions as making
 from capset.stores.sql.schema import tables
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.sqlite import STUCK_SECONDS, SqliteStore, make_engine
 from capset.testing.store_suite.support import entry
+from tests.databases import Server
 from tests.stores.sql.support import let_go, line_of, make, opened, opened_at, process, raw, run_at
 
 OPEN = """
@@ -217,6 +220,24 @@ async def test_a_process_waits_while_another_one_makes_or_raises_the_tables_for_
         other.execute("COMMIT")
         await opening
     await store.close()
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P30")
+async def test_a_machine_that_pauses_while_it_reads_the_revision_makes_the_tables(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = making.revision_of
+
+    def read_slowly(connection: Connection, name: str) -> str | None:
+        connection.exec_driver_sql("SELECT 1")
+        time.sleep(0.5)
+        return read(connection, name)
+
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(making, "revision_of", read_slowly)
+    async with opened_at(postgres.empty()) as store:
+        assert (await store.audit.query(AuditQuery(None))).items == ()
 
 
 @pytest.mark.realtime

@@ -48,7 +48,7 @@ _ENVIRONMENT: Final = {
     "PYTHONTZPATH": "/.runtime/zoneinfo",
 }
 _NO_THREAD: Final = ("can't start new thread",)
-"""What CPython gives the error of a thread that the system refused (``Modules/_threadmodule.c``)."""
+"""The message of CPython's error for a thread that the system did not start (``Modules/_threadmodule.c``)."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -245,7 +245,7 @@ def _limit_of(error: BaseException) -> str | None:
     if isinstance(error, MemoryError) and (type(error) is not MemoryError or not error.args):
         return "memory"
     if isinstance(error, RuntimeError) and error.args == _NO_THREAD:
-        return "processes"
+        return "processes"  # or there was no memory for its stack: the error does not say which
     return "files" if isinstance(error, OSError) and error.errno in _FULL else None
 
 
