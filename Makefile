@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test near realtime uvloop bombs nightly weekly matrix check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test near realtime uvloop bombs upgrades nightly weekly matrix check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -54,6 +54,9 @@ uvloop: $(SETUP) ## run the tests of the core again on uvloop, the event loop of
 
 bombs: $(SETUP) ## start fork bombs in the sandbox, as root and as another user, beside busy loops
 	@$(BIN)/pytest -q -m weekly tests/builtin/sandbox/test_jail_bounds.py
+
+upgrades: $(SETUP) ## upgrade databases of the revisions that the night leaves out
+	@$(BIN)/python -m scripts.run_tests -m weekly tests/stores/sql/upgrades
 
 nightly: ## run all that is checked each night, to its end (JOBS="test console" for some)
 	@$(PYTHON) scripts/jobs.py nightly $(JOBS)

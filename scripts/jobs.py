@@ -82,6 +82,7 @@ WEEKLY: Final = (
     job("mutants", alone=True),
     job("soak", alone=True),
     job("mixed-soak", alone=True),
+    job("upgrades"),
     job("sandbox-corpus"),
     job("bfcl", "bfcl", "ARGS=--known"),
     job("guardbench"),

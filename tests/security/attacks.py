@@ -18,8 +18,11 @@ def _listed(file: str) -> dict[str, list[dict[str, Any]]]:
     return yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
 
 
-def attacks(file: str, *classes: str) -> list[Any]:
-    """Return the cases of some classes of a list as parameters of a test; each is told its ``class``."""
+def attacks(file: str, *classes: str, in_gate: int | None = None) -> list[Any]:
+    """Return the cases of some classes of a list as parameters of a test; each is told its ``class``.
+
+    Cases of a class beyond the first ``in_gate`` are left to the night.
+    """
     listed = _listed(file)
     found: list[Any] = []
     for name in classes:
@@ -27,7 +30,14 @@ def attacks(file: str, *classes: str) -> list[Any]:
         assert len({case["name"] for case in cases}) == len(cases) >= LEAST, (
             f"{file}: {name} has too few cases, or two alike"
         )
-        found += [pytest.param({**case, "class": name}, id=f"{name}: {case['name']}") for case in cases]
+        found += [
+            pytest.param(
+                {**case, "class": name},
+                id=f"{name}: {case['name']}",
+                marks=[pytest.mark.nightly] if in_gate is not None and number >= in_gate else [],
+            )
+            for number, case in enumerate(cases)
+        ]
     return found
 
 

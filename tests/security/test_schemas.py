@@ -118,7 +118,7 @@ def test_every_class_of_the_list_is_tried() -> None:
 
 
 @pytest.mark.spec("G5", "T4")
-@pytest.mark.parametrize("case", attacks("schemas.yaml", *REFUSED))
+@pytest.mark.parametrize("case", attacks("schemas.yaml", *REFUSED, in_gate=3))
 def test_what_would_take_too_long_never_becomes_a_tool(case: Mapping[str, Any]) -> None:
     schema, told = made(case), REFUSED[case["class"]]
     with pytest.raises(DefinitionError, match=told):
@@ -170,6 +170,7 @@ def filled(schema: Any, address: str, folder: str) -> Any:
             return schema
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G5")
 @pytest.mark.parametrize("case", attacks("schemas.yaml", "linear"))
 def test_what_is_accepted_is_checked_in_linear_time(case: Mapping[str, Any]) -> None:

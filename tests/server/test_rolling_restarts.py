@@ -271,9 +271,10 @@ async def loaded(servers: Fleet) -> AsyncGenerator[Load]:
         assert others == [], "every call succeeded"
         ends = Counter(json.dumps(one.data["data"]) for one in load.events if one.type == "turn.ended")
         assert ends == {json.dumps({"output": "Done."}): load.turns}, "every turn ended by itself"
-        # What follows a summary stands at the second step of the script, and leaves none.
-        summaries = Counter(one.type for one in load.events)["conversation.summarised"]
-        assert marks.pop(-1) == load.turns - summaries, "each turn has left its mark once"
+        # A model that is asked after a summary stands at the second step of its script, and may make no call.
+        kinds = Counter(one.type for one in load.events)
+        assert marks.pop(-1) == kinds["tool.result"], "each call of a turn has left its mark once"
+        assert load.turns - kinds["conversation.summarised"] <= kinds["tool.result"] <= load.turns
         assert marks == Counter(load.told), "what was acknowledged was done, once, and nothing else"
         assert len(load.told) > 50
         assert [one.id for one in load.events] == [str(number + 1) for number in range(len(load.events))]
@@ -307,6 +308,7 @@ async def test_restarts_one_after_the_other_fail_no_request(engine: str, tmp_pat
 
 
 @pytest.mark.nightly
+@pytest.mark.realtime
 @pytest.mark.timeout(900)
 @pytest.mark.spec("D6")
 async def test_an_upgrade_one_server_after_the_other_fails_no_request(tmp_path: Path, postgres: Server) -> None:

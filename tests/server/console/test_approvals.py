@@ -100,24 +100,25 @@ async def test_what_has_not_changed_is_not_sent_again(shop: Site, boss: httpx2.A
 
 
 @pytest.mark.spec("N6")
-async def test_a_request_shows_all_that_is_known_of_it(shop: Site, boss: httpx2.AsyncClient) -> None:
-    request = await requested(shop, "send_mail", to=["eve@example.com"], body="Dear all,\nyours", api_key="sk-1")
-    page = (await boss.get(f"/approvals/{request}")).text
-    row = await stored(shop, request)
-    for part in (
-        *("Send a message to people outside.", "mail:send", "destructive", "Schema of its arguments", "user:kim"),
-        *(f"/fingerprints/{row.runtime_hash}", f"/fingerprints/{row.tool_hash}", row.session, "Dear all,\nyours"),
-        *("No earlier request for this tool", f"/approvals/{request}/conversation"),
-    ):
-        assert part in page, part
-    assert "sk-1" not in page
-    assert "[redacted]" in page
-    read = await boss.get(f"/approvals/{request}/conversation")
-    assert "There is none" in read.text
-    async with at_console(shop, "chief") as chief:
-        page = (await chief.get(f"/approvals/{request}")).text
-    assert "eve@example.com" in page
-    assert "Schema of its arguments" not in page, "the fingerprint of a tool takes the scope capset:read"
+async def test_a_request_shows_all_that_is_known_of_it() -> None:
+    async with inbox() as shop, at_console(shop, "boss") as boss:
+        request = await requested(shop, "send_mail", to=["eve@example.com"], body="Dear all,\nyours", api_key="sk-1")
+        page = (await boss.get(f"/approvals/{request}")).text
+        row = await stored(shop, request)
+        for part in (
+            *("Send a message to people outside.", "mail:send", "destructive", "Schema of its arguments", "user:kim"),
+            *(f"/fingerprints/{row.runtime_hash}", f"/fingerprints/{row.tool_hash}", row.session, "Dear all,\nyours"),
+            *("No earlier request for this tool", f"/approvals/{request}/conversation"),
+        ):
+            assert part in page, part
+        assert "sk-1" not in page
+        assert "[redacted]" in page
+        read = await boss.get(f"/approvals/{request}/conversation")
+        assert "There is none" in read.text
+        async with at_console(shop, "chief") as chief:
+            page = (await chief.get(f"/approvals/{request}")).text
+        assert "eve@example.com" in page
+        assert "Schema of its arguments" not in page, "the fingerprint of a tool takes the scope capset:read"
 
 
 @pytest.mark.spec("N6")

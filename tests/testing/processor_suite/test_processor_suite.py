@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -23,9 +25,15 @@ def checks(one: Tool[..., Any], **options: Any) -> dict[str, Check]:
     return {check.__name__: check for check in processor_suite(one, **options)}
 
 
+def each_style_and_check() -> Iterator[Any]:
+    """Each style by one check and each check by one style, and at night each by each."""
+    for style, check in product(SOUND, checks(idler)):
+        is_nightly = style != "handles" and check != "leaving_ends_it"
+        yield pytest.param(style, check, marks=[pytest.mark.nightly] if is_nightly else [])
+
+
 @pytest.mark.spec("K19")
-@pytest.mark.parametrize("check", checks(idler))
-@pytest.mark.parametrize("style", SOUND)
+@pytest.mark.parametrize(("style", "check"), list(each_style_and_check()))
 async def test_a_processor_that_keeps_every_promise_passes(style: str, check: str) -> None:
     await checks(SOUND[style], most=20)[check]()
 

@@ -20,9 +20,15 @@ def test_revisions_are_numbered_without_gaps() -> None:
     assert (*REVISIONS, HEAD) == tuple(sorted(KNOWN))
 
 
-@pytest.mark.nightly
+NIGHTLY = {REVISIONS[index * (len(REVISIONS) - 1) // 3] for index in range(4)}
+"""The first, the last, and two between; every week they are all tried."""
+
+
 @pytest.mark.spec("P30")
-@pytest.mark.parametrize("last", REVISIONS)
+@pytest.mark.parametrize(
+    "last",
+    [pytest.param(one, marks=pytest.mark.nightly if one in NIGHTLY else pytest.mark.weekly) for one in REVISIONS],
+)
 async def test_everything_is_there_after_an_upgrade_and_can_be_worked_with(last: str, empty_url: str) -> None:
     url, seen = empty_url, REVISIONS[: REVISIONS.index(last) + 1]
     eras = made(url, last)
