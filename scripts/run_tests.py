@@ -144,7 +144,7 @@ def rerun(failures: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, 
 def save(durations: dict[str, float], shards: list[list[str]], reports: list[dict[str, Any]]) -> None:
     """Save the seconds of the files that were run, beside those of the others."""
     for shard, report in zip(shards, reports, strict=True):
-        durations |= {file: round(report["seconds"].get(file, 0.0), 2) for file in shard}
+        durations |= {file: round(report["seconds"][file], 2) for file in shard if file in report["seconds"]}
     kept = {file: seconds for file, seconds in sorted(durations.items()) if (ROOT / file).exists()}
     DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
 

@@ -16,6 +16,7 @@ import httpcore2
 import pytest
 from hypothesis import settings
 
+from tests import real_time
 from tests.databases import Server
 from tests.examples import PROFILE
 
@@ -42,11 +43,13 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have tests write to memory where that has room: only processes fail here, and to wait for a disk proves nothing.
 
     ``TMPDIR`` says where else. ``CAPSET_LOOP=uvloop`` has tests run on the loop that servers have.
     """
+    config.pluginmanager.register(real_time)
+    real_time.install()
     if os.environ.get("CAPSET_LOOP") == "uvloop":
         uvloop = import_module("uvloop")  # which Windows has not
         # The one thing that asyncio's runner and anyio's both ask.
@@ -71,9 +74,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests whose examples Hypothesis makes up."""
+    """Mark the tests whose examples Hypothesis makes up, and the checks of suites that start interpreters."""
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         item.add_marker("property")
+    if "hashes_are_the_same_in_every_process" in item.name:
+        item.add_marker("realtime")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from shutil import which
 import pytest
 
 from tests.ports import unused_port
+from tests.real_time import service_ports
+from tests.waiting import wait_until
 
 
 class RedisServer:
@@ -24,6 +25,7 @@ class RedisServer:
 
     def __init__(self, *options: str, tls: tuple[Path, Path] | None = None) -> None:
         self.port = unused_port()
+        service_ports.add(self.port)
         self._options = ["--port", str(self.port), *options]
         if tls is not None:
             files = ("--tls-cert-file", str(tls[0]), "--tls-key-file", str(tls[1]), "--tls-auth-clients", "no")
@@ -39,14 +41,14 @@ class RedisServer:
         """Start it, and wait until it takes connections."""
         command = ["redis-server", *self._options, "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        for _ in range(500):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-            except ConnectionRefusedError:
-                time.sleep(0.01)
-            else:
-                return
-        raise AssertionError("redis-server does not answer")
+        wait_until(self._answers, "redis-server to answer")
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from capset.adapters import dbos
 from capset.adapters.dbos import Queue, RunEngine
 from capset.errors import StoreError
+from tests.waiting import until
 
 pytestmark = pytest.mark.realtime
 
@@ -32,19 +33,19 @@ async def test_an_ended_workflow_is_told_and_is_deleted_after_a_time(
     await engine.start()
     try:
         assert await engine.enqueue("a", "run", "run"), "it is queued"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await began.wait()
         assert await engine.enqueue("a", "run", "run"), "it is under way"
         may_end.set()
-        async with asyncio.timeout(30):
-            while True:
-                await asyncio.sleep(0.05)
-                if not await engine.enqueue("a", "run", "run"):
-                    break
+
+        async def has_ended() -> bool:
+            return not await engine.enqueue("a", "run", "run")
+
+        await until(has_ended, "the workflow to end")
         assert await engine.forget() == 0, "it has only just ended"
         monkeypatch.setattr(dbos, "KEPT_SECONDS", 0.0)
-        await asyncio.sleep(0.01)
-        assert [await engine.forget(), await engine.forget()] == [1, 0]
+        assert await until(engine.forget, "the workflow to be old enough") == 1
+        assert await engine.forget() == 0
         with sqlite3.connect(tmp_path / "a.db.runs") as file:
             assert file.execute("SELECT count(*) FROM workflow_status").fetchone() == (0,)
             file.execute("DROP TABLE workflow_status")

@@ -171,7 +171,7 @@ async def test_calls_of_one_step_run_side_by_side(store: str) -> None:
         arrived.append(who)
         if len(arrived) == 3:
             everybody.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await everybody.wait()
         return who
 

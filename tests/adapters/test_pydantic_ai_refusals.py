@@ -17,7 +17,8 @@ from capset import ToolError, tool
 from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.errors import Field
 from tests.adapters.support import Scripted, add, call, crash, export, fail, order, returns, run
-from tests.kernel.support import desk, until
+from tests.kernel.support import desk
+from tests.waiting import until
 
 # Arguments
 

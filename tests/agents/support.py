@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,10 +174,3 @@ async def site(
         host = Site(kernel, agent or shelf.agent(), None, principal)  # pyright: ignore[reportArgumentType]  # set next
         host.turns = TurnService(kernel, host, seconds=seconds, most=most)
         yield host
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, for ten seconds at most."""
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.01)

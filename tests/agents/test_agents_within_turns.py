@@ -14,7 +14,8 @@ from capset.definitions.approvals import Answer
 from capset.errors import PermissionDenied
 from capset.flows import Sequencer, as_tool, handler
 from capset.stores.base import AuditQuery, SessionRow
-from tests.agents.support import ADA, Shelf, Site, site, until
+from tests.agents.support import ADA, Shelf, Site, site
+from tests.waiting import until
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:

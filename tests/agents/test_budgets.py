@@ -13,7 +13,8 @@ from capset.agents.scripts import Call
 from capset.definitions.usage import AgentUsage, usage_of
 from capset.errors import BudgetExceeded, DefinitionError
 from capset.stores.base import AuditQuery
-from tests.agents.support import Moves, Shelf, site, until
+from tests.agents.support import Moves, Shelf, site
+from tests.waiting import until
 
 
 @pytest.fixture

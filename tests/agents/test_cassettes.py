@@ -28,6 +28,7 @@ from capset.errors import DefinitionError
 from capset.testing import CassetteModel as PublicModel
 from capset.testing import CassetteRecorder as PublicRecorder
 from tests.agents.support import Moves, Shelf, site
+from tests.waiting import moment
 
 MOVES: Moves = [
     ScriptStep.model_validate({"reasoning": "Hm, look.", "text": "I look at it.", "calls": [{"tool": "look"}]}),
@@ -363,7 +364,7 @@ async def test_another_process_goes_on_with_a_replay(path: Path, tmp_path: Path)
 async def test_agents_side_by_side_each_have_their_own_answers(path: Path) -> None:
     async def both(model: Model, *, waits: bool) -> list[str]:
         async def one(name: str) -> str:
-            await asyncio.sleep(0.05 if waits and name == "ada" else 0)
+            await moment(0.05 if waits and name == "ada" else 0)
             return str((await PydanticAgent(model, instructions=f"You are {name}.").run("who are you?")).output)
 
         return [*await asyncio.gather(one("ada"), one("bob"))]

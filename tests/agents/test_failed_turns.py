@@ -20,6 +20,7 @@ from capset.errors import Conflict, NotFound, StoreError
 from capset.stores.base.events import TurnRow
 from capset.wire.turns import ENDINGS
 from tests.agents.support import Moves, Shelf, site
+from tests.waiting import moment, until
 
 
 @dataclass
@@ -134,8 +135,11 @@ async def test_an_answer_that_its_process_did_not_get_to_the_end_is_taken_back(
         row = await here.session()
         await here.begin(row, "hello")
         await began.wait()
-        while not texts(await here.told(row)):  # noqa: ASYNC110  # events are stored in batches, without a sign
-            await asyncio.sleep(0.01)
+
+        async def is_stored() -> bool:
+            return bool(texts(await here.told(row)))
+
+        await until(is_stored, "the event of a text, which is stored with others")
     async with site(url, shelf, ["Here I am."], agent=here.agent) as there:
         await there.go_on()
         assert texts(await there.told(row)) == ["Here ", "discarded 1", "Here I am."]
@@ -151,7 +155,7 @@ async def test_texts_and_arguments_with_half_a_character_are_kept_without_it(url
             yield {0: DeltaToolCall("look", '{"text": "\ud83d"}', tool_call_id="1")}
             return
         yield "Here \ud83d"
-        await asyncio.sleep(0.2)  # so that the first half is an event of its own
+        await moment(0.2)  # so that the first half is an event of its own
         yield "\ude00 \ud83d"
 
     async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="halves")) as here:

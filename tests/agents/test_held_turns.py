@@ -20,7 +20,8 @@ from capset.definitions.hooks import Hooks
 from capset.errors import ApprovalExpired, StoreError, TurnRunning
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow
-from tests.agents.support import Shelf, Site, site, until
+from tests.agents.support import Shelf, Site, site
+from tests.waiting import until
 
 
 @pytest.mark.spec("D40")

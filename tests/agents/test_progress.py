@@ -14,10 +14,13 @@ from capset.agents.scripts import Call, Script, ScriptStep, ToolCall
 from capset.definitions.governance import Governance
 from capset.flows import as_tool
 from tests.agents.support import Moves, Shelf, site
+from tests.virtual_time import anyio_backend
 
 EVERY = 0.05
 
-pytestmark = [pytest.mark.spec("R26"), pytest.mark.realtime]
+__all__ = ["anyio_backend"]
+
+pytestmark = pytest.mark.spec("R26")
 
 
 @tool(effect="read")

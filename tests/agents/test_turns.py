@@ -15,7 +15,8 @@ from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
-from tests.agents.support import EVE, Moves, Shelf, site, until
+from tests.agents.support import EVE, Moves, Shelf, site
+from tests.waiting import moment, until
 
 
 @pytest.mark.spec("R1", "R6")
@@ -135,7 +136,7 @@ async def test_a_turn_is_cancelled_while_it_is_being_suspended(
 
         async def slow(org: str | None, id: str) -> ApprovalRow | None:
             reads.set()
-            await asyncio.sleep(0.05)
+            await moment(0.05)
             return await get(org, id)
 
         monkeypatch.setattr(approvals, "get", slow)
@@ -156,7 +157,7 @@ async def test_a_turn_is_cancelled_twice_at_once(url: str, shelf: Shelf, monkeyp
         async def slow(held: TurnRow, told: Any, *, then: TurnRow | None, **rest: Any) -> int:
             if then is None:
                 ends.set()
-                await asyncio.sleep(0.05)
+                await moment(0.05)
             return await append(held, told, then=then, **rest)
 
         monkeypatch.setattr(events, "append", slow)
@@ -227,7 +228,7 @@ async def test_a_session_that_is_deleted_ends_its_turn(url: str, shelf: Shelf) -
         await until(lambda: bool(shelf.done))
         await here.kernel.store.sessions.delete(row.id)
         here.turns.running[turn].journal.emit("x", {})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await here.turns.wait(turn)
         assert not here.turns.running
         assert await here.kernel.find_session(row.id) is None

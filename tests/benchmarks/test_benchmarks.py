@@ -14,6 +14,7 @@ from benchmarks.row import Row
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,16 +31,17 @@ async def test_by_default_it_is_iso8601_in_utc() -> None:
     assert isinstance(result["time"], str)
     told = datetime.fromisoformat(result["time"])
     assert told.utcoffset() == timedelta()
-    assert timedelta(seconds=-1) < told - before < timedelta(seconds=10)
+    assert before - timedelta(seconds=1) < told <= datetime.now(UTC)
 
 
 @pytest.mark.spec("P19")
 async def test_unix_is_an_integer() -> None:
     async with session_of(current_time) as session:
+        before = time.time()
         message = await send(session, "get_current_time", {"format": "unix", "timezone": "Asia/Tokyo"})
     assert message.kind == "reply"
     assert type(message.data["time"]) is int
-    assert abs(message.data["time"] - time.time()) < 10
+    assert before - 1 < message.data["time"] <= time.time()
     assert message.data["timezone"] == "Asia/Tokyo"
 
 
@@ -150,11 +152,17 @@ async def test_the_time_is_that_of_the_kernel_s_clock_to_the_microsecond() -> No
 
 
 @pytest.mark.spec("P19")
-async def test_an_overlong_zone_is_refused_at_once_and_in_a_few_words() -> None:
-    began = time.process_time()
+async def test_an_overlong_zone_is_refused_at_once_and_in_a_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def get_close_matches(word: str, *_: object, **__: object) -> list[str]:
+        compared.append(len(word))
+        return []
+
+    monkeypatch.setattr(sys.modules[suggestions.__module__], "get_close_matches", get_close_matches)
     assert suggestions("Europe/Pariss" * 500_000) == []
-    assert time.process_time() - began < 0.5
     async with session_of(current_time) as session:
         with pytest.raises(ToolError, match="unknown time zone") as raised:
             await session.call(get_current_time, timezone="x" * 500_000)
     assert len(raised.value.message) < 200
+    assert compared == [], "it is not even compared with the names that there are"

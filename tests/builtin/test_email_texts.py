@@ -51,6 +51,7 @@ def test_any_text_has_one(html: str) -> None:
     assert "\0" not in text
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("G32")
 @pytest.mark.parametrize(
     "piece",

@@ -121,6 +121,7 @@ def every_check() -> Iterator[Any]:
             # They start interpreters, and make up a hundred arguments for each tool: enough here for the simplest one.
             is_long = check.__name__ in LONG and capability is not test_math
             marks = [pytest.mark.nightly] if is_long else []
+            marks += [pytest.mark.realtime] if capability is sandbox else []
             yield pytest.param(check, id=f"{capability.name}-{check.__name__}", marks=marks)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -96,6 +98,17 @@ class Command:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         given = {"cwd": self.folder, "text": True, **streams, **options}
         return given | {"env": {**self.environ, **options.get("env", {})}}
+
+
+def intents_in(folder: Path) -> list[tuple[str, str]]:
+    """Return the session and the tool of each call that has begun, as the database of a folder has them.
+
+    Where there is no database yet, none is made.
+    """
+    address = f"file:{folder}/capset.db?mode=ro"
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(address, uri=True)) as database:
+        return database.execute("SELECT session, tool FROM records WHERE phase = 'intent'").fetchall()
+    return []
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:

@@ -80,6 +80,7 @@ def test_a_second_signal_does_not_wait(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("wait", "cancelled")]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("K14", "K17")
 def test_a_signal_ends_it_though_nobody_reads(foundry: Command) -> None:

@@ -181,7 +181,7 @@ async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(c
     grants = ("--grant", "session_files:read", "--grant", "session_files:write")
     async with client(capset, "--agent", "agent.yaml", *grants) as here:
         listening = here.listen(resources_list_changed=True, resource_subscriptions=["capset://files/a.txt"])
-        async with listening as changed, asyncio.timeout(30):
+        async with listening as changed, asyncio.timeout(60):
             await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
             assert {await anext(changed), await anext(changed)} == {
                 ResourcesListChanged(),

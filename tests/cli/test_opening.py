@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Command
+from tests.waiting import wait_until
 
 _OPENER = "import pathlib, sys; pathlib.Path({told!r}).write_text(sys.argv[1])"
 _SECONDS = 60.0
@@ -34,12 +34,13 @@ def browser(folder: Path) -> tuple[dict[str, str], Path]:
 def test_the_console_is_opened(capset: Command, words: tuple[str, ...]) -> None:
     environ, told = browser(capset.folder)
     started = Command(capset.folder, {**capset.environ, **environ}).start_anew(*words, **_APART)
+
+    def address() -> str:
+        assert started.poll() is None
+        return told.read_text() if told.exists() else ""
+
     try:
-        end = time.monotonic() + _SECONDS
-        while not (told.exists() and told.read_text()) and time.monotonic() < end:
-            assert started.poll() is None
-            time.sleep(0.05)
-        with urllib.request.urlopen(told.read_text()) as page:
+        with urllib.request.urlopen(wait_until(address, "the browser to be opened")) as page:
             assert "<title>" in page.read().decode()
     finally:
         os.killpg(started.pid, signal.SIGINT)

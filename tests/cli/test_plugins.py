@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from capset.extras import install_command
@@ -215,9 +213,7 @@ def test_a_handler_that_breaks_shows_nothing_of_its_inside(workshop: Command) ->
 
 @pytest.mark.spec("K16")
 def test_a_timeout_ends_a_call(workshop: Command) -> None:
-    started = time.monotonic()
-    done = workshop("call", "workshop.wait", "--args", '{"seconds": 60}', "--timeout", "0.2", "--json")
-    assert time.monotonic() - started < 20
+    done = workshop("call", "workshop.wait", "--args", '{"seconds": 3600}', "--timeout", "0.2", "--json")
     assert (done.code, done.json["error"]["status"]) == (1, 504)
     (record,) = workshop("audit", "query", "--outcome", "timed_out", "--json").json["items"]
     assert record["id"] == done.json["record"]

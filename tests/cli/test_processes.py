@@ -6,13 +6,13 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.support import ADD, Command
+from tests.cli.support import ADD, Command, intents_in
+from tests.waiting import wait_until
 
 WAIT = ("call", "workshop.wait", "--args", '{"seconds": 60}')
 
@@ -86,15 +86,15 @@ def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
 
 def started(workshop: Command) -> subprocess.Popen[str]:
     """Start a call that waits, and return once its intent is on record."""
-    process = workshop.start(*WAIT)
-    deadline = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-        folder = workshop.folder / "capset.db-writers"
-        if folder.is_dir() and any(folder.iterdir()):  # the lease that a writer takes for its first intent
-            time.sleep(0.3)
-            return process
-    raise AssertionError(process.communicate())
+    process, leases = workshop.start(*WAIT), workshop.folder / "capset.db-writers"
+
+    def has_begun() -> bool:
+        assert process.poll() is None, process.communicate()
+        # A writer takes a lease for its first intent. Until then its database is left alone, which it may be making.
+        return leases.is_dir() and any(leases.iterdir()) and bool(intents_in(workshop.folder))
+
+    wait_until(has_begun, "the intent of the call to be on record")
+    return process
 
 
 @pytest.mark.realtime

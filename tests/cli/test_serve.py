@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ import httpx2
 import pytest
 
 from capset.cli.serve.process import prepare
-from tests.cli.support import Command, Done, Run, run_here
+from tests.cli.support import Command, Done, Run, intents_in, run_here
+from tests.waiting import wait_until
 
 ALL = ("--scope", "capset:admin", "--grant", "session_files:write", "--grant", "session_files:read")
 
@@ -206,7 +206,7 @@ def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, n
         body = {"tool": "wait", "arguments": {"seconds": 1}}
         calling = Thread(target=lambda: answers.append(client.post(f"/v1/sessions/{session}/calls", json=body)))
         calling.start()
-        time.sleep(0.4)
+        wait_until(lambda: (session, "wait") in intents_in(workshop.folder), "the call to begin")
         said = here.end(number)
         calling.join()
     assert here.process.returncode == 0
@@ -237,7 +237,7 @@ def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
 
         calling = Thread(target=call)
         calling.start()
-        time.sleep(0.5)
+        wait_until(lambda: (session, "wait") in intents_in(workshop.folder), "the call to begin")
         here.process.kill()
         calling.join()
     with serving(workshop) as here, here.client(key) as client:
@@ -259,8 +259,7 @@ def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -
         with here.client(key) as client:
             assert client.get("/v1/agents").status_code == 200
             beside(workshop, "key", "revoke", beside(workshop, "key", "list", "--json").json["items"][0]["id"])
-            time.sleep(1.1)
-            assert client.get("/v1/agents").status_code == 401
+            wait_until(lambda: client.get("/v1/agents").status_code == 401, "the key to be refused")
         here.end()
 
 

@@ -7,12 +7,14 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from tests.cli.support import Command, clean_environment, run_here
 from tests.server.running import running
+from tests.waiting import until
 
 CALL = {"tool": "write_file", "arguments": {"path": "/a.txt", "content": "hi"}}
 SCRIPT = json.dumps({"steps": [{"calls": [CALL]}, {"text": "Done."}]})
@@ -32,6 +34,7 @@ def test_workers_share_a_database_with_servers() -> None:
     assert "twice" in run_here("worker", "--queue", "a", "--queue", "a=2").err
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D12")
 async def test_a_worker_does_what_a_server_took(tmp_path: Path) -> None:
@@ -57,9 +60,12 @@ async def _one_run(url: str, key: str) -> None:
         made = (await ada.post("/v1/agents", json=agent)).json()
         body = {"agent_id": made["id"], "content": "Write.", "queue": "mail"}
         run = (await ada.post("/v1/runs", json=body)).json()
-        async with asyncio.timeout(60):
-            while run["state"] not in ("succeeded", "failed"):
-                await asyncio.sleep(0.2)
-                run = (await ada.get(f"/v1/runs/{run['id']}")).json()
+        path = f"/v1/runs/{run['id']}"
+
+        async def ended() -> Any:
+            shown = (await ada.get(path)).json()
+            return shown if shown["state"] in ("succeeded", "failed") else None
+
+        run = await until(ended, "the run to end")
         assert (run["state"], run["outcome"]) == ("succeeded", {"output": "Done."})
         assert (await ada.get(f"/v1/sessions/{run['session']}/files/a.txt")).text == "hi"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import pytest
 
 from capset.client import AgentInput, Client
 from tests.cli.conftest import WORKSHOP
 from tests.cli.support import install
+from tests.real_time import service_ports
 from tests.server.running import EVERYTHING, Running, running
 
 FILES = ("session_files:read", "session_files:write")
@@ -42,6 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
     agents = {"foreman": "shop:foreman"}
     install(packages, "shop", WORKSHOP, capabilities={"workshop": "shop:workshop"}, agents=agents)
     with running(folder, PYTHONPATH=str(packages)) as server:
+        service_ports.add(urlsplit(server.url).port)
         yield Served(
             server,
             boss=server.key("boss", grant=FILES, scopes=EVERYTHING),

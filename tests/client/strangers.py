@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.waiting import moment
+
 
 @dataclass
 class Stranger:
@@ -49,7 +51,7 @@ async def stranger(*parts: bytes, stays: bool = False) -> AsyncGenerator[Strange
             for part in parts:
                 writer.write(part)
                 await writer.drain()
-                await asyncio.sleep(0.01)
+                await moment(0.01)
             if stays:
                 await over.wait()
         except (ConnectionError, asyncio.IncompleteReadError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from capset.ext import Governance
 from tests.server.approving import till
 from tests.server.rest.test_calls import make_session
 from tests.server.support import Site, site
+from tests.waiting import until
 
 
 @asynccontextmanager
@@ -90,9 +90,7 @@ async def test_a_request_outlives_a_stream_that_is_left() -> None:
     async with shop() as (here, caller, boss, session):
         async with caller.stream(session, "pay", {"to": "bob"}) as events:
             asked = (await anext(events)).data["id"]
-        async with asyncio.timeout(10):
-            while not await here.records(outcome="cancelled"):  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: here.records(outcome="cancelled"), "the call to be cancelled")
         assert (await boss.approvals.get(asked)).status == "pending"
         await boss.approvals.approve(asked)
         result = await caller.call(session, "pay", {"to": "bob"})

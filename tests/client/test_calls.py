@@ -16,17 +16,20 @@ from capset.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from tests.cli.support import intents_in
 from tests.client.conftest import Served
+from tests.waiting import until
 
 pytestmark = pytest.mark.realtime
 
 
 async def outcome_of(client: Client, session: str, tool: str) -> str:
     """Return how the one call of a tool in a session ended, once it has."""
-    async with asyncio.timeout(10):
-        while not (items := (await client.records.list(session=session, tool=tool)).items):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    (record,) = items
+
+    async def ended() -> list[dict[str, Any]]:
+        return [*(await client.records.list(session=session, tool=tool)).items]
+
+    (record,) = await until(ended, f"the call of {tool} to end")
     return record["outcome"]
 
 
@@ -124,9 +127,9 @@ async def test_a_call_that_takes_too_long_is_stopped(boss: Client, session: str,
     assert await outcome_of(boss, session, "wait") == "cancelled"
 
 
-async def test_a_task_that_is_cancelled_cancels_its_call(boss: Client, session: str) -> None:
+async def test_a_task_that_is_cancelled_cancels_its_call(served: Served, boss: Client, session: str) -> None:
     task = asyncio.ensure_future(boss.call(session, "wait", {"seconds": 60}))
-    await asyncio.sleep(0.3)
+    await until(lambda: (session, "wait") in intents_in(served.server.capset.folder), "the call to begin")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -99,9 +98,7 @@ def test_wide_diamonds_are_not_walked_way_by_way() -> None:
     below: list[Capability] = []
     for layer in range(50):
         below = [Capability(f"l{layer}-{side}", uses=below, tools=[add] if layer == 0 else []) for side in "ab"]
-    started = time.monotonic()
-    composition = compose(Agent("a", uses=below))
-    assert time.monotonic() - started < 10, "2 ** 50 ways would take for ever"
+    composition = compose(Agent("a", uses=below))  # 2 ** 50 ways would take for ever
     assert len(composition.capabilities) == 100
     assert list(composition.tools) == ["add"]
 

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from tests.databases import require_scheme
 from tests.deploy.manifests import COMPOSE, DEPLOY, compose, container_of, manifests
 from tests.server.running import EVERYTHING, Running, address_of, running
 from tests.server.support import call, make_session
+from tests.waiting import wait_until
 
 KEY: Final = "NS6FzmVWkXIPYIwJpwBAFoD9Cw/+T3pZtZbqFBbVcoQ="
 MANIFESTS: Final = manifests()
@@ -69,8 +69,7 @@ def test_a_server_started_as_the_manifest_says_answers_its_probes(postgres_url: 
         assert status_of(server, "/v1/healthz", "10.1.2.3:8000") == 421, "so a probe needs its header"
         assert status_of(server, "/v1/healthz", MANIFESTS["ingress.yaml"]["spec"]["rules"][0]["host"]) == 200
         server.process.send_signal(signal.SIGTERM)
-        while probe(server, "readinessProbe") == 200:
-            time.sleep(0.01)
+        wait_until(lambda: probe(server, "readinessProbe") != 200, "the server to be ready no more")
         assert (probe(server, "readinessProbe"), probe(server, "livenessProbe")) == (503, 200)
         # ``running`` sends a second signal, which ends the delay.
 
@@ -102,8 +101,7 @@ def test_a_server_started_as_the_compose_file_says_is_healthy(tmp_path: Path) ->
         assert (asks(own[1:], server), asks(image, server)) == (0, 0)
         assert status_of(server, "/v1/healthz", "localhost") == 200, "as the proxy passes the name on"
         server.process.send_signal(signal.SIGTERM)
-        while status_of(server, "/v1/readyz", "localhost") == 200:
-            time.sleep(0.01)
+        wait_until(lambda: status_of(server, "/v1/readyz", "localhost") != 200, "the server to be ready no more")
         assert (asks(own[1:], server), asks(image, server)) == (1, 0), "nothing new is sent to it, and it lives"
 
 
@@ -116,6 +114,7 @@ def test_a_server_does_not_start_with_the_example_of_a_secret(tmp_path: Path) ->
     assert "a private key must be PEM, or 32 bytes in base64" in done.said
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D8")
 async def test_a_server_on_postgresql_needs_no_file_that_it_can_write_to(postgres_url: str, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from tests.ports import unused_port
+from tests.waiting import wait_until
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
@@ -121,7 +121,10 @@ class Terminal:
         with log.open("wb") as errors:
             server = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
         self._servers.append(server)
-        _until(lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None, 120)
+        wait_until(
+            lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None,
+            f"{command} to serve",
+        )
         assert server.poll() is None, log.read_text(encoding="utf-8")
 
     def _environ(self) -> dict[str, str]:
@@ -191,9 +194,3 @@ def _steady(line: str) -> str:
     for pattern, name in _VOLATILE.items():
         line = re.sub(pattern, name, line)
     return line
-
-
-def _until(is_so: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < end:
-        time.sleep(0.05)

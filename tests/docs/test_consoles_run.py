@@ -12,6 +12,7 @@ from tests.docs.test_snippets import ROOT
 PAGES = ["auditor", "first-agent", "first-server", "mcp-servers", "package"]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES)

@@ -52,6 +52,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert "export needs the pro tier" in done.stdout
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     (tmp_path / "test_stopwatch.py").write_text(

@@ -7,6 +7,9 @@ import asyncio
 import pytest
 
 from capset.evaluation.containment import Deadline
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 pytestmark = pytest.mark.spec("F17")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from capset import Policy, Request, Tool, Toolkit, ToolkitContext
 from capset.definitions.hooks import Hooks, PolicyEvaluated
 from capset.errors import ToolkitFailed
 from tests.evaluation.things import Trace, failing, made_by, make, of, says, seen
+from tests.virtual_time import anyio_backend
 
-pytestmark = pytest.mark.realtime
+__all__ = ["anyio_backend"]
 
 LATE = "the policy did not answer in time, so it denies"
 
@@ -60,9 +60,10 @@ async def test_a_policy_that_is_late_denies_and_so_do_those_after_it(
     after: list[str] = []
     last = Policy("last", lambda request: after.append("asked") or True)
     composition = of(make("first", says("quick", True)), make("slow", Policy("slow", evaluate)), make("last", last))
-    trace, began = Trace(), time.monotonic()
-    snapshot = await seen(composition, timeout=0.05, hooks=trace.hooks("run"))
-    assert time.monotonic() - began < 5
+    trace, loop = Trace(), asyncio.get_running_loop()
+    began = loop.time()
+    snapshot = await seen(composition, timeout=5, hooks=trace.hooks("run"))
+    assert loop.time() - began < 60
     assert set(snapshot.tools) == {"first"}
     for name in ("slow", "last"):
         assert (snapshot.explain(name).reason, snapshot.explain(name).policies) == (LATE, (name,))
@@ -101,10 +102,8 @@ async def test_time_is_for_all_together() -> None:
         return True
 
     tools = [make(f"tool_{number}", Policy(f"p{number}", slow)) for number in range(20)]
-    began = time.monotonic()
     snapshot = await seen(of(*tools), timeout=0.25)
-    assert time.monotonic() - began < 1
-    assert 1 <= len(snapshot.tools) < 20
+    assert len(snapshot.tools) == 2
     assert [one.kind for one in snapshot.decisions.values()] == sorted(one.kind for one in snapshot.decisions.values())
 
 
@@ -114,7 +113,7 @@ async def test_what_hooks_take_is_not_the_policies_time() -> None:
         await asyncio.sleep(0.1)
 
     async def once(request: Request) -> bool:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
         return True
 
     tools = [make(f"tool_{number}", Policy(f"p{number}", once)) for number in range(6)]
@@ -140,17 +139,18 @@ async def test_a_cancellation_from_outside_ends_the_evaluation() -> None:
 @pytest.mark.spec("F22")
 @pytest.mark.parametrize("makes", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda one: one.__name__)
 async def test_a_dynamic_toolkit_that_is_late_fails_the_evaluation(makes: Any) -> None:
-    began = time.monotonic()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     with pytest.raises(ToolkitFailed, match=r"the dynamic toolkit 'late'|'kit.late' was not made in time"):
-        await seen(of(make("tool"), failing("late", makes)), timeout=0.05)
-    assert time.monotonic() - began < 5
+        await seen(of(make("tool"), failing("late", makes)), timeout=5)
+    assert loop.time() - began < 60
 
 
 @pytest.mark.spec("F22")
 async def test_one_that_was_not_begun_in_time_fails_it_too_for_nothing_may_be_missing_unsaid() -> None:
     asked: list[ToolkitContext] = []
     with pytest.raises(ToolkitFailed, match=r"'kit.late' was not made in time"):
-        await seen(of(make("slow", Policy("slow", never)), made_by("late", make("x"), asked=asked)), timeout=0.02)
+        await seen(of(make("slow", Policy("slow", never)), made_by("late", make("x"), asked=asked)), timeout=2)
     assert asked == []
 
 
@@ -160,7 +160,7 @@ async def test_one_whose_own_policy_is_late_is_denied_and_fails_nothing() -> Non
     slow, after = Policy("slow", never), says("after", True)
     kit = made_by("late", make("x"), asked=asked, policies=[slow])
     behind = Toolkit("behind", [made_by("inner", make("y"), asked=asked, policies=[after])])
-    snapshot = await seen(of(make("tool"), kit, behind), timeout=0.02)
+    snapshot = await seen(of(make("tool"), kit, behind), timeout=2)
     assert set(snapshot.tools) == {"tool"}
     assert asked == []
     assert {path: one.reason for path, one in snapshot.toolkits.items()} == {"kit.late": LATE, "kit.behind.inner": LATE}

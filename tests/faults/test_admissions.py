@@ -36,6 +36,7 @@ def started(url: str, session: str | None, *, until: int | None) -> list[list[st
     return lines
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("G3", "G14", "G15", "G17")
 async def test_no_kill_counts_a_call_that_has_no_intent_or_lets_one_too_many_through(url: str) -> None:

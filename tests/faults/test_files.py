@@ -19,6 +19,7 @@ from capset.definitions.files import FileQuota, parent_of
 from tests.faults import filing
 from tests.faults.filing import FULL, KINDS, PRESSED, SHARED, deeds_in
 from tests.stores.sql.support import run_at
+from tests.waiting import wait_until
 
 PROCESSES = 3
 ROUNDS = 3
@@ -107,6 +108,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
         assert there in possible, task
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P25")
 async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str, tmp_path: Path) -> None:
@@ -122,9 +124,12 @@ async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str
         seeds = range(PROCESSES * number, PROCESSES * (number + 1))
         enough = lines_in(tmp_path, "told-*") + FEW_DEEDS
         running = started(filing.work, *[(url, tmp_path, session, seed) for seed in seeds])
-        while lines_in(tmp_path, "told-*") < enough:
+
+        def is_enough(running: Sequence[BaseProcess] = running, enough: int = enough) -> bool:
             assert all(process.is_alive() for process in running), "one ended by itself"
-            time.sleep(0.01)
+            return lines_in(tmp_path, "told-*") >= enough
+
+        wait_until(is_enough, "the deeds to be noted")
         for process in running:
             time.sleep(moments.uniform(0, 0.1))
             process.kill()
@@ -138,6 +143,7 @@ async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str
     assert {"", "quota_exceeded"} <= refused
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P22", "P25")
 async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(url: str, tmp_path: Path) -> None:
@@ -152,6 +158,7 @@ async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(u
     assert any(path.startswith(f"{SHARED}/") for path in files)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P25", "T26")
 async def test_processes_that_fill_a_session_together_stop_at_each_limit(url: str, tmp_path: Path) -> None:

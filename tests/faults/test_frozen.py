@@ -17,8 +17,8 @@ import pytest
 from capset.errors import StoreBusy
 from capset.stores.base import AuditQuery
 from capset.testing.store_suite.support import begin, entry, intent
-from tests.kernel.support import until
 from tests.stores.sql.support import opened_at
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 5.0
@@ -64,6 +64,7 @@ async def frozen(url: str) -> AsyncGenerator[Frozen]:
             await process.wait()
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P38")
 async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothing_twice(postgres_url: str) -> None:
@@ -86,6 +87,7 @@ async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothin
     assert len(records) == 6
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P38")
 async def test_a_frozen_holder_of_the_file_is_named_and_readers_go_on(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from capset import Kernel
 from capset.stores.sql import store
 from tests.kernel.support import records_of
 from tests.stores.sql.support import run_at
+from tests.waiting import until
 
 pytestmark = pytest.mark.realtime
 
@@ -118,9 +119,7 @@ async def test_a_process_that_lives_closes_the_calls_of_one_that_was_killed(
             await asyncio.sleep(1)
             assert (await records_of(kernel.audit), len(open_intents(url))) == ([], 1), "it lives"
             process.kill()
-        async with asyncio.timeout(30):
-            while not (found := await records_of(kernel.audit)):  # noqa: ASYNC110  # what is waited for is in a database
-                await asyncio.sleep(0.05)
+        found = await until(lambda: records_of(kernel.audit), "the outcome of the call that was killed")
         assert [one.outcome for one in found] == ["interrupted"]
         assert open_intents(url) == set()
         assert (await kernel.audit.verify()).ok

@@ -58,6 +58,7 @@ async def test_a_fault_loses_and_doubles_nothing(site: Site, name: str, moment: 
     hold(await run(site, named(name), moment, SEED, 0))
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(180)
 @pytest.mark.spec("D40", "D41", "D42", "D43", "D44", "D45", "D46")
@@ -77,6 +78,7 @@ def hold(found: Run) -> None:
     assert found.acknowledged > 2, "more than the calls that show that the site is back"
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D47")
 async def test_what_is_lost_or_doubled_is_noticed(site: Site) -> None:
     book = Book(site, await site.session(), "noticed-0", random.Random(1))

@@ -17,6 +17,7 @@ from capset.ext import CheckpointKey
 from capset.fingerprint.checkpoints import Checkpoint, checkpoints_in
 from tests.faults import load
 from tests.stores.sql.support import opened_at, run_at
+from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("CAPSET_KILLS", "20"))
 """How many processes are killed on both engines together."""
@@ -62,9 +63,12 @@ class Left:
         process.start()
         if moment.random() < UNDER_LOAD or is_first:
             enough = told + moment.randint(1, MOST_CALLS)
-            while len(self.lines(load.TOLD)) < enough:
+
+            def is_enough() -> bool:
                 assert process.is_alive(), "it ended by itself"
-                time.sleep(0.002)
+                return len(self.lines(load.TOLD)) >= enough
+
+            wait_until(is_enough, "the calls to be acknowledged")
             time.sleep(moment.uniform(0, 0.02))
         else:
             time.sleep(moment.uniform(0, 0.3))
@@ -98,6 +102,7 @@ class Left:
             assert outcomes.get(record) == "succeeded", (record, number)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(60 + 10 * KILLS)
 @pytest.mark.spec("G19", "G21", "G22", "G23")

@@ -47,6 +47,7 @@ async def looked(url: str, session: str, moment: random.Random) -> list[EventRow
         return list((await kernel.store.events.read(session, after=0, limit=10_000)).items)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(120 + 10 * KILLS)
 @pytest.mark.spec("R6", "R7", "R9")

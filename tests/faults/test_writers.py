@@ -14,6 +14,7 @@ each turn costs several processes a switch, and what waits for its turn here has
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.spec("C34")

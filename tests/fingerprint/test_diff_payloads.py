@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from random import Random
@@ -216,10 +215,8 @@ def test_the_changes_of_long_lists_lead_from_either_side_to_the_other(random: Ra
 
 
 def test_lists_that_differ_everywhere_are_compared_quickly() -> None:
-    begun = time.perf_counter()
     ours, theirs = ([text for place in range(2_000) for text in ("same", f"{side} {place}")] for side in "ab")
-    assert len([*compare("it", ours, theirs)]) == 2_000
-    assert time.perf_counter() - begun < 10, "a guard against what grows with the cube, not a measurement"
+    assert len([*compare("it", ours, theirs)]) == 2_000  # by the cube it would take hours
 
 
 def test_numbers_are_compared_as_they_are_hashed() -> None:

@@ -12,6 +12,9 @@ from capset.errors import DeadlineExceeded, InternalError
 from capset.flows import Flow, Generator, Handler, Sequencer, as_tool, handler
 from capset.testing import Call, Say, ScriptedRunner
 from tests.flows.support import ADA, add, opened, records
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 
 class Watched:

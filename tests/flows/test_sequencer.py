@@ -10,6 +10,9 @@ from capset import Agent, Capability, Context, DefinitionError
 from capset.errors import InternalError, InvalidArguments, InvalidOutput, KindError
 from capset.flows import Flow, Sequencer, handler
 from tests.flows.support import add, run
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 _NO_BLOCK: Any = run
 ONE, TWO, THREE = add("one", 1), add("two", 2), add("three", 3)

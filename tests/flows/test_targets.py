@@ -11,6 +11,9 @@ from capset.errors import TargetConflict
 from capset.flows import Generator, Handler, Sequencer, as_tool, handler
 from capset.testing import Call, Say, ScriptedRunner
 from tests.flows.support import opened, run
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 
 class Steps(BaseModel):

@@ -17,7 +17,8 @@ import pytest
 
 from tests.frameworks.driver import Driver
 from tests.frameworks.kit import INSTRUCTIONS, MOOD, TOOLS, decide, notes, office, paid, waiting
-from tests.kernel.support import Desk, until
+from tests.kernel.support import Desk
+from tests.waiting import until
 
 ROWS = {
     "allowed": "a call that is allowed",

@@ -89,7 +89,7 @@ async def count(texts: list[str]) -> AsyncIterator[Progress | Reply[int]]:
 async def wait() -> None:
     """Wait for a long time."""
     waiting.append("begun")
-    await anyio.sleep(60)
+    await anyio.sleep(3_600)
 
 
 @tool(effect="read")

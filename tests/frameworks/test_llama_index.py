@@ -38,7 +38,8 @@ from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, 
 from tests.frameworks.kit import INSTRUCTIONS, add, decide, office, paid, waiting
 from tests.frameworks.pages import run_page
 from tests.frameworks.travel import burn, plan, price
-from tests.kernel.support import opened, until
+from tests.kernel.support import opened
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.clients,

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Result, Session
+from capset.definitions.approvals import ApprovalRow
 from capset.definitions.blocks import Block
 from capset.definitions.tools.definition import AnyTool
 from capset.stores.base import (
     AdmissionStore,
     AgentStore,
+    ApprovalQuery,
     ApprovalStore,
     AuditLog,
     AuditPage,
@@ -43,6 +45,7 @@ from capset.stores.base import (
     WorkerStore,
     make_store,
 )
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,13 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """Wait until something is so, for a bounded time."""
-    async with asyncio.timeout(5):
-        while not happened():  # noqa: ASYNC110  # what is waited for knows nothing of it
-            await asyncio.sleep(0.001)
+async def first_request(kernel: Kernel) -> ApprovalRow:
+    """Return the first request of the organization ``acme``, once it is there."""
+
+    async def listed() -> tuple[ApprovalRow, ...]:
+        return (await kernel.approvals.list(ApprovalQuery("acme"))).items
+
+    return (await until(listed))[0]
 
 
 class TappedStore:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,8 @@ from capset.kernel import kernel as kernel_module
 from capset.kernel import runtime
 from capset.stores.base import make_store
 from capset.testing import FakeClock
-from tests.kernel.support import Desk, desk, read, records_of, rows_of, turns, until
+from tests.kernel.support import Desk, desk, read, records_of, rows_of, turns
+from tests.waiting import until
 
 ME = Principal("user-1", org="org-1")
 RELEASE: list[asyncio.Event] = []
@@ -253,7 +253,7 @@ async def test_closing_waits_for_streams_that_end_in_time(store: str) -> None:
 async def test_closing_cancels_streams_that_do_not_end_in_time(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 0.02)
     kernel = Kernel(store=store)
-    async with asyncio.timeout(5), kernel, kernel.open(AGENT, principal=ME) as session:
+    async with asyncio.timeout(60), kernel, kernel.open(AGENT, principal=ME) as session:
         readings = [await start(session, read_on=read_on) for read_on in (True, False)]
     assert ENDED == ["slow", "slow"]
     assert await readings[0] == ["event", "error"]  # the reader is told, and does not take it for the end
@@ -265,15 +265,14 @@ async def test_closing_cancels_streams_that_do_not_end_in_time(store: str, monke
 
 
 @pytest.mark.spec("K17", "G19")
-async def test_closing_waits_for_calls_in_their_callers_tasks_too(store: str) -> None:
+async def test_closing_waits_for_calls_in_their_callers_tasks_too(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 3_600)
     kernel = Kernel(store=store)
     async with kernel:
         async with kernel.open(AGENT, principal=ME) as session:
             calls = [asyncio.create_task(session.call(door)) for door in (deaf, look, deaf)]
             await turns()
         asyncio.get_running_loop().call_later(0.02, RELEASE[-1].set)
-        closing = time.monotonic()
-    assert time.monotonic() - closing < 2
     assert await asyncio.gather(*calls) == [1, 1, 1]
     async with kernel:
         assert [one.outcome for one in await records_of(kernel.audit)] == ["succeeded"] * 3
@@ -286,7 +285,7 @@ async def test_a_call_that_outlives_its_kernel_is_reported_and_its_caller_told(
 ) -> None:
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 0.02)
     kernel = Kernel(store=store)
-    async with asyncio.timeout(5), kernel, kernel.open(AGENT, principal=ME) as session:
+    async with asyncio.timeout(60), kernel, kernel.open(AGENT, principal=ME) as session:
         call = asyncio.create_task(session.try_call(deaf))
         await asyncio.sleep(0.02)
     assert "the kernel was closed with 1 call still running" in caplog.text
@@ -303,7 +302,7 @@ async def test_closing_is_bounded_and_what_was_abandoned_is_cancelled(
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 0.02)
     monkeypatch.setattr(runtime, "CLEANUP_SECONDS", 0.02)
     kernel = Kernel(store=f"sqlite:///{tmp_path}/capset.db")
-    async with asyncio.timeout(5), kernel, kernel.open(AGENT, principal=ME) as session:
+    async with asyncio.timeout(60), kernel, kernel.open(AGENT, principal=ME) as session:
         stream = session.stream(deaf)
         await stream.__aenter__()
         await until(lambda: rows_of(tmp_path / "capset.db"))
@@ -339,7 +338,7 @@ async def test_closing_while_a_sync_handler_still_runs_is_bounded() -> None:
         release.wait(5)
         return 1
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with desk(block) as opened:
             with pytest.raises(DeadlineExceeded):
                 await opened.session.call(block)

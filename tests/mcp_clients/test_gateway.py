@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import yaml
 from tests.cli.support import Command, clean_environment
 from tests.mcp_clients.programs import ENVIRONMENT, HERE, NODE, PROGRAMS, client, environ, need_npm, need_uv
 from tests.server.running import Running, running
+from tests.waiting import wait_until
 
 PACKAGES: Final = HERE / "node_modules" / "@modelcontextprotocol"
 INSPECTOR: Final = (*NODE, PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js", "--cli")
@@ -178,10 +178,8 @@ def test_chosen_resources_and_prompts_are_served_on(gateway: Gateway) -> None:
     (got,) = gateway.inspect(door, "--method", "prompts/get", *words)["messages"]
     assert got == {"role": "user", "content": {"type": "text", "text": "What's weather in Graz?"}}
     expected = Counter({"everything_resources_read": 2, "everything_prompts_args-prompt": 1})
-    end = time.monotonic() + 10
-    while (found := recorded(gateway, "inspector-reader")) != expected and time.monotonic() < end:
-        time.sleep(0.1)  # records of reads are written a moment after their answers
-    assert found == expected
+    # Records of reads are written a moment after their answers.
+    wait_until(lambda: recorded(gateway, "inspector-reader") == expected, f"{expected} on record")
 
 
 def recorded(gateway: Gateway, principal: str) -> Counter[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
-import time
 from typing import Any
 
 import httpcore2
@@ -22,11 +21,11 @@ LOCAL = HttpClient(allow=["127.0.0.1"])
 async def stall(asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthe beginning")
     await writer.drain()
-    await asyncio.sleep(30)
+    await asyncio.sleep(3_600)
 
 
 async def silence(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(30)
+    await asyncio.sleep(3_600)
 
 
 @pytest.mark.spec("G29")
@@ -167,11 +166,9 @@ async def test_a_body_without_end_is_cut() -> None:
 @pytest.mark.parametrize("page", [stall, silence])
 async def test_the_whole_ends_at_its_deadline(page: object) -> None:
     async with server({"/": page}) as site:  # pyright: ignore[reportArgumentType]
-        started = time.monotonic()
         with pytest.raises(TransientError, match="was not there within") as late:
             await fetched(LOCAL, site.url(), timeout=0.2)
     assert late.value.code == "timeout"
-    assert time.monotonic() - started < 5
 
 
 async def test_a_hop_has_a_deadline_of_its_own() -> None:
@@ -269,6 +266,7 @@ async def test_headers_without_end_are_told(headers: bytes) -> None:
     assert told.value.code == "headers_too_long"
 
 
+@pytest.mark.realtime
 async def test_no_address_of_a_name_takes_the_time_of_the_others() -> None:
     class Slow(Bottle):
         async def connect_tcp(

@@ -16,6 +16,7 @@ from capset.net.addresses import Allowed
 from capset.net.kept_connections import MAX_CONNECTIONS, HttpOrigin, KeptConnections, request_head
 from tests.net.support import Listener, Names, listening
 from tests.net.test_tls import Tls
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spec("M17"), pytest.mark.realtime]
 
@@ -124,7 +125,7 @@ async def test_what_is_no_response_fails_and_ends_its_connection(answer: Sequenc
     async with scripted(answer, [HELLO]) as there:
         connections = connections_to(there)
         with pytest.raises((ToolError, TransientError)) as raised:
-            await asyncio.wait_for(sent(connections), 10)
+            await asyncio.wait_for(sent(connections), 60)
         assert raised.value.code == code
         assert await sent(connections) == (200, b"hello")
         assert there.connections == 2
@@ -152,7 +153,7 @@ async def test_a_response_that_nobody_asked_for_is_taken_by_none_and_ends_its_co
     async with scripted([HELLO, 0.05, evil, 5.0], [HELLO]) as there:
         connections = connections_to(there)
         response = await connections.send(HEAD + b"\r\ncontent-length: 0\r\n\r\n")
-        await asyncio.sleep(0.15)
+        await until(lambda: not connections._open, "the connection to be closed")
         assert [part async for part in response] == [b"hello"]
         await response.aclose()
         assert await sent(connections) == (200, b"hello")
@@ -161,7 +162,8 @@ async def test_a_response_that_nobody_asked_for_is_taken_by_none_and_ends_its_co
     async with scripted([HELLO, 0.05, evil, 5.0], [HELLO]) as there:
         connections = connections_to(there)
         assert await sent(connections) == (200, b"hello")
-        await asyncio.sleep(0.15)  # it comes while the connection is idle
+        # It comes while the connection is idle.
+        await until(lambda: not connections._open, "the connection to be closed")
         assert await sent(connections) == (200, b"hello")
         assert there.connections == 2
         await connections.aclose()
@@ -172,11 +174,7 @@ async def test_what_surrounds_a_body_ends_the_connection_though_nobody_reads() -
     async with scripted([begun, 0.1, *(b"x" * 10_000 for _ in range(10_000))]) as there:
         connections = connections_to(there)
         response = await connections.send(HEAD + b"\r\ncontent-length: 0\r\n\r\n")
-        for _ in range(100):
-            if not there.serving:
-                break
-            await asyncio.sleep(0.01)
-        assert not there.serving
+        await until(lambda: not there.serving)
         assert await anext(response) == b"x"
         with pytest.raises(ToolError, match="headers, or a line between them"):
             await anext(response)
@@ -211,16 +209,13 @@ async def test_a_caller_that_leaves_closes_its_connection_and_no_other() -> None
     async with scripted([5.0], [HELLO]) as there:
         connections = connections_to(there)
         leaving = asyncio.create_task(sent(connections))
-        await asyncio.sleep(0.1)
+        await until(lambda: there.requests)
         assert await sent(connections) == (200, b"hello")
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
         assert await sent(connections) == (200, b"hello")
-        for _ in range(100):
-            if there.left:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: there.left)
         assert (there.left, there.connections) == (1, 2)
         await connections.aclose()
 
@@ -237,7 +232,7 @@ async def test_one_that_its_server_closed_while_it_was_idle_is_not_used_again() 
     async with scripted([HELLO, 0.05, None], [HELLO]) as there:
         connections = connections_to(there)
         assert await sent(connections) == (200, b"hello")
-        await asyncio.sleep(0.2)
+        await until(lambda: not connections._open, "the connection to be closed")
         assert await sent(connections) == (200, b"hello")
         assert there.connections == 2
         await connections.aclose()
@@ -247,7 +242,7 @@ async def test_closing_ends_what_runs() -> None:
     async with scripted([5.0]) as there:
         connections = connections_to(there)
         running = asyncio.create_task(sent(connections))
-        await asyncio.sleep(0.1)
+        await until(lambda: there.requests)
         await connections.aclose()
         with pytest.raises(TransientError):
             await running

@@ -37,7 +37,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def getaddrinfo(host: Any, *arguments: Any, **named: Any) -> Any:
         if str(host).endswith(".slow.example"):
-            over.wait(30)
+            over.wait(3_600)
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
         return real(host, *arguments, **named)
 
@@ -58,7 +58,7 @@ async def given_up(number: int) -> None:
 @pytest.mark.usefixtures("stuck")
 async def test_names_that_are_not_answered_keep_no_others_waiting() -> None:
     await asyncio.gather(*map(given_up, range(AT_ONCE - 1)))
-    assert await asyncio.wait_for(system_resolver("localhost"), 5)
+    assert await asyncio.wait_for(system_resolver("localhost"), 60)
     await given_up(AT_ONCE)
     with pytest.raises(TransientError, match="cannot be looked up just now"):
         async with HttpClient().open("GET", "http://example.com/", timeout=5):

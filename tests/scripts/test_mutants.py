@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from scripts.mutants.__main__ import MODULES, PACKAGE, PROCESSES, ROOT, Aim, run
 from scripts.mutants.mutations import changes_in
 from scripts.mutants.reach import Reach
 from scripts.mutants.tree import Tree
+from tests.waiting import wait_until
 
 TINY = {
     "pyproject.toml": '[tool.pytest.ini_options]\naddopts = ["-p", "no:schemathesis", "-p", "no:hypothesispytest"]\n',
@@ -51,6 +51,7 @@ def tiny(tmp_path: Path) -> Aim:
     return Aim(root, "src/tiny", ["."], tmp_path / "kept", root / "equivalent.toml", test_seconds=2)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: pytest.CaptureFixture[str]) -> None:
     report = run(tiny, 99, 1, 60)
@@ -70,6 +71,7 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
         assert (tiny.root / name).read_text() == text, "the tree itself is left alone"
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
     here = Aim(ROOT, PACKAGE, MODULES, tiny.cache, ROOT / "scripts/mutants/equivalent.toml")
@@ -106,6 +108,7 @@ def test_the_same_seed_gives_the_same_changes_one_a_line(tiny: Aim) -> None:
     assert len(places) == len(set(places)) == 5
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path: Path) -> None:
     (tiny.root / "tests/test_stuck.py").write_text(STUCK)
@@ -115,13 +118,12 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path:
         if (started := tree.root / "child").exists():
             break
     assert (outcome.kind, outcome.test) == ("hung", "tests/test_stuck.py::test_stuck")
-    child, end = Path("/proc", started.read_text(), "stat"), time.monotonic() + 20
+    child = Path("/proc", started.read_text(), "stat")
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is gone, and was not reaped before
-        while " Z " not in child.read_text():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: " Z " in child.read_text(), "the child to end")
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> None:
     said: list[str] = []

@@ -47,6 +47,7 @@ def test_where_nothing_can_be_jailed_it_fails_and_says_why(tmp_path: Path, capsy
     assert "No permissions to create new namespace" in capsys.readouterr().err
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P18")
 @pytest.mark.timeout(900)

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import psycopg
 import pytest
 import yaml
 
@@ -18,6 +17,7 @@ from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
 from capset.testing import session_for
 from tests.databases import Server, connected
 from tests.security.queries import GENERATORS
+from tests.waiting import wait_until
 
 ENGINES: Final = ("sqlite", "postgres")
 CLASSES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("sql.yaml").read_text("utf-8"))
@@ -108,20 +108,11 @@ def postgres_target(postgres: Server, prepared: str) -> Iterator[Target]:
         owner.execute("LISTEN canary")
 
         def state() -> object:
-            _wait_for_the_end(owner)
+            left = f"SELECT pid FROM pg_stat_activity WHERE usename = '{READER}'"
+            wait_until(lambda: owner.execute(left).fetchone() is None, "the query's connection to be closed")
             return owner.execute(STATE).fetchone(), list(owner.notifies(timeout=0))
 
         yield Target(postgres.url(prepared, f"{READER}:"), state)
-
-
-def _wait_for_the_end(owner: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Wait until the server has noticed that the query's connection is closed."""
-    left = f"SELECT pid FROM pg_stat_activity WHERE usename = '{READER}'"
-    for _ in range(200):
-        if owner.execute(left).fetchone() is None:
-            return
-        owner.execute("SELECT pg_sleep(0.02)")
-    raise AssertionError("the server still runs the query")
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cli.support import Command, clean_environment
+from tests.waiting import wait_until
 
 EVERYTHING = ("capset:admin",)
 _ADDRESS = re.compile(r"capset serves (http://\S+)")
@@ -76,11 +76,13 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
 
 
 def address_of(process: subprocess.Popen[str], log: Path) -> str:
-    end = time.monotonic() + _SECONDS
-    while time.monotonic() < end:
+    """Wait until a server has written to its log where it is, and return that; fail at once if it has ended."""
+
+    def addresses() -> list[str]:
+        has_ended = process.poll() is not None  # before the log is read, which is whole then
         said = log.read_text()
-        if (found := _ADDRESS.search(said)) is not None:
-            return found[1]
-        assert process.poll() is None, said
-        time.sleep(0.02)
-    raise AssertionError(f"the server did not start: {log.read_text()}")
+        named = _ADDRESS.findall(said)
+        assert named or not has_ended, said
+        return named
+
+    return wait_until(addresses, f"the server to write to {log} where it is")[0]

@@ -299,13 +299,6 @@ def checked_problem(body: bytes, headers: dict[str, str], status: int, code: str
     return said
 
 
-async def until(happened: Callable[[], object]) -> None:
-    """Wait until something is so, for a bounded time."""
-    async with asyncio.timeout(10):
-        while not happened():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
-
-
 def tools_of(registry: Registry) -> dict[str, AnyTool]:
     """Return every tool that is installed, by name."""
     return {one.name: one for capability in registry.capabilities.values() for one in capability.every_tool}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from tests.adapters.notifications.receiving import SECRET, receiver
 from tests.net import support as net
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import events_of
+from tests.waiting import until
 
 Work = Callable[[httpx2.AsyncClient], Awaitable[httpx2.Response]]
 ADD = {"tool": "add", "arguments": {"a": 1, "b": 2}}
@@ -127,12 +127,11 @@ CONFIG = {
 
 async def failed(client: httpx2.AsyncClient) -> str:
     """Return the id of a delivery that has failed."""
-    async with asyncio.timeout(20):
-        while True:
-            page = await asked(client, "GET", "/v1/deliveries", params={"state": "failed"})
-            if page["items"]:
-                return page["items"][0]["id"]
-            await asyncio.sleep(0.05)
+
+    async def deliveries() -> list[dict[str, Any]]:
+        return (await asked(client, "GET", "/v1/deliveries", params={"state": "failed"}))["items"]
+
+    return (await until(deliveries, "a delivery that has failed"))[0]["id"]
 
 
 @pytest.mark.realtime

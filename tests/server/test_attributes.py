@@ -26,6 +26,7 @@ from tests.server.sse import events_of
 from tests.server.support import Site, call, make_agent, problem, site
 from tests.server.town import belongings
 from tests.server.walk import ADMINISTERED, MCP_HEADERS, steps
+from tests.waiting import moment
 
 pytestmark = pytest.mark.spec("P33")
 SEEN: list[Request] = []
@@ -37,7 +38,7 @@ Door = Literal["rest", "sse", "mcp session", "mcp agent", "mcp agent of old"]
 async def pro(request: Request) -> Decision:
     """Let the tier pro through, after a moment in which others are decided."""
     SEEN.append(request)
-    await asyncio.sleep(0.002)
+    await moment(0.002)
     tier = request.principal.attributes.get("tier")
     return allow() if tier == "pro" else deny(f"this needs the tier pro, not {tier}")
 

@@ -47,7 +47,7 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
         decided, lists = asyncio.Queue[str | None](), asyncio.Queue[str | None]()
         bell.on("approval", decided.put_nowait)
         bell.on("lists", lists.put_nowait)
-        async with asyncio.timeout(10), bell.watching(one):
+        async with asyncio.timeout(60), bell.watching(one):
             assert await decided.get() is None  # connected: some may have been missed
             assert await lists.get() is None
             with bell.heard("s") as rung:

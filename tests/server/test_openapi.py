@@ -191,6 +191,7 @@ async def test_it_says_where_the_server_is_below_a_path_too(document: dict[str, 
         assert (await client.get(f"{found['servers'][0]['url']}/v1/agents")).status_code == 200
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
@@ -201,6 +202,7 @@ async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path
     assert f"Selected: {described()}/{described()}" in said
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P8", "P9", "P11")
 async def test_and_within_a_session_too(tmp_path: Path) -> None:

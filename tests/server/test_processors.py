@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from capset import Capability, Context, Emit, Message, Tool, handles
 from capset.client import Client
 from capset.errors import ToolError
-from tests.server.support import Site, call, make_agent, make_session, site, until
+from tests.server.support import Site, call, make_agent, make_session, site
+from tests.waiting import until
 
 CLEANED: list[str] = []
 

@@ -22,6 +22,7 @@ from capset.stores.base import ReplyRow
 from capset.testing import FakeClock
 from capset.testing.store_suite.support import approval_row
 from tests.server.support import Site, make_agent, make_session, problem, site
+from tests.waiting import until
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -150,9 +151,11 @@ async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: py
         assert len(await here.records(tool="print_out")) == count
         clock.advance(25 * 3_600)
         row = ReplyRow(session, "k-0", "0" * 64, here.kernel.now(), org="acme")  # whose reserving removes nothing
-        async with asyncio.timeout(10):
-            while await here.kernel.store.replies.reserve(row, expired="0000") is not None:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
+
+        async def is_swept() -> bool:
+            return await here.kernel.store.replies.reserve(row, expired="0000") is None
+
+        await until(is_swept, "the answer to be removed")
 
 
 @pytest.mark.spec("P37", "T37")

@@ -17,6 +17,7 @@ from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import following
 from tests.server.support import make_agent
 from tests.server.test_many_servers import ask_mcp
+from tests.waiting import until
 
 SECONDS = 1.0
 """How much longer a revoked key may be taken, from the answer to its revocation on."""
@@ -126,8 +127,10 @@ async def test_a_revoked_key_is_refused_everywhere_within_a_second(
             revoked = time.monotonic()
             trying = [asyncio.ensure_future(door.keep_trying()) for door in doors]
             await asyncio.wait_for(asyncio.gather(*following_events), SECONDS + PATIENCE)
-            while not all(door.tried and door.tried[-1][0] > revoked + SECONDS for door in doors):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(
+                lambda: all(door.tried and door.tried[-1][0] > revoked + SECONDS for door in doors),
+                "every door to be tried once the key may not be taken any more",
+            )
         finally:
             for task in (*trying, *following_events):
                 task.cancel()

@@ -26,6 +26,7 @@ from tests.server.running import EVERYTHING, Running, running
 from tests.server.sse import Event, following
 from tests.server.support import call, make_agent
 from tests.server.test_many_servers import ask_mcp
+from tests.waiting import until
 
 DELAY = 1.5
 LOOK_SECONDS = 0.1
@@ -99,17 +100,9 @@ class Proxy(httpx2.AsyncBaseTransport):
                 self.ready = [name for (name, _), is_ready in zip(asked, found, strict=True) if is_ready]
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def until_asked(self, url: str) -> None:
-        """Wait until a server was sent ten requests."""
-        async with asyncio.timeout(30):
-            while self.sent[httpx2.URL(url)] < 10:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-    async def until(self, *names: str) -> None:
+    async def until_ready(self, *names: str) -> None:
         """Wait until these servers are ready, and no other."""
-        async with asyncio.timeout(30):
-            while sorted(self.ready) != sorted(names):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: sorted(self.ready) == sorted(names), f"only {' and '.join(names)} to be ready")
 
 
 async def _is_ready(client: httpx2.AsyncClient, url: httpx2.URL) -> bool:
@@ -158,9 +151,7 @@ class Load:
         while not self.over.is_set():
             assert (await send(self.client, self.session, "Go on.")).status_code == 202
             self.turns += 1
-            async with asyncio.timeout(20):
-                while sum(one.type == "turn.ended" for one in self.events) < self.turns:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: sum(one.type == "turn.ended" for one in self.events) >= self.turns, "the turn to end")
 
     async def follow(self) -> None:
         """Follow the events, and come again with the last one's id whenever the stream ends, as browsers do."""
@@ -234,7 +225,7 @@ async def fleet(folder: Path, db: str) -> AsyncGenerator[Fleet]:
     watching = asyncio.ensure_future(found.proxy.watch())
     try:
         await asyncio.gather(*map(found.start, ("one", "two")))
-        await found.proxy.until("one", "two")
+        await found.proxy.until_ready("one", "two")
         yield found
     finally:
         await found.close()
@@ -288,11 +279,12 @@ async def restart(servers: Fleet, name: str, *, is_next: bool = False) -> None:
     """Restart a server: the proxy leaves it alone before it ends, and asks it again once it is ready."""
     other = {"one": "two", "two": "one"}[name]
     ends = asyncio.ensure_future(servers.stop(name))
-    await servers.proxy.until(other)
+    await servers.proxy.until_ready(other)
     await ends
     begins = await servers.start(name, is_next=is_next)
-    await servers.proxy.until("one", "two")
-    await servers.proxy.until_asked(begins.url)
+    await servers.proxy.until_ready("one", "two")
+    sent, url = servers.proxy.sent, httpx2.URL(begins.url)
+    await until(lambda: sent[url] >= 10, "the server that has begun to be sent ten requests")
 
 
 @pytest.mark.gate

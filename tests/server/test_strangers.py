@@ -87,6 +87,7 @@ def aimed_at(document: dict[str, Any], whose: Belongings) -> str:
     return CONFIG + "\n" + "\n".join(found)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P14", "T20")
 @pytest.mark.timeout(900)

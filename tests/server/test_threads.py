@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.support import install
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.support import call, make_session
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spec("K21", "T33"), pytest.mark.realtime]
 
@@ -116,8 +117,10 @@ async def test_a_thread_that_outlives_its_call_is_counted_and_keeps_its_slot(tmp
             began = time.monotonic()
             assert (await call(quick, here, "glance")).json()["data"] == "here"
             assert time.monotonic() - began < 1
-            async with asyncio.timeout(20):
-                while await gauge(quick, "capset_threads_running"):  # noqa: ASYNC110 - of another process
-                    await asyncio.sleep(0.2)
+
+            async def is_idle() -> bool:
+                return not await gauge(quick, "capset_threads_running")
+
+            await until(is_idle, "all threads to have ended")
             assert await gauge(quick, "capset_threads_abandoned") == 0
             assert await gauge(quick, "capset_abandoned_total") == abandoned

@@ -18,8 +18,9 @@ from capset.server.app import open_app
 from capset.server.http.middleware import AllowedHosts
 from capset.server.http.request_context import RequestContext, RequestLimits
 from capset.server.rest.calls import prefers_events
-from tests.server.support import Site, Sleeper, call, make_session, problem, site, until
+from tests.server.support import Site, Sleeper, call, make_session, problem, site
 from tests.server.wire import line, request
+from tests.waiting import until
 
 
 @pytest.mark.spec("P14")
@@ -136,8 +137,9 @@ async def test_a_client_that_leaves_with_another_request_waiting_cancels_its_cal
             )
             await sleeper.started.wait()
             await there.send(request(here, "GET", "/v1/healthz"))
-            await asyncio.sleep(0.1)
-        await asyncio.wait_for(sleeper.cleaned.wait(), 5)
+            connections = here.server.server_state.connections
+            await until(lambda: any(getattr(each, "pipeline", ()) for each in connections), "a request that waits")
+        await asyncio.wait_for(sleeper.cleaned.wait(), 60)
 
 
 @pytest.mark.spec("P15")

@@ -34,7 +34,7 @@ class Line:
 
     async def answer(self) -> Answer:
         """Read one answer."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             head = await self.reader.readuntil(b"\r\n\r\n")
             first, *lines = head.decode("latin-1").split("\r\n")[:-2]
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
@@ -53,7 +53,7 @@ class Line:
 
     async def rest(self) -> bytes:
         """Read until the server closes."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             return await self.reader.read()
 
     async def closed(self) -> bool:

@@ -16,6 +16,7 @@ from tests.databases import require_scheme
 pytestmark = pytest.mark.xdist_group("siege")
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D60")
 def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
@@ -25,6 +26,7 @@ def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
     assert found["peak_rss"] < crowd.TARGET_BYTES
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D61")
 def test_two_servers_write_one_chain_and_lose_no_call() -> None:
@@ -34,6 +36,7 @@ def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     assert replicas.misses(found) == []
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D12")
 def test_two_workers_do_every_run_once() -> None:
@@ -43,6 +46,7 @@ def test_two_workers_do_every_run_once() -> None:
     assert workers.misses(found) == []
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D62")
 def test_several_writers_take_turns_on_one_chain() -> None:
@@ -52,6 +56,7 @@ def test_several_writers_take_turns_on_one_chain() -> None:
     assert 0 < row["lock_held"] <= 1
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D64")
 def test_a_soak_makes_every_kind_of_load_and_verifies_the_record() -> None:

@@ -15,7 +15,7 @@ from siege.battle import recovery
 from siege.bystander import watch
 from siege.site import Site, besieged
 
-pytestmark = [pytest.mark.nightly, pytest.mark.anyio]
+pytestmark = [pytest.mark.nightly, pytest.mark.realtime, pytest.mark.anyio]
 SECONDS = 1.0
 
 

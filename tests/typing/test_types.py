@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.realtime, pytest.mark.gate]
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IGNORE = re.compile(r"  # pyright: ignore\[(?P<rules>[\w, ]+)\]")
@@ -55,7 +57,6 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     return found
 
 
-@pytest.mark.realtime
 def test_what_is_right_is_accepted_with_the_types_that_it_says(errors: dict[str, list[dict[str, Any]]]) -> None:
     assert errors["accepted"] == []
 

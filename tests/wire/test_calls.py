@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ from capset import (
 from capset.errors import StoreError, TransientError
 from capset.kernel.call.worker_threads import AT_ONCE
 from capset.wire.calls import call_data
-from tests.kernel.support import TappedStore, until
+from tests.kernel.support import TappedStore
+from tests.waiting import moment, until
 
 ran = list[str]()
 
@@ -79,11 +80,14 @@ async def stamp() -> None:
     """Stamp, once."""
 
 
+are_free = threading.Event()
+
+
 @tool(effect="write")
-def occupy(seconds: float) -> None:
+def occupy() -> None:
     """Occupy a thread."""
     ran.append("occupy")
-    time.sleep(seconds)
+    are_free.wait(300)
 
 
 @tool(effect="write")
@@ -136,13 +140,22 @@ async def limited(here: Bench) -> Result[Any]:
 
 
 async def no_thread(here: Bench) -> Result[Any]:
-    keeping = [asyncio.ensure_future(here.call("occupy", seconds=1)) for _ in range(AT_ONCE)]
+    are_free.clear()
+    keeping = [asyncio.ensure_future(here.call("occupy")) for _ in range(AT_ONCE)]
     await until(lambda: here.kernel.threads.waiting)
     ran.clear()
-    result = await here.call("occupy", seconds=1, timeout=0.1)
+    result = await here.call("occupy", timeout=0.1)
     was = ran.copy()
+    are_free.set()
     await asyncio.gather(*keeping)
     ran[:] = was
+    return result
+
+
+async def late(here: Bench) -> Result[Any]:
+    are_free.clear()
+    result = await here.call("occupy", timeout=0.05)
+    are_free.set()
     return result
 
 
@@ -155,7 +168,7 @@ async def cancelled(here: Bench, tool: str, **arguments: Any) -> Result[Any]:
     """Cancel a call from outside, as a closing server does."""
     messages = here.session.options(approvals="wait").invoke(here.session.message(tool, arguments))
     async with messages:
-        await asyncio.sleep(0.1)
+        await moment(0.1)
     return messages.result
 
 
@@ -175,7 +188,7 @@ CASES: list[tuple[str, Callable[[Bench], Awaitable[Result[Any]]]]] = [
     ("transient", lambda here: here.call("act", then="retry")),
     ("invalid_output", lambda here: here.call("act", then="misfit")),
     ("deadline_exceeded", lambda here: here.call("act", then="sleep", timeout=0.05)),
-    ("deadline_exceeded", lambda here: here.call("occupy", seconds=0.2, timeout=0.05)),
+    ("deadline_exceeded", late),
     ("cancelled", lambda here: cancelled(here, "act", then="sleep")),
     ("permission_denied", lambda here: here.call("nest")),
     ("store_unavailable", lambda here: unavailable(here, "outcome")),

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from capset.errors import CapsetError
 from tests.adapters.mcp.test_servers import Site, opened
 from tests.adapters.mcp.test_urls import declared, serving
+from tests.waiting import moment
 
 VERSION = "2026-07-28"
 FIRST_DIRECT = 1_000_000_000
@@ -81,8 +82,8 @@ async def site_of(app: ASGIApp, *, is_direct: bool, **options: Any) -> AsyncGene
     assert is_direct or not any(wire.direct)
 
 
-def library(done: list[str]) -> ASGIApp:
-    """Return a server of the official SDK, which notes what was done there."""
+def library(done: list[str], waits: list[float] | None = None) -> ASGIApp:
+    """Return a server of the official SDK, which notes what was done there, and the seconds of each wait that began."""
     server = MCPServer("books")
 
     @server.tool()
@@ -101,8 +102,10 @@ def library(done: list[str]) -> ASGIApp:
     @server.tool(structured_output=False)
     async def wait(seconds: float) -> str:
         """Wait."""
+        if waits is not None:
+            waits.append(seconds)
         try:
-            await asyncio.sleep(seconds)
+            await moment(seconds)
         except asyncio.CancelledError:
             done.append("cancelled")
             raise
@@ -203,7 +206,7 @@ def events(*parts: str, result: Any = "done", **headers: str) -> Answering:
             last = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": content})
             for part in parts:
                 yield part.replace("{last}", f"event: message\ndata: {last}\n\n").replace("{token}", json.dumps(token))
-                await asyncio.sleep(0.01)
+                await moment(0.01)
 
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 

@@ -53,6 +53,8 @@ def library() -> None:
 
     @server.tool(description="Wait.", structured_output=False)
     async def wait(seconds: float) -> str:
+        with (FOLDER / "waits").open("a") as file:
+            file.write(f"{seconds}\n")
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ from capset.adapters.mcp.failures import NotListed, pause_after
 from capset.errors import PermissionDenied, ToolError, TransientError
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
-from tests.kernel.support import until
+from tests.waiting import moment, until
 
 OLDER, NEWEST = "2025-06-18", "2026-07-28"
 
@@ -39,7 +39,13 @@ class Server:
     streams: int = 0
     """How many it was asked for."""
     names: list[str] = field(default_factory=lambda: ["big", "slow"])
+    listings: int = 0
+    """How often it was asked for its tools."""
+    begun: list[str] = field(default_factory=list[str])
     worked: list[str] = field(default_factory=list[str])
+    is_slow: bool = False
+    """Whether its slow tool waits until ``goes_on`` is set."""
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.lists.set()
@@ -79,11 +85,13 @@ class Server:
             case "initialize" if self.version == OLDER:
                 return {"protocolVersion": OLDER, **about}
             case "tools/list":
+                self.listings += 1
                 await self.lists.wait()
                 return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in self.names]}
             case "tools/call":
-                if params["name"] == "slow":
-                    await asyncio.sleep(0.5)
+                self.begun.append(params["name"])
+                if params["name"] == "slow" and self.is_slow:
+                    await self.goes_on.wait()
                 self.worked.append(params["name"])
                 return {"content": [{"type": "text", "text": "x" * (30_000 if params["name"] == "big" else 3)}]}
             case _:
@@ -97,14 +105,15 @@ async def _closing() -> AsyncIterator[bytes]:
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("version", [OLDER, NEWEST])
 async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(version: str) -> None:
-    server = Server(version)
+    server = Server(version, is_slow=True)
     async with serving(server) as there, McpConnection(declared(there, message_bytes=20_000), NONE) as connection:
         await connection.offers()
         slow = asyncio.create_task(connection.call("slow", {}, None))
-        await asyncio.sleep(0.1)
+        await until(lambda: server.begun == ["slow"])
         with pytest.raises(ToolError, match="sent a message of more than 20,000 bytes") as caught:
             await connection.call("big", {}, None)
         assert not caught.value.retryable
+        server.goes_on.set()
         assert (await slow).content == [{"type": "text", "text": "xxx"}]
         assert server.worked == ["big", "slow"]
         assert connection.is_connected
@@ -117,7 +126,7 @@ async def test_the_end_of_a_session_that_is_not_answered_holds_up_no_other_conne
         await connection.offers()
         server.ends.clear()
         connection.release()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await connection.offers()
         server.ends.set()
 
@@ -128,10 +137,11 @@ async def test_those_who_wait_for_a_list_wait_once() -> None:
     async with serving(server) as there, McpConnection(declared(there, start_timeout=0.5), NONE) as connection:
         await connection.offers()
         server.lists.clear()
-        async with asyncio.timeout(5):
-            asked = [connection.offers(at_once=True) for _ in range(20)]
-            found = await asyncio.gather(*asked, return_exceptions=True)
+        before = server.listings
+        asked = [connection.offers(at_once=True) for _ in range(20)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(one) for one in found} == {TransientError}
+        assert server.listings == before + 1
         server.lists.set()
         assert len(await connection.offers(at_once=True)) == 2
 
@@ -141,10 +151,9 @@ async def test_a_server_that_has_its_stream_opened_without_end_is_cut_off() -> N
     server = Server(OLDER, has_streams=True)
     async with serving(server) as there, McpConnection(declared(there), NONE) as connection:
         await connection.offers()
-        async with asyncio.timeout(20):
-            await until(lambda: not connection.is_connected)
+        await until(lambda: not connection.is_connected)
         seen = server.streams
-        await asyncio.sleep(0.3)
+        await moment(0.3)
         assert server.streams == seen < 50
 
 

@@ -40,6 +40,7 @@ from tests.adapters.mcp.direct import (
 )
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.spec("M17")
 
@@ -102,17 +103,15 @@ async def test_progress_is_told_to_who_follows_it(is_direct: bool) -> None:
 @pytest.mark.spec("M3")
 async def test_a_caller_that_leaves_cancels_its_call_and_no_other(is_direct: bool) -> None:
     done: list[str] = []
-    async with site_of(library(done), is_direct=is_direct) as (site, _):
+    waits: list[float] = []
+    async with site_of(library(done, waits), is_direct=is_direct) as (site, _):
         staying = asyncio.create_task(site.call("books_wait", seconds=1))
         leaving = asyncio.create_task(site.call("books_wait", seconds=30))
-        await asyncio.sleep(0.4)
+        await until(lambda: sorted(waits) == [1, 30])
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        for _ in range(100):
-            if done:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: done)
         assert done == ["cancelled"]
         assert await site.call("books_add", a=1, b=2) == {"result": 3}
         assert await staying == "waited"
@@ -212,6 +211,7 @@ async def test_a_request_in_a_stream_is_refused(is_direct: bool) -> None:
     assert told == [(77, -32601)]
 
 
+@pytest.mark.realtime
 @BOTH
 @pytest.mark.spec("M5")
 async def test_a_change_that_is_told_in_a_stream_is_heard(is_direct: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable
 
 import pytest
 from mcp.server.mcpserver import MCPServer
@@ -16,6 +15,7 @@ from capset.adapters.mcp.rooms import Room
 from capset.errors import TransientError
 from tests.adapters.mcp.test_servers import NONE
 from tests.adapters.mcp.test_urls import There, serving
+from tests.waiting import until
 
 
 def app(waiting: asyncio.Event, going_on: asyncio.Event) -> MCPServer:
@@ -40,12 +40,6 @@ def connection(there: There, room: Room, name: str = "books") -> McpConnection:
 
 async def title_of(one: McpConnection) -> str:
     return (await one.call("title", {}, None)).content[0]["text"]
-
-
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not happened():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.spec("M26")

@@ -19,6 +19,7 @@ from capset.stores.base import DeliveryRow
 from tests.net.support import Listener, answer, listening
 from tests.server.approving import till
 from tests.server.support import Site, make_session, site
+from tests.waiting import until
 
 SECRET = "whsec_" + base64.b64encode(b"the secret of the tests' own hook").decode()
 Reply = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -61,7 +62,7 @@ class Receiver(Listener):
 
     async def wait(self, count: int) -> list[Got]:
         """Return what came, once that are so many."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.got) < count:
                 self.came.clear()
                 await self.came.wait()
@@ -136,12 +137,13 @@ async def delivery_when(
     here: Site, channel: str, request: str, event: str, fits: Callable[[DeliveryRow], bool]
 ) -> DeliveryRow:
     """Return the delivery of an event of a request, once it fits."""
-    async with asyncio.timeout(20):
-        while True:
-            row = await here.kernel.store.deliveries.find(channel, f"{event} {request}")
-            if row is not None and fits(row):
-                return row
-            await asyncio.sleep(0.01)
+
+    async def fitting() -> list[DeliveryRow]:
+        row = await here.kernel.store.deliveries.find(channel, f"{event} {request}")
+        return [row] if row is not None and fits(row) else []
+
+    (row,) = await until(fitting, f"the delivery of {event} {request} to {channel}")
+    return row
 
 
 async def settled(

@@ -18,6 +18,7 @@ import httpx2
 from capset.adapters.notifications import Slack
 from tests.net.support import Listener, answer, listening
 from tests.server.support import Site
+from tests.waiting import until
 
 SIGNING = "8f742231b10e8888abcd99yyyzzz85a5"
 SECRETS = {"SLACK_TOKEN": "xoxb-the-token", "SLACK_SIGNING": SIGNING}
@@ -45,16 +46,12 @@ class SlackTown(Listener):
 
     async def message(self, count: int = 1) -> dict[str, Any]:
         """Return the newest message, once there are so many."""
-        async with asyncio.timeout(20):
-            while len(self.messages) < count:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.messages) >= count, f"{count} messages")
         return list(self.messages.values())[-1]
 
     async def answered(self, count: int = 1) -> str:
         """Return what was told to one user last, once it was told so often."""
-        async with asyncio.timeout(20):
-            while len(self.told) < count:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.told) >= count, f"a user to be told something {count} times")
         return self.told[-1]["text"]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -27,6 +27,7 @@ from tests.adapters.notifications.receiving import (
 from tests.net.support import answer
 from tests.server.approving import again, approved, asked
 from tests.server.support import ALL_SCOPES, problem
+from tests.waiting import until
 
 pytestmark = pytest.mark.realtime
 
@@ -167,8 +168,8 @@ async def test_what_a_dead_process_held_is_sent_by_another(often: None) -> None:
         kept = await here.kernel.approvals.find(request, "acme")
         assert kept is not None
         await store.approvals.move(kept, "pending", deliveries=[replace(row, approval=request)])
-        until = iso(clock.time_ns() + round(LEASE_SECONDS * 1e9))
-        (held,) = await store.deliveries.claim(channel, "dead", now=iso(clock.time_ns()), until=until, limit=9)
+        lease_end = iso(clock.time_ns() + round(LEASE_SECONDS * 1e9))
+        (held,) = await store.deliveries.claim(channel, "dead", now=iso(clock.time_ns()), until=lease_end, limit=9)
         here.kernel.deliveries.channels = (there.hook(channel),)
         taking_over = asyncio.create_task(DeliveryWorker(here.kernel).run())
         await there.wait(1)
@@ -202,8 +203,11 @@ async def test_what_is_older_than_thirty_days_is_deleted(often: None) -> None:
         await asyncio.sleep(0.1)
         assert await here.kernel.store.deliveries.find("ops", f"approval.requested {request}") is not None
         clock.advance(120)
-        await asyncio.sleep(0.2)
-        assert await here.kernel.store.deliveries.find("ops", f"approval.requested {request}") is None
+
+        async def is_deleted() -> bool:
+            return await here.kernel.store.deliveries.find("ops", f"approval.requested {request}") is None
+
+        await until(is_deleted)
 
 
 @pytest.mark.spec("N27", "G39")

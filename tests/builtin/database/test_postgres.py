@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from itertools import count
 
@@ -10,6 +9,7 @@ from psycopg import sql
 from capset.errors import DeadlineExceeded
 from tests.builtin.database.support import ask, asking, refused
 from tests.databases import Server, connected
+from tests.waiting import until
 
 NUMBERS = count()
 NAME = "asked"
@@ -132,9 +132,8 @@ async def test_a_query_ends_with_its_call(url: str, postgres: Server, shop: str)
         assert isinstance(result.error, DeadlineExceeded)
         assert desk.kernel.abandoned == 0
     with connected(postgres.url(shop)) as owner:
-        async with asyncio.timeout(5):
-            while owner.execute("SELECT FROM pg_stat_activity WHERE usename = 'asker'").fetchone():  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        running = "SELECT FROM pg_stat_activity WHERE usename = 'asker'"
+        await until(lambda: owner.execute(running).fetchone() is None, "the query to end on the server")
 
 
 @pytest.mark.spec("G30", "G4", "G24")

@@ -13,7 +13,7 @@ from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.sqlite import open_read_only
 from capset.errors import DeadlineExceeded
 from tests.builtin.database.support import ask, asking, made, refused
-from tests.kernel.support import until
+from tests.waiting import until
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
 PEOPLE = """

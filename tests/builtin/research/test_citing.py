@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,11 +113,14 @@ def test_numbers_in_brackets_are_citations_but_in_code_and_links(text: str, numb
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.parametrize("text", ["[1](" + " " * 30_000, "[1](a" + "\n" * 30_000, "[1](<a>" + " " * 30_000 + "x)"])
+@pytest.mark.parametrize(
+    "text",
+    ["[1](" + " " * 1_000_000, "[1](a" + "\n" * 1_000_000, "[1](<a>" + " " * 1_000_000 + "x)"],
+    ids=["spaces", "lines", "spaces after an address"],
+)
 def test_what_looks_like_a_link_is_read_in_a_time_that_grows_with_it(text: str) -> None:
-    began = process_time()
+    """In one that grows with its square, this would take longer than a test may."""
     assert cited_in(text) == [1]
-    assert process_time() - began < 2
 
 
 @pytest.mark.spec("P18")

@@ -199,6 +199,7 @@ async def test_what_was_kept_for_nothing_goes_again() -> None:
         assert len(await here.texts()) == 1
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("text", ["# " + "#" * 60_000 + "x", "y" * 9_000_000, "." * 9_000_000], ids="#y.")
 async def test_a_page_does_not_keep_others_waiting(text: str) -> None:

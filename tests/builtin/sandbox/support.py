@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,14 +96,6 @@ async def texts(session: Session) -> dict[str, str]:
     """Return all of a session's files."""
     paths = [one.path for one in await session.files.list(recursive=True) if not one.is_directory]
     return {path: (await session.files.read(path))[1].decode() for path in paths}
-
-
-async def until(fact: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait until a fact is one, bounded."""
-    end = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
 
 
 def running(parent: int) -> set[int]:

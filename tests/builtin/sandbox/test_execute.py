@@ -14,8 +14,9 @@ from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from capset.extras import install_command
 from tests.builtin.sandbox.support import PYTHONS, box, execute_code, run
 
+pytestmark = pytest.mark.realtime
 
-@pytest.mark.realtime
+
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("python", PYTHONS)
 async def test_python_gives_what_it_prints_and_the_value_of_the_last_line(python: str) -> None:
@@ -26,7 +27,6 @@ async def test_python_gives_what_it_prints_and_the_value_of_the_last_line(python
     assert result["duration_ms"] >= 0
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_bash_gives_what_it_prints_and_its_status() -> None:
     async with box("bash") as desk:
@@ -36,7 +36,6 @@ async def test_bash_gives_what_it_prints_and_its_status() -> None:
     assert (result["value"], result["error"], result["stopped"]) == (None, None, None)
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "G24")
 @pytest.mark.parametrize("python", PYTHONS)
 async def test_an_error_of_the_code_is_a_result_with_places_in_the_code_alone(python: str) -> None:
@@ -52,7 +51,6 @@ async def test_an_error_of_the_code_is_a_result_with_places_in_the_code_alone(py
     assert "site-packages" not in repr((raised, unread))
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "G24")
 async def test_a_script_that_bash_cannot_read_is_a_result_with_its_words() -> None:
     async with box("bash") as desk:
@@ -61,7 +59,6 @@ async def test_a_script_that_bash_cannot_read_is_a_result_with_its_words() -> No
     assert (result["exit_code"], result["error"], result["stopped"]) == (2, None, None)
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize(
     "words",
@@ -75,7 +72,6 @@ async def test_the_words_of_a_limit_that_was_not_hit_are_an_error_like_any_other
     assert "limit" in str(result["error"])
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("python", PYTHONS)
 async def test_nothing_of_a_run_is_there_in_the_next(python: str) -> None:
@@ -89,7 +85,6 @@ async def test_nothing_of_a_run_is_there_in_the_next(python: str) -> None:
     assert "NameError" in str(again["error"])
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_nothing_of_a_script_is_there_in_the_next() -> None:
     async with box("bash") as desk:
@@ -102,7 +97,6 @@ async def test_nothing_of_a_script_is_there_in_the_next() -> None:
     assert "\nt\n" not in after["stdout"]
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "G20")
 async def test_a_result_is_on_record_with_the_digest_of_its_code() -> None:
     code = "# long\n" * 1_000 + "1 + 1"
@@ -144,7 +138,6 @@ async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.Mon
     assert result.error.hint == install_command("sandbox")
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("python", PYTHONS)
 async def test_what_is_too_long_is_cut_between_characters_and_the_run_goes_on(python: str) -> None:
@@ -158,7 +151,6 @@ async def test_what_is_too_long_is_cut_between_characters_and_the_run_goes_on(py
     assert all(one["truncated"] and one["stopped"] is None for one in (printed, raised))
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_what_bash_prints_is_cut_in_each_stream_and_the_run_goes_on() -> None:
     async with box("bash", output_bytes=1_000) as desk:

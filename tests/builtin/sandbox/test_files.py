@@ -19,9 +19,11 @@ from tests.builtin.sandbox.support import (
     named,
     run,
     texts,
-    until,
 )
 from tests.builtin.session_file_system.support import MeddledStore
+from tests.waiting import until
+
+pytestmark = pytest.mark.realtime
 
 WORK = {
     "python": """
@@ -44,7 +46,6 @@ printf A > /deep/er/x
 }
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("language", EACH)
 async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept(language: str) -> None:
@@ -68,7 +69,6 @@ async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept
         assert (await files.read("/deep/er/x"))[1] == b"A"
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("language", EACH)
 async def test_directories_go_and_give_way_to_files(language: str) -> None:
@@ -86,7 +86,6 @@ async def test_directories_go_and_give_way_to_files(language: str) -> None:
     assert result["files"]["not_kept"] == []
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("changed", ["write", "delete", "create"])
 async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -> None:
@@ -114,7 +113,6 @@ async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -
     assert now.get(left["path"]) == (None if changed == "delete" else "theirs")
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
     store = MeddledStore()
@@ -142,14 +140,12 @@ async def cancelled_as_it_writes(seconds: float) -> AsyncGenerator[Session]:
         yield desk.session
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "K15")
 async def test_a_call_that_is_cancelled_as_it_writes_files_back_writes_all_of_them() -> None:
     async with cancelled_as_it_writes(0.05) as session:
         assert await texts(session) == {"/a": "1", "/b": "1", "/c": "1"}
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "K15")
 async def test_it_does_so_for_a_while_only(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("capset.builtin.sandbox._KEEPING_SECONDS", 0.1)
@@ -160,7 +156,6 @@ async def test_it_does_so_for_a_while_only(monkeypatch: pytest.MonkeyPatch, capl
     assert "not all files were written back" in caplog.text
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "K15")
 async def test_what_fails_in_a_cancelled_call_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     store = MeddledStore()
@@ -179,7 +174,6 @@ async def test_what_fails_in_a_cancelled_call_is_in_the_log(caplog: pytest.LogCa
     assert "the disk is gone" in caplog.text
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_where_a_directory_was_nobody_elses_file_is_deleted() -> None:
     store = MeddledStore()
@@ -198,7 +192,6 @@ async def test_where_a_directory_was_nobody_elses_file_is_deleted() -> None:
     assert result["files"]["deleted"] == []
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_what_grows_while_it_is_read_is_held_to_the_limits_and_what_goes_is_not_there() -> None:
     store = MeddledStore()
@@ -218,7 +211,6 @@ async def test_what_grows_while_it_is_read_is_held_to_the_limits_and_what_goes_i
         assert (await run(desk.session, "bash", "ls /gone || echo none"))["stdout"] == "none\n"
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_all_that_a_run_may_have_by_default_is_read_at_one_moment() -> None:
     store = MeddledStore()
@@ -231,7 +223,6 @@ async def test_all_that_a_run_may_have_by_default_is_read_at_one_moment() -> Non
         assert store.meddling.asked - before == {"list": 1, "read_many": 2}
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "G10", "T28")
 @pytest.mark.parametrize("language", EACH)
 async def test_running_code_is_no_way_around_the_permissions_of_files(language: str) -> None:
@@ -254,7 +245,6 @@ async def test_running_code_is_no_way_around_the_permissions_of_files(language: 
                     assert "without the permission session_files:read" in changed["files"]["not_kept"][0]["reason"]
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "P25")
 @pytest.mark.parametrize("language", EACH)
 async def test_what_a_capability_mounts_is_seen_and_stays(language: str) -> None:
@@ -285,7 +275,6 @@ async def test_more_files_than_a_run_may_have_are_refused_before_anything_runs()
         assert (refused.error.code, refused.error.status) == ("too_many_files", 413)
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18", "P22")
 async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
     long, deep = "x" * 1_100, "/".join("d" * 70)
@@ -298,7 +287,6 @@ async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
     assert "64 levels" in reasons["f"]
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("language", EACH)
 async def test_files_where_a_system_has_directories_are_no_obstacle(language: str) -> None:
@@ -314,7 +302,6 @@ async def test_files_where_a_system_has_directories_are_no_obstacle(language: st
     assert [one["path"] for one in result["files"]["not_shown"]] == ([] if language == "monty" else jailed)
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_a_file_that_bash_was_not_shown_is_not_replaced() -> None:
     async with box("bash") as desk:
@@ -328,7 +315,6 @@ async def test_a_file_that_bash_was_not_shown_is_not_replaced() -> None:
     assert all("was not shown" in one["reason"] for one in result["files"]["not_kept"])
 
 
-@pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_links_and_pipes_are_named_and_what_bash_cannot_be_shown_is_too() -> None:
     async with box("bash") as desk:

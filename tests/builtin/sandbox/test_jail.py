@@ -24,9 +24,9 @@ from tests.builtin.sandbox.support import (
     run,
     running,
     texts,
-    until,
     without_namespaces,
 )
+from tests.waiting import until
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sandbox.py"
 BUFFER = "ctypes.create_string_buffer(80)"
@@ -234,7 +234,7 @@ async def test_python_imports_the_packages_that_its_host_names_and_no_others() -
 @pytest.mark.spec("P18")
 async def test_numpy_and_pandas_compute_in_the_jail() -> None:
     code = "import numpy, pandas\nprint(numpy.arange(4).sum(), pandas.DataFrame({'a': [1, 2]}).a.mean())"
-    async with box("cpython", packages=["numpy", "pandas"], memory_bytes=1 << 30, seconds=60) as desk:
+    async with box("cpython", packages=["numpy", "pandas"], memory_bytes=1 << 30) as desk:
         found = await run(desk.session, "cpython", code)
     assert (found["stdout"], found["error"]) == ("6 1.5\n", None)
 
@@ -349,7 +349,7 @@ async def test_nothing_survives_two_hundred_runs(language: str) -> None:
     assert mounts() == before[2]
     # What other tests of this machine have at this moment is gone soon; what these runs had left would stay.
     left = (namespaces() - before[1], temporary() - before[3])
-    await until(lambda: not left[0] & namespaces() and not left[1] & temporary(), seconds=60)
+    await until(lambda: not left[0] & namespaces() and not left[1] & temporary())
 
 
 def namespaces() -> set[str]:

@@ -35,6 +35,7 @@ async def test_too_many_processes_or_too_much_memory_of_all_of_them_end_the_run(
     assert not running(os.getpid())
 
 
+@pytest.mark.realtime
 @pytest.mark.gate
 @pytest.mark.spec("P18", "T29")
 async def test_bash_has_as_many_processes_as_the_kernel_lets_its_user_have() -> None:
@@ -131,6 +132,7 @@ def _python_of(program: str) -> tuple[int, ...]:
     return tuple(map(int, done.stdout.split())) if done else ()
 
 
+@pytest.mark.realtime
 @pytest.mark.gate
 @pytest.mark.spec("P18", "T29")
 def test_code_is_not_run_where_the_kernel_bounds_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +245,7 @@ def test_memory_counts_where_its_shares_cannot_be_read(monkeypatch: pytest.Monke
     assert process_trees.memory_of([ended.pid]) == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
 def test_bash_is_not_jailed_where_the_children_of_processes_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     need_jails()

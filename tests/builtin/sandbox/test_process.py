@@ -31,8 +31,8 @@ from tests.builtin.sandbox.support import (
     seconds_of,
     settings,
     texts,
-    until,
 )
+from tests.waiting import until
 
 PROCESSES = {"cpython": 3, "monty": 2, "bash": 4}
 """The processes of a run: of a jail there are bubblewrap, the child, and the code's; bash has its sleep beside."""

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from capset.ext import FileStat
 from tests.builtin.session_file_system.support import meddled
 from tests.builtin.support import FILES, session_of
+from tests.waiting import moment
 
 READ = FILES[0]
 POEM = "A rose is\r\na Rose is\r\n\r\nnot a röse, rose\r\n"
@@ -184,15 +184,13 @@ async def test_hostile_patterns_take_linear_time_and_leave_the_loop_free() -> No
         async def tick() -> None:
             nonlocal ticks
             while True:
-                await asyncio.sleep(0.001)
+                await moment(0.001)
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        begun = time.monotonic()
         for pattern in ("(a+)+$b", "(a|aa)+b", "(?:a?){100}a{100}b"):
             assert (await session.call(grep_files, pattern=pattern))["match_count"] == 0
         ticking.cancel()
-    assert time.monotonic() - begun < 20
     assert ticks > 0
 
 
@@ -225,7 +223,7 @@ async def test_a_search_can_be_cancelled_between_batches() -> None:
 
         meddling.before["read_many"] = wait
         searching = asyncio.create_task(session.call(grep_files, pattern="nothing like it"))
-        await asyncio.wait_for(second.wait(), 10)
+        await asyncio.wait_for(second.wait(), 60)
         searching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await searching

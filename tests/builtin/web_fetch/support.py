@@ -13,6 +13,7 @@ from typing import Any
 from capset.builtin.web_fetch import WebFetchConfig, web_fetch_over
 from capset.testing import Desk, session_for
 from tests.net.support import Answer, Asked, Server, server
+from tests.waiting import until
 
 FIRST, BODY = 0.3, 0.6
 """The deadlines that the tests of deadlines set, in seconds."""
@@ -70,12 +71,9 @@ async def site(
         session_for(capability, permissions=["http:read"], config=config) as desk,
     ):
         yield Site(made, desk)
-    for _ in range(100):  # transports close in the loop's next rounds
-        if len(asyncio.all_tasks()) <= tasks and open_sockets() <= sockets:
-            break
-        await asyncio.sleep(0.01)
-    assert len(asyncio.all_tasks()) <= tasks
-    assert open_sockets() <= sockets
+    # Transports close in the loop's next rounds.
+    await until(lambda: len(asyncio.all_tasks()) <= tasks, "no more tasks than before")
+    await until(lambda: open_sockets() <= sockets, "no more sockets than before")
 
 
 def open_sockets() -> int:

@@ -149,7 +149,7 @@ async def test_the_handshake_of_tls_is_part_of_it(said: bytes) -> None:
         port = listening.sockets[0].getsockname()[1]
         with Clock(FIRST):
             assert (await it.failed(f"https://127.0.0.1:{port}/"))[1:] == ("timeout", LATE)
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 60)
 
 
 FLOOD = "gzip of nothing"
@@ -257,10 +257,10 @@ async def test_who_cancels_closes_the_connection(said: bytes) -> None:
     async with site(first_byte=FOR_EVER, body=FOR_EVER) as it, await asyncio.start_server(serve, "127.0.0.1", 0) as at:
         url = f"http://127.0.0.1:{at.sockets[0].getsockname()[1]}/"
         calling = asyncio.create_task(it.answered(url))
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         await asyncio.sleep(0.1)
         assert not closed.is_set()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), 60)

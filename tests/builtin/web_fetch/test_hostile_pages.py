@@ -90,6 +90,7 @@ def converted(names: list[str], form: str) -> dict[str, tuple[int, float]]:
     return {name: (length, megabytes) for name, length, megabytes in lines}
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.parametrize("names", [list(PAGES)[at::5] for at in range(5)], ids=", ".join)
 def test_hostile_pages_are_converted_within_bounds(names: list[str]) -> None:
@@ -97,6 +98,7 @@ def test_hostile_pages_are_converted_within_bounds(names: list[str]) -> None:
         assert megabytes < (MOST_MEGABYTES / 4 if name in SMALL else MOST_MEGABYTES), name
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_so_they_are_as_text() -> None:
     for name, (length, megabytes) in converted(["deep lists", "spans", "one long line", "code"], "text").items():

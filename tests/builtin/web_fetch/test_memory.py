@@ -82,6 +82,7 @@ async def measure() -> AsyncGenerator[Any]:
         yield measured
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P27", "T27")
 @pytest.mark.parametrize("case", CASES)
 async def test_a_fetch_takes_little_memory(case: str, measure: Any) -> None:
@@ -92,6 +93,7 @@ async def test_a_fetch_takes_little_memory(case: str, measure: Any) -> None:
     assert found["mb"] < MOST
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize(("content_type", "body"), [("image/png", b"x" * 65_536), ("", b"\0" * 65_536)])
 async def test_binary_content_takes_none(content_type: str, body: bytes, measure: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conversation.test_run import SHELF, call, events, script
 from tests.cli.support import Command, Done, clean_environment, install
 from tests.server.running import Running, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.realtime
 
@@ -53,10 +54,16 @@ def test_a_turn_runs_on_the_server_and_waits_there(there: There) -> None:
     refused = there("approvals", "approve", approval)
     assert refused.code == 3, refused.err
     assert there("approvals", "approve", approval, CAPSET_KEY=boss).code == 0
-    done = there("run", "--session", session, "what did you do?", "--wait")
-    while done.code == 2:  # it is still going on
-        assert "turn_running" in done.err or "is in the turn" in done.err or "waits" in done.err, done.err
+
+    def next_turn() -> Done | None:
         done = there("run", "--session", session, "what did you do?", "--wait")
+        if done.code != 2:
+            return done
+        assert "turn_running" in done.err or "is in the turn" in done.err or "waits" in done.err, done.err
+        return None
+
+    done = wait_until(next_turn, "the turn that was approved to end")
+    assert done is not None
     assert (done.code, done.out) == (0, "As I said.\n"), done.err
     assert (there.server.capset.folder / "shelf.txt").read_text() == "burnt letters\n"
 

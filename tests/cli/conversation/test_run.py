@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Command, Done, clean_environment, install
+from tests.waiting import wait_until
 
 SHELF = '''
 import asyncio
@@ -254,7 +255,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
         assert process.stdin is not None
         process.stdin.write("hang\n")
         process.stdin.flush()
-        wait_for(keeper.folder / "hanging")
+        wait_until((keeper.folder / "hanging").exists)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate("still there?\n", 30)
     assert process.returncode == 0, err
@@ -334,14 +335,14 @@ def test_what_was_recorded_survives_its_process(keeper: Command) -> None:
     model = script(keeper.folder, {"text": "Wait."} | call("hang"), {"text": "Done."})
     command = ("run", "keeper", "hang", "--model", model, "--record", "talk.jsonl")
     with keeper.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_for(keeper.folder / "hanging")
+        wait_until((keeper.folder / "hanging").exists)
         process.kill()
     lines = (keeper.folder / "talk.jsonl").read_text().splitlines(keepends=True)
     assert len(lines) == 1
     assert lines[0].endswith("\n")
     (keeper.folder / "hanging").unlink()
     with keeper.start(*command[:3], "--model", "cassette:talk.jsonl", stdout=subprocess.PIPE) as process:
-        wait_for(keeper.folder / "hanging")
+        wait_until((keeper.folder / "hanging").exists)
         assert process.stdout is not None
         assert process.stdout.readline() == "Wait.\n"  # what was stored is printed soon after
         process.kill()
@@ -365,14 +366,3 @@ def test_what_no_cassette_can_be(keeper: Command, options: tuple[str, ...], said
     assert done.code == 2, done
     assert said in done.said
     assert (keeper.folder / "notes.txt").read_text() == "dear\n"
-
-
-def wait_for(path: Path) -> None:
-    """Wait until there is a file."""
-    import time
-
-    for _ in range(1_000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path.name} did not appear")

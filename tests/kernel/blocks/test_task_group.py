@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from capset.kernel.blocks.runs import run_concurrently
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 
 def after(seconds: float, outcome: object) -> Callable[[], Coroutine[Any, Any, object]]:

@@ -19,6 +19,7 @@ from capset.evaluation.snapshot.hydrate import hydrate
 from capset.fingerprint.hashes import tool_hash
 from tests.distributions import fresh_import
 from tests.kernel.support import desk, records_of, turns
+from tests.waiting import until
 
 pytestmark = pytest.mark.spec("F35", "F32")
 WHO = Principal("user-1")
@@ -141,9 +142,7 @@ async def test_a_session_on_a_snapshot_that_is_there_reads_it_too(
     row = kernel.new_session(today, WHO)
     await kernel.store.sessions.create(row)
     session = kernel.resume(row, snapshot)
-    async with asyncio.timeout(5):
-        while not is_read(snapshot):  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.001)
+    await until(lambda: is_read(snapshot))
     assert await session.call(new.write, "tea") == 3
 
 

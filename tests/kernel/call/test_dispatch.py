@@ -10,6 +10,9 @@ import pytest
 from capset import Context, Progress, Reply, Request, policy, tool
 from capset.errors import InvalidArguments, NoOutcome, NotFound, PermissionDenied, ToolError
 from tests.kernel.support import ask, desk, read
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 
 @tool(effect="read", permissions={"vault:open"})

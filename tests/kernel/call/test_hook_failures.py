@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -97,9 +96,7 @@ async def test_a_hook_that_fails_is_logged_by_name_and_changes_nothing(
         Kernel(store="memory://") as kernel,
         kernel.open(Agent("agent", tools=[work]), principal=WHO, hooks=trace.hooks("run")) as session,
     ):
-        began = time.monotonic()
         assert await session.call(work) == 1
-        assert time.monotonic() - began < 5
         assert trace.take() == ["run p@work allow", "run p@work allow", "run work()"], (
             "the next ones are told all the same"
         )

@@ -9,7 +9,8 @@ import pytest
 from capset import Context, ToolError, tool
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.ext import in_thread
-from tests.kernel.support import desk, until
+from tests.kernel.support import desk
+from tests.waiting import until
 
 
 @pytest.mark.spec("K15")

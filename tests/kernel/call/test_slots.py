@@ -11,6 +11,9 @@ from capset import Context, tool
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.ext import slot
 from tests.kernel.support import desk
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 inside: list[int] = []
 

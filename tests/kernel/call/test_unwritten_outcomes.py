@@ -11,7 +11,8 @@ from pydantic_core import to_json
 from capset import Json, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES
-from tests.kernel.support import TappedStore, desk, too_late, until
+from tests.kernel.support import TappedStore, desk, too_late
+from tests.waiting import until
 
 
 def full_at_first() -> Callable[[str], None]:

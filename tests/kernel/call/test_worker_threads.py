@@ -16,7 +16,8 @@ from capset.errors import NoFreeSlot
 from capset.kernel.call import worker_threads
 from capset.kernel.call.fair_slots import Owner
 from capset.kernel.call.worker_threads import AT_ONCE, Threads
-from tests.kernel.support import desk, turns, until
+from tests.kernel.support import desk, turns
+from tests.waiting import until
 
 ADA, BOB = Owner("acme", "ada"), Owner("acme", "bob")
 
@@ -62,7 +63,7 @@ async def test_abandoned_threads_keep_their_slots_until_they_end() -> None:
     assert (threads.running, threads.abandoned_running, threads.abandoned) == (AT_ONCE // 2,) * 3
     assert await threads.run(BOB, lambda: 2) == 2
     release.set()
-    assert await asyncio.wait_for(waiting, 5) == 1
+    assert await asyncio.wait_for(waiting, 60) == 1
     await until(lambda: threads.running == 0)
     assert (threads.abandoned_running, threads.abandoned) == (0, AT_ONCE // 2)
 
@@ -118,8 +119,7 @@ async def test_a_cancelled_wait_ends_as_cancelled_whatever_the_thread_does(
         raise RuntimeError("interrupted")
 
     task = asyncio.create_task(threads.run(ADA, work, stop=release.set if stops else lambda: None))
-    while not begun.is_set():  # noqa: ASYNC110 - a thread sets it
-        await asyncio.sleep(0.005)
+    await until(begun.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from capset.kernel.results import Result
 from capset.stores.base import ApprovalQuery, Store
 from capset.testing import FakeClock
 from tests.kernel.support import records_of
+from tests.waiting import until
 
 YES, NO = Answer(approved=True), Answer(approved=False, note="too much")
 FOR_SESSION = Answer(approved=True, scope="session")
@@ -60,10 +60,7 @@ class Till:
 
     async def waiting(self) -> ApprovalRow:
         """Return the one open request, once it is there."""
-        async with asyncio.timeout(10):
-            while not (found := await self.requests(status="pending")):  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.005)
-        (row,) = found
+        (row,) = await until(lambda: self.requests(status="pending"))
         return row
 
     async def records(self, **wanted: Any) -> list[Record]:

@@ -23,8 +23,13 @@ from capset.kernel.streams.emission import error_data
 from capset.testing import FakeClock
 from tests.databases import require_scheme
 from tests.kernel.support import TappedStore, records_of, too_late, turns
+from tests.waiting import until
 
 ADA = Principal("ada", org="acme")
+
+
+async def succeeds(session: Session, called: Tool[[], int]) -> bool:
+    return (await session.try_call(called)).success
 
 
 def ping_of(**options: Any) -> Tool[[], int]:
@@ -323,16 +328,14 @@ async def test_a_call_that_is_cancelled_as_it_gives_back_is_on_record(tmp_path: 
     async with Kernel(store=f"sqlite:///{path}") as kernel:
         session = await opened(kernel, Agent("one", tools=[ping]))
         waits = asyncio.ensure_future(too_late(session, ping))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not (await kernel.audit.read()):  # noqa: ASYNC110 - an intent has no event
                 await asyncio.sleep(0)
         waits.cancel()
         await asyncio.wait([waits])
         (record,) = await records_of(kernel.audit)
         assert record.outcome in ("timed_out", "cancelled")
-        async with asyncio.timeout(5):
-            while not (await session.try_call(ping)).success:  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: succeeds(session, ping))
 
 
 @pytest.mark.spec("G3")
@@ -351,9 +354,7 @@ async def test_what_cannot_be_given_back_is_given_back_later(monkeypatch: pytest
         assert not (await too_late(session, ping)).success
         assert not (await session.try_call(ping)).success
         broken = False
-        async with asyncio.timeout(5):
-            while not (await session.try_call(ping)).success:  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: succeeds(session, ping))
 
 
 @pytest.mark.spec("G14")

@@ -22,7 +22,8 @@ from capset.errors import (
 from capset.ext import Answer, ApprovalRow, Governance, Retry
 from capset.kernel.governance import approvals
 from tests.kernel.governance.approving import NO, YES, person, till
-from tests.kernel.support import read, turns, until
+from tests.kernel.support import read, turns
+from tests.waiting import until
 
 
 class Host:

@@ -13,9 +13,9 @@ from capset.definitions.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, PermissionDenied
 from capset.ext import Answer, ApprovalRow, Governance
 from capset.flows import Generator, Sequencer
-from capset.stores.base import ApprovalQuery
 from capset.testing import Call, Say, ScriptedRunner
 from tests.kernel.governance.approving import NO, YES, Till, person, till
+from tests.kernel.support import first_request
 
 FINANCE = ApproverRule(tools=["pay"], permission="payments:approve")
 
@@ -244,9 +244,7 @@ async def test_a_rule_for_an_agent_is_for_the_blocks_inside_it() -> None:
             kernel.open(clerk, principal=person("ada")) as session,
         ):
             running = asyncio.ensure_future(session.run("pay bob"))
-            async with asyncio.timeout(10):
-                while not (found := (await kernel.approvals.list(ApprovalQuery("acme"))).items):  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
-            assert kernel.approvals.may_decide(found[0], person("eve")) is not is_for
-            await kernel.approvals.decide(found[0].id, YES, by=boss("a:b"))
+            request = await first_request(kernel)
+            assert kernel.approvals.may_decide(request, person("eve")) is not is_for
+            await kernel.approvals.decide(request.id, YES, by=boss("a:b"))
             assert await running == "paid"

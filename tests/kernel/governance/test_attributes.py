@@ -12,7 +12,8 @@ from capset.errors import PermissionDenied
 from capset.ext import Governance, Limit
 from capset.fingerprint.canonical import canonical
 from capset.kernel.actions import ActionRegistry, ExecutionContext
-from tests.kernel.support import records_of, until
+from tests.kernel.support import records_of
+from tests.waiting import until
 
 ASKED: list[Request] = []
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from capset.errors import StoreError
 from capset.ext import CheckpointKey, Checkpoints
 from capset.testing import FakeClock
 from tests.stores.sql.support import opened, raw
+from tests.waiting import until
 
 DAY = 86_400
 ADA = Principal("ada")
@@ -26,12 +25,6 @@ async def act(number: int) -> int:
 
 
 AGENT = Agent("agent", uses=[Capability("kit", tools=[act])])
-
-
-async def until(seen: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what the kernel does by itself."""
-    while not await seen():  # noqa: ASYNC110 - nobody tells
-        await asyncio.sleep(0.05)
 
 
 async def made(kernel: Kernel, count: int) -> bool:

@@ -24,7 +24,8 @@ from capset.errors import (
 from capset.ext import Answer, Governance
 from capset.kernel.results import Result
 from tests.kernel.governance.approving import FOR_SESSION, NO, till
-from tests.kernel.support import read, turns, until
+from tests.kernel.support import read, turns
+from tests.waiting import until
 
 
 @pytest.mark.spec("G18")
@@ -111,9 +112,7 @@ async def test_those_who_wait_share_a_request_and_one_of_them_goes_on() -> None:
         waiting = [asyncio.ensure_future(session.call(here.pay, to="bob", amount=5)) for _ in range(5)]
         for done in range(5):
             await here.decided((await here.waiting()).id)
-            async with asyncio.timeout(5):
-                while sum(one.done() for one in waiting) <= done:  # noqa: ASYNC110 - tasks that end have no common event
-                    await asyncio.sleep(0.001)
+            await until(lambda done=done: sum(one.done() for one in waiting) > done)
             assert len(here.paid) == done + 1
         assert [await one for one in waiting] == ["bob has 5"] * 5
 
@@ -222,14 +221,16 @@ async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> N
     async with till() as here:
         session = (await here.session()).options(credential=credential)
         waiting = [asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=one)) for one in (5, 6)]
+
+        async def both_ask() -> bool:
+            return len(await here.requests()) == 2
+
         for is_known in (True, False):
-            async with asyncio.timeout(5):
-                while len(await here.requests()) < 2:  # noqa: ASYNC110 - as above
-                    await asyncio.sleep(0.001)
+            await until(both_ask)
             known = is_known
             (*_, row) = await here.requests(status="pending")
             await here.decided(row.id)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         first, second = [await one for one in waiting]
         assert (first.data, here.paid) == ("bob has 5", [("bob", 5)])
@@ -368,7 +369,7 @@ async def test_those_who_share_a_request_go_on_when_who_asked_the_host_has_left(
         first.cancel()
         await asyncio.wait([first])
         host.go.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await second == "bob has 5"
         assert host.asked == 2
 

@@ -15,6 +15,7 @@ from capset.errors import PermissionDenied
 from capset.ext import ApprovalRow, Governance
 from capset.stores.base import AuditQuery
 from tests.kernel.governance.approving import Till, till
+from tests.waiting import until
 
 RULES = [
     ApproverRule(
@@ -86,9 +87,7 @@ async def test_a_waiting_call_notices_the_escalation_of_its_request() -> None:
         waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
         row = await here.waiting()
         here.clock.advance(60)
-        async with asyncio.timeout(10):
-            while not await escalations(here):  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: escalations(here))
         await here.decided(row.id, by=SEEING)
         assert await waits == "bob has 5"
 

@@ -15,7 +15,8 @@ from capset.definitions.limits import Limit
 from capset.errors import NotFound, PermissionDenied, TooManyRefusals
 from capset.kernel.governance.refusals import GATHER_SECONDS
 from capset.testing import FakeClock
-from tests.kernel.support import records_of, until
+from tests.kernel.support import records_of
+from tests.waiting import until
 
 ADA = Principal("ada", org="acme")
 

@@ -63,7 +63,7 @@ async def others_go_on(ctx: Context, work: Awaitable[Any]) -> None:
     """Write another value while a validator of some work waits."""
     running = asyncio.ensure_future(work)
     await asyncio.to_thread(gate.reached.wait, 20)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         assert await ctx.resource(total).increment() > 0
     assert not running.done()
     gate.opened.set()

@@ -1,4 +1,4 @@
-"""Each test here runs on both event loops, on a stage that looks at what is left behind."""
+"""Tests on virtual time, and at night on uvloop, whose time is real; the stage looks at what is left behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from capset.kernel.call.stages import run as handling
 from capset.kernel.streams import processors as processing
 from tests.kernel.conftest import nothing_is_left_behind
 from tests.kernel.streams.support import DOORS, FORMS, Stage
+from tests.virtual_time import VIRTUAL
 
 __all__ = ["nothing_is_left_behind"]
 QUICK = 0.1
@@ -28,8 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(("asyncio", {}), id="asyncio"),
-        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=pytest.mark.nightly),
+        pytest.param(VIRTUAL, id="asyncio"),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop", marks=[pytest.mark.nightly, pytest.mark.realtime]),
     ],
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:

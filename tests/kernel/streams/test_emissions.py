@@ -185,7 +185,7 @@ async def test_one_that_swallows_violations_forever_is_ended(stage: Stage, door:
                     await emit(Step(data=2))
 
     called = processor(process)
-    async with stage(called) as opened, asyncio.timeout(5), through(door, opened, called) as messages:
+    async with stage(called) as opened, asyncio.timeout(60), through(door, opened, called) as messages:
         assert codes([one async for one in messages]) == ["invalid_output"]
 
 

@@ -25,7 +25,8 @@ from tests.kernel.streams.support import (
     sent,
     through,
 )
-from tests.kernel.support import read, turns, until
+from tests.kernel.support import read, turns
+from tests.waiting import until
 
 SECRET = "hunter2"
 

@@ -13,7 +13,7 @@ from capset.definitions.tools.definition import AnyTool
 from tests.kernel.streams.support import DOORS, Done, Stage, Step, codes, outcomes, processor, through
 from tests.kernel.support import turns
 
-pytestmark = [pytest.mark.usefixtures("impatient"), pytest.mark.realtime]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 class Stubborn:
@@ -62,7 +62,7 @@ async def test_its_call_ends_with_504_once_the_bound_is_over(stage: Stage, door:
     stubborn = Stubborn()
     called = stubborn.processor(timeout=0.1) if form == "processor" else stubborn.function(timeout=0.1)
     async with stage(called) as opened:
-        async with asyncio.timeout(5), through(door, opened, called) as messages:
+        async with asyncio.timeout(60), through(door, opened, called) as messages:
             found = [one async for one in messages]
         assert stubborn.is_cancelled.is_set()
         assert codes(found) == ["deadline_exceeded"]
@@ -81,7 +81,7 @@ async def test_so_does_that_of_a_message_without_a_reader(stage: Stage, bound: s
     called = stubborn.function(timeout=0.1 if bound == "timeout" else None)
     async with stage(called) as opened:
         session = opened.session.options(timeout=0.1) if bound == "deadline" else opened.session
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             result = await session.try_message(session.message("work", {"to": 1}))
         assert result.error is not None
         assert result.error.code == "deadline_exceeded"
@@ -100,7 +100,7 @@ async def test_in_a_mixed_stream_the_others_go_on_and_its_place_is_free_again(st
             for _ in range(3):
                 yield opened.session.message("Work_Do", {"to": 1})
 
-        async with asyncio.timeout(5), opened.kernel.run(opened.session, asked(), limit=1) as answers:
+        async with asyncio.timeout(60), opened.kernel.run(opened.session, asked(), limit=1) as answers:
             found = [one async for one in answers]
         assert codes(found) == ["deadline_exceeded"] * 3
         assert opened.kernel.abandoned == 3

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.kernel.streams.support import DOORS, FORMS, Log, Stage, Step, counting, numbers, outcomes, processor, through
-from tests.kernel.support import Desk, turns, until
+from tests.kernel.support import Desk, turns
+from tests.waiting import until
 
 both_stores = pytest.mark.parametrize("stage", ["memory", "sqlite"], indirect=True)
 
@@ -154,11 +154,11 @@ async def test_a_million_events_that_nobody_listens_to_let_others_run(stage: Sta
 
     called = processor(process, timeout=0.2)
     async with stage(called) as opened:
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         result = await opened.session.try_call(called, to=1)
         assert result.error is not None
         assert (result.error.status, result.error.code) == (504, "deadline_exceeded")
-        assert time.monotonic() - began < 2
+        assert asyncio.get_running_loop().time() - began < 2
 
 
 @pytest.mark.spec("K15")
@@ -199,7 +199,7 @@ async def test_one_that_swallows_its_cancellation_and_emits_again_is_ended(
 
     called = processor(process)
     async with stage(called) as opened:
-        async with asyncio.timeout(5), through(door, opened, called) as messages:
+        async with asyncio.timeout(60), through(door, opened, called) as messages:
             async for _ in messages:
                 break
         await until(lambda: len(swallowed) == 1_000)

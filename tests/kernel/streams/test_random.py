@@ -16,6 +16,7 @@ from capset import Agent, Capability, Kernel, Message, Meta, Principal
 from capset.definitions.tools.definition import AnyTool
 from tests.kernel.streams.support import Done, Step, processor
 from tests.kernel.support import records_of
+from tests.waiting import until
 
 ENDS = ("reply", "nothing", "raise", "violate", "hang")
 SPEEDS = (0, 1, 5)
@@ -130,11 +131,8 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
                     await pause(speed)
         except TimeoutError:
             assert hangs
-        for _ in range(200):  # the time may be up in the very moment in which what was cancelled cleans up
-            if len(asyncio.all_tasks()) == before:
-                break
-            await asyncio.sleep(0.01)
-        assert len(asyncio.all_tasks()) == before
+        # The time may be up in the very moment in which what was cancelled cleans up.
+        await until(lambda: len(asyncio.all_tasks()) == before)
         records = await records_of(kernel.audit)
     # What is handed to a reader that waits for it is taken, and the reader may not have looked yet.
     assert runtime.worst <= 1

@@ -13,12 +13,13 @@ from capset import Message, Meta
 from capset.errors import InternalError
 from capset.kernel.streams.duplex import Duplex
 from tests.kernel.streams.support import Done, Log, Stage, Step, codes, counting, made, outcomes, processor
-from tests.kernel.support import Desk, turns, until
+from tests.kernel.support import Desk, turns
+from tests.waiting import until
 
 
 async def talk(opened: Desk, sent: list[int], *, type: str = "Work.Do") -> list[Message]:
     """Send some, finish, and read all that comes."""
-    async with asyncio.timeout(10), opened.session.open(type) as room:
+    async with asyncio.timeout(60), opened.session.open(type) as room:
         sending = asyncio.create_task(send(room, sent))
         found = [message async for message in room]
         await sending
@@ -117,10 +118,10 @@ async def test_a_deadline_of_one_message(stage: Stage) -> None:
 
     called = processor(process)
     async with stage(called) as opened:
-        async with asyncio.timeout(5), opened.session.open("Work.Do") as room:
+        async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
             await room.send({"to": 0})
             assert (await anext(room)).kind == "reply"
-            until_then = Meta("in", "2026-01-01T00:00:00.000000Z", "thread", deadline=time.time() + 0.1)
+            until_then = Meta("in", "2026-01-01T00:00:00.000000Z", "thread", deadline=time.time() + 1)
             await room.send(message=Message("command", "Work.Do", {"to": 1}, until_then))
             first = await anext(room)
             assert ended == ["clean", "clean"]
@@ -175,12 +176,12 @@ async def test_what_was_handed_over_in_the_moment_of_leaving_is_on_record(stage:
 async def test_an_idle_room_is_left_at_once(stage: Stage) -> None:
     called = counting("process", Log())
     async with stage(called) as opened:
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         async with opened.session.open("Work.Do") as room:
             await room.send({"to": 0})
             assert (await anext(room)).kind == "reply"
             await turns()
-        assert time.monotonic() - began < 2
+        assert asyncio.get_running_loop().time() - began < 2
         with pytest.raises(RuntimeError, match="inside of"):
             await room.send({"to": 0})
         assert [one async for one in room] == []
@@ -233,7 +234,7 @@ async def test_between_two_messages_there_is_nothing_to_emit_for(stage: Stage) -
                 await emit(Done(data=message.data.to))
 
     called = processor(process)
-    async with stage(called) as opened, asyncio.timeout(5), opened.session.open("Work.Do") as room:
+    async with stage(called) as opened, asyncio.timeout(60), opened.session.open("Work.Do") as room:
         await room.send({"to": 1})
         assert (await anext(room)).data == 1
         await until(lambda: refused)
@@ -280,7 +281,7 @@ async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: S
 
     called, other = processor(process), processor(process, type="Work.Other")
     async with stage(called, other) as opened:
-        async with asyncio.timeout(5), opened.session.open("Work.Do") as room:
+        async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
             for named in ("Work.Do", "Work.Other", "kit.Work_Do", "Work.None"):
                 await room.send(message=Message("command", named, {"to": 1}))
                 seen.append(await anext(room))

@@ -25,7 +25,8 @@ from tests.kernel.streams.support import (
     sent,
     through,
 )
-from tests.kernel.support import desk, records_of, turns, until
+from tests.kernel.support import desk, records_of, turns
+from tests.waiting import until
 
 
 @pytest.mark.spec("K15", "K17")

@@ -25,9 +25,8 @@ from tests.kernel.streams.support import (
     sent,
     through,
 )
-from tests.kernel.support import read, turns, until
-
-pytestmark = pytest.mark.realtime
+from tests.kernel.support import read, turns
+from tests.waiting import until
 
 
 def meta(seconds: float) -> Meta:
@@ -56,10 +55,10 @@ async def test_the_tools_own_time_is_up_however_often_it_emits(stage: Stage, for
     log = Log()
     called = counting(form, log, timeout=0.3, pause=0.08)
     async with stage(called) as opened:
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         async with through(door, opened, called, 1_000) as messages:
             found = [one async for one in messages]
-        assert time.monotonic() - began < 3
+        assert asyncio.get_running_loop().time() - began < 3
         assert codes(found) == ["deadline_exceeded"]
         assert found[-1].data["status"] == 504
         assert log.ended == ["clean"]
@@ -90,14 +89,13 @@ async def test_with_several_children_blocked_it_stands_still_until_the_last_goes
         assert codes(found) == ["deadline_exceeded"]
 
 
-@pytest.mark.gate
 @pytest.mark.spec("K16")
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_deadline_runs_while_it_is_blocked(stage: Stage, form: str) -> None:
     log = Log()
     called = counting(form, log, timeout=60)
     async with stage(called) as opened:
-        for meant in (opened.session.invoke(sent(called, 50, meta=meta(0.2))), None):
+        for meant in (opened.session.invoke(sent(called, 50, meta=meta(1))), None):
             stream = meant or opened.session.options(timeout=0.2).stream(called, to=50)
             async with stream as messages:
                 await anext(messages)

@@ -24,9 +24,10 @@ from capset import (
 )
 from capset.errors import PermissionDenied
 from capset.ext import Governance
-from tests.kernel.support import read, until
+from tests.kernel.support import read
 from tests.kernel.telemetry.tracing import SECRET, fail, greet, traced, twice, unlock
 from tests.traces import Traces, said
+from tests.waiting import until
 
 pytestmark = pytest.mark.spec("P13", "T25")
 

@@ -18,7 +18,7 @@ from capset.server.approvals.conversations import MESSAGES
 from capset.stores.base import AuditQuery
 from capset.wire.approvals import MAX_TEXT, ApprovalConversationShape
 from tests.server.approving import again, approved, asked, till
-from tests.server.rest.test_agent_turns import until
+from tests.server.rest.test_agent_turns import read_until
 from tests.server.rest.test_turns import send
 from tests.server.support import Site, make_session, problem, site
 
@@ -62,7 +62,7 @@ async def turn(client: httpx2.AsyncClient, session: str, content: str) -> list[d
     """Take a turn up to its end or to where it is suspended, and return the requests for approvals so far."""
     begun = await send(client, session, content)
     assert begun.status_code == 202, begun.text
-    found = await until(client, session, "turn.ended", "turn.suspended")
+    found = await read_until(client, session, "turn.ended", "turn.suspended")
     return [one.data["data"] for one in found if one.type == "approval.requested"]
 
 
@@ -103,7 +103,7 @@ async def test_an_approver_reads_what_led_to_a_request_masked_and_on_record(bank
         assert (read.act, read.principal, read.approval) == ("conversation.read", "boss", request["id"])
         async with bank.client("boss") as boss:
             assert (await approved(boss, request["id"])).status_code == 200
-        await until(ada, session, "turn.ended")
+        await read_until(ada, session, "turn.ended")
         later = await conversation(bank, request["id"])
         assert later.json() == found.json(), "what came after the decision is not shown"
         assert len(await reads(bank)) == 2
@@ -118,7 +118,7 @@ async def test_what_the_model_said_right_before_a_call_without_an_effect_is_ther
         (request,) = await turn(ada, session, "pay")
         async with bank.client("boss") as boss:
             await approved(boss, request["id"])
-        await until(ada, session, "turn.ended")
+        await read_until(ada, session, "turn.ended")
         (_, looked) = await turn(ada, session, "look")
         items = (await conversation(bank, looked["id"])).json()["items"]
         last = [(one["kind"], one["text"] or one["tool"]) for one in items][-3:]

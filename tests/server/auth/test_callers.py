@@ -13,9 +13,10 @@ from capset.server.auth.callers import Caller
 from capset.server.auth.keys import create_key
 from capset.server.http.ttl_cache import SECONDS
 from capset.testing import FakeClock
-from tests.server.support import Site, call, make_session, problem, site, until
+from tests.server.support import Site, call, make_session, problem, site
 from tests.server.walk import ADMINISTERED, Belongings, steps
 from tests.server.wire import ask
+from tests.waiting import until
 
 NOT_THERE = Belongings("nowhere", "nowhere", "nowhere")
 

@@ -17,7 +17,7 @@ from capset.server.auth.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STA
 from capset.server.auth.tokens import MAX_TRIED
 from tests.net.support import Asked, answer, redirect, server
 from tests.server.auth.issuing import Clock, claims, issuing, key, key_set, token, write
-from tests.server.support import until
+from tests.waiting import until
 
 
 @pytest.mark.spec("P14")

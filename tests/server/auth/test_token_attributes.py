@@ -17,6 +17,7 @@ from capset.server.auth.tokens import Issuer
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuing, issuing, token
 from tests.server.support import call, make_agent, problem
 from tests.server.walk import MCP_HEADERS
+from tests.waiting import moment
 
 pytestmark = pytest.mark.spec("P33")
 DECLARED = {"tier": "plan.tier", "level": "level", "region": "https://acme.example/region", "beta": "plan.flags.beta"}
@@ -25,7 +26,7 @@ DECLARED = {"tier": "plan.tier", "level": "level", "region": "https://acme.examp
 @policy
 async def pro(request: Request) -> bool:
     """Let the tier pro through, after a moment in which others are decided."""
-    await asyncio.sleep(0.002)
+    await moment(0.002)
     return request.principal.attributes.get("tier") == "pro"
 
 

@@ -17,6 +17,7 @@ from capset.agents.scripts import Call, ScriptStep
 from capset.ext import Governance
 from tests.server.approving import till
 from tests.server.support import ALL_SCOPES, Site, make_session, site
+from tests.waiting import until
 
 HOSTILE: Final = '</pre><script>alert(1)</script>"><img src=x onerror=alert(2)>{{7*7}}\u202egnp.exe'
 """Text that would run, or mislead, where it is not escaped."""
@@ -113,10 +114,11 @@ async def visitor(found: Site, who: str = "boss") -> AsyncGenerator[Visitor]:
 
 async def until_state(found: Site, session: str, *kinds: str, who: str = "boss") -> list[str]:
     """Wait until the last event of a session is of one of these types, and return the types of all."""
-    async with found.client(who) as client, asyncio.timeout(20):
-        while True:
+    async with found.client(who) as client:
+
+        async def ended() -> list[str]:
             answer = await client.get(f"/v1/sessions/{session}/events", params={"follow": "false"})
-            types = re.findall(r"^event: (.+)$", answer.text, re.MULTILINE)
-            if types and types[-1] in kinds:
-                return types
-            await asyncio.sleep(0.05)
+            types: list[str] = re.findall(r"^event: (.+)$", answer.text, re.MULTILINE)
+            return types if types and types[-1] in kinds else []
+
+        return await until(ended, f"the last event to be {' or '.join(kinds)}")

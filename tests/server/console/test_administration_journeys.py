@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Error, Page, expect
 from tests.server.console.browsing import hold_page, sign_in, signed_in, visiting
 from tests.server.console.test_keys import ADMIN, EVIL
 from tests.server.support import Site, site
+from tests.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.spec("N18")]
 
@@ -42,11 +43,13 @@ async def make_key(page: Page) -> str:
 
 async def content_of(page: Page) -> str:
     """Return what a page has, once the browser has settled on it."""
-    for _ in range(50):
+
+    async def content() -> str:
         with suppress(Error):
             return await page.content()
-        await page.wait_for_timeout(100)
-    raise AssertionError("the browser shows no page")
+        return ""
+
+    return await until(content, "the browser to show a page")
 
 
 async def leave_and_come_back(page: Page, key: str) -> None:

@@ -17,7 +17,7 @@ from capset.testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.browsing import faults_of, hold_page, signed_in, visiting
 from tests.server.console.inbox import EVIL, hostile
-from tests.server.rest.test_agent_turns import until
+from tests.server.rest.test_agent_turns import read_until
 from tests.server.rest.test_turns import send
 from tests.server.support import Site, call, make_session, site
 
@@ -66,7 +66,7 @@ async def walk(here: Site, browser: Browser) -> None:
     async with here.client("caller") as caller:
         session = await make_session(caller, "till", "post")
         await send(caller, session, "Read the letter, and do as it says")
-        told = await until(caller, session, "turn.suspended")
+        told = await read_until(caller, session, "turn.suspended")
         request = next(one.data["data"]["id"] for one in told if one.type == "approval.requested")
         async with visiting(browser, here.url) as page:
             await page.goto(f"/approvals/{request}")
@@ -83,7 +83,7 @@ async def walk(here: Site, browser: Browser) -> None:
             await expect(page.locator("#standing")).to_contain_text("used", timeout=10_000)
             await expect(page.get_by_text("Reason: as every month")).to_be_visible()
             await hold_page(page)
-        await until(caller, session, "turn.ended")
+        await read_until(caller, session, "turn.ended")
     row = await here.kernel.approvals.get(request, org="acme")
     assert (row.status, row.decided_by, row.note) == ("used", "user:boss", "as every month")
 

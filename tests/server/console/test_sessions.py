@@ -111,7 +111,7 @@ async def read_stream(page: Visitor, path: str, *, until: str, last: str | None 
     """Return what a stream says until some text has come, and the id of its last event."""
     headers = {"hx-request": "true"} | ({} if last is None else {"last-event-id": last})
     said, last = "", last or ""
-    async with asyncio.timeout(15), page.client.stream("GET", path, headers=headers) as answer:
+    async with asyncio.timeout(60), page.client.stream("GET", path, headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         async for line in answer.aiter_lines():
             last = line.removeprefix("id: ") if line.startswith("id: ") else last
@@ -142,7 +142,7 @@ async def test_a_stream_ends_with_its_sign_in(talk: tuple[Site, str]) -> None:
     found, session = talk
     async with visitor(found) as page:
         path = f"/sessions/{session}/events?start=0&after=0"
-        async with asyncio.timeout(12), page.client.stream("GET", path, headers={"hx-request": "true"}) as answer:
+        async with asyncio.timeout(60), page.client.stream("GET", path, headers={"hx-request": "true"}) as answer:
             async for line in answer.aiter_lines():
                 if "The end." in line:
                     (row,) = [one for one in await found.kernel.store.keys.list() if one.name == "boss"]

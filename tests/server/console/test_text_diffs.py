@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,15 +47,32 @@ def test_what_is_very_long_is_cut_off_or_not_compared() -> None:
     assert (told.sign, "not compared" in told.text) == ("…", True)
 
 
-def test_long_texts_are_compared_quickly_and_shown_in_part() -> None:
+def different_texts() -> tuple[str, str]:
+    """Return two long texts: every second line is different, and the lines that are the same come again and again."""
+    before, after = ("".join(f"same {number % 180}\n{side} {number}\n" for number in range(999)) for side in "ab")
+    return before, after
+
+
+def similar_texts() -> tuple[str, str]:
+    """Return two long texts that differ in two lines."""
+    before = [f"line {number}" for number in range(900)]
+    after = [*before]
+    before[100], after[700] = "one", "other"
+    return "\n".join(before), "\n".join(after)
+
+
+def test_long_texts_are_shown_in_part() -> None:
+    shown = diff_lines(*different_texts())
+    assert (len(shown), shown[-1].sign) == (301, "…")
+    changes = [(line.sign, line.text) for line in diff_lines(*similar_texts()) if line.sign in "+-"]
+    assert changes == [("-", "one"), ("+", "line 100"), ("-", "line 700"), ("+", "other")]
+
+
+@pytest.mark.realtime
+def test_long_texts_are_compared_quickly() -> None:
+    different, similar = different_texts(), similar_texts()
     begun = time.perf_counter()
-    before, after = ("".join(f"same {one % 180}\n{side} {one}\n" for one in range(999)) for side in "ab")
     for _ in range(10):
-        found = diff_lines(before, after)
-        assert (len(found), found[-1].sign) == (301, "…")
-    lines = [f"line {one}" for one in range(900)]
-    one, other = [*lines], [*lines]
-    one[100], other[700] = "one", "other"
-    told = [(line.sign, line.text) for line in diff_lines("\n".join(one), "\n".join(other)) if line.sign in "+-"]
-    assert told == [("-", "one"), ("+", "line 100"), ("-", "line 700"), ("+", "other")]
+        diff_lines(*different)
+    diff_lines(*similar)
     assert time.perf_counter() - begun < 10, "a guard against what grows with the cube, not a measurement"

@@ -13,6 +13,7 @@ import pytest
 from capset.server.http.request_context import RequestLimits
 from tests.server.support import Site, call, checked_problem, make_session, problem, site
 from tests.server.wire import ask, line, request
+from tests.waiting import moment, until
 
 JSON = "application/json"
 SMALL = RequestLimits(body=100_000, large_body=100_000, file=200_000, body_seconds=0.3)
@@ -156,7 +157,7 @@ async def test_a_connection_goes_on_after_a_refused_request_with_a_body() -> Non
     async with site(limits=SMALL) as here, line(here) as there:
         await there.send(request(here, "POST", "/v1/agents", b"a" * 50_000, key=None, content_type=JSON))
         assert (await there.answer()).status == 401
-        await asyncio.sleep(0.5)
+        await moment(0.5)
         await there.send(request(here, "GET", "/v1/agents"))
         assert (await there.answer()).status == 200
 
@@ -168,7 +169,7 @@ async def test_a_connection_goes_on_once_the_rest_of_a_refused_body_has_come() -
         await there.send(whole[:-2_000])
         assert (await there.answer()).status == 401
         await there.send(whole[-2_000:])
-        await asyncio.sleep(0.5)
+        await moment(0.5)
         await there.send(request(here, "GET", "/v1/agents"))
         assert (await there.answer()).status == 200
 
@@ -277,8 +278,11 @@ async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memo
             own = await make_session(bob)
             assert (await call(bob, own, "echo", text="a" * 200_000)).status_code == 200
             assert (await call(ada, session, "echo", text="a" * 60_000)).status_code == 200, "small ones need none"
-        await asyncio.sleep(0.1)
-        assert (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200, "all of it is free again"
+
+        async def has_room() -> bool:
+            return (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200
+
+        await until(has_room, "all of the memory to be free again")
 
 
 @pytest.mark.realtime
@@ -302,13 +306,17 @@ async def test_a_download_that_nobody_reads_is_cut_off() -> None:
         size = 40_000_000  # more than sockets on the way take
         assert (await ada.put(url, content=b"a" * size)).status_code == 200
         await there.send(request(here, "GET", url))
-        async with asyncio.timeout(5):
-            while (refused := await ada.get(url)).status_code == 200:  # noqa: ASYNC110  # it has not begun yet
-                await asyncio.sleep(0.05)
+
+        async def refusals() -> list[httpx2.Response]:
+            answer = await ada.get(url)
+            return [] if answer.status_code == 200 else [answer]
+
+        async def is_answered() -> bool:
+            return (await ada.get(url)).status_code == 200
+
+        (refused,) = await until(refusals, "the download to begin, and to take the memory")
         assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
-        async with asyncio.timeout(10):
-            while (await ada.get(url)).status_code != 200:  # noqa: ASYNC110  # there is no event for it
-                await asyncio.sleep(0.05)
+        await until(is_answered, "the download to be cut off")
         with contextlib.suppress(ConnectionError):
             assert len(await there.rest()) < size
 
@@ -324,10 +332,12 @@ async def test_connections_are_bounded() -> None:
                 with contextlib.suppress(ConnectionError):
                     await four.send(request(here, "GET", "/v1/healthz", key=None))
                     assert await four.rest() == b""
-        async with asyncio.timeout(5):
-            while True:
-                async with line(here) as again:
-                    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                        await again.send(request(here, "GET", "/v1/healthz", key=None))
-                        if (await again.answer()).status == 200:
-                            break
+
+        async def is_let_in() -> bool:
+            async with line(here) as again:
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    await again.send(request(here, "GET", "/v1/healthz", key=None))
+                    return (await again.answer()).status == 200
+            return False
+
+        await until(is_let_in, "a connection to be let in once others have ended")

@@ -8,17 +8,13 @@ import pytest
 from starlette.types import Message
 
 from capset.server.http.bodies import ClientLeft, DisconnectWatch
+from tests.waiting import moment
 
 pytestmark = pytest.mark.spec("P9")
 
 
 async def leave() -> Message:
     return {"type": "http.disconnect"}
-
-
-async def stay() -> Message:
-    await asyncio.Event().wait()
-    return {"type": "http.request"}
 
 
 async def watched(left: asyncio.Event | None = None) -> None:
@@ -33,7 +29,7 @@ async def watched(left: asyncio.Event | None = None) -> None:
 async def test_the_work_of_a_client_that_leaves_ends_in_gone_and_its_task_goes_on() -> None:
     left = asyncio.Event()
     with pytest.raises(ClientLeft):
-        await asyncio.wait_for(watched(left), 5)
+        await asyncio.wait_for(watched(left), 60)
     assert left.is_set()
     task = asyncio.current_task()
     assert task is not None
@@ -50,12 +46,19 @@ async def failing() -> None:
 
 
 async def test_what_is_cancelled_by_somebody_else_is_cancelled() -> None:
+    is_watched = asyncio.Event()
+
+    async def stay() -> Message:
+        is_watched.set()
+        await asyncio.Event().wait()
+        return {"type": "http.request"}
+
     async def work() -> None:
         with DisconnectWatch(stay):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
-    await asyncio.sleep(0.1)
+    await is_watched.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -76,4 +79,4 @@ async def test_work_that_fails_fails_although_its_client_left_too() -> None:
 async def test_work_that_is_done_is_watched_no_more() -> None:
     with DisconnectWatch(leave):
         await asyncio.sleep(0)
-    await asyncio.sleep(0.1)
+    await moment(0.1)

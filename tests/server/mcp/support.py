@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from capset.server.mcp import McpDoor
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
 from tests.kernel.support import records_of
+from tests.waiting import moment
 
 Era = Literal["legacy", "auto"]
 PREFIX = "dev.capset/"
@@ -131,7 +132,7 @@ class Sleeper:
             try:
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(0.02)
+                await moment(0.02)
                 self.cleaned.set()
             return "awake"
 
@@ -255,10 +256,3 @@ class _Quiet(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to end."""
         await self._serve(sockets)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)

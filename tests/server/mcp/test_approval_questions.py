@@ -17,6 +17,7 @@ from capset.server.mcp import approvals
 from tests.server.mcp.support import PREFIX
 from tests.server.mcp.tasking import TASKS, Tasker
 from tests.server.support import Site, site
+from tests.waiting import moment
 
 PUBLIC = "https://tools.example.com/capset"
 BOSS = Principal("boss", org="acme")
@@ -94,7 +95,7 @@ async def test_a_client_is_led_to_the_page_and_goes_on_when_it_is_decided(office
     assert "has to be approved" in params["message"]
     assert "capset_" not in params["message"]
     waiting = asyncio.create_task(ada.call("pay", more=answered(first), to="bob"))
-    await asyncio.sleep(0.05)
+    await moment(0.05)
     assert not waiting.done()
     await office.kernel.approvals.decide(approval_of(first), Answer(approved=True), by=BOSS)
     assert (await waiting)["content"][0]["text"] == "bob is paid"

@@ -12,7 +12,8 @@ from mcp_types import CallToolRequestParams
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.tools import call_tool
 from tests.kernel.support import desk
-from tests.server.mcp.support import Era, Site, Sleeper, bench, echo, site, until
+from tests.server.mcp.support import Era, Site, Sleeper, bench, echo, site
+from tests.waiting import until
 
 
 async def test_a_cancelled_request_cancels_the_call(era: Era) -> None:
@@ -23,7 +24,7 @@ async def test_a_cancelled_request_cancels_the_call(era: Era) -> None:
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await asyncio.wait_for(sleeper.cleaned.wait(), 5)
+        await asyncio.wait_for(sleeper.cleaned.wait(), 60)
         assert not (await here.client.call_tool("echo", {"text": "x"})).is_error, "the connection goes on"
         records = await here.records(tool="sleep")
         assert [one.outcome for one in records] == ["cancelled"]
@@ -51,7 +52,7 @@ async def test_a_cancelled_request_cancels_the_call_over_http(era: Era) -> None:
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await asyncio.wait_for(sleeper.cleaned.wait(), 5)
+        await asyncio.wait_for(sleeper.cleaned.wait(), 60)
         await until(lambda: here.open_requests == 0)
         assert (await here.record()).outcome == "cancelled"
         assert not (await client.call_tool("echo", {"text": "x"})).is_error, "the connection goes on"
@@ -108,7 +109,7 @@ async def test_a_connection_that_breaks_cancels_its_call(version: str) -> None:
     async with site(sleeper.tool()) as here:
         _, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rpartition(":")[2]))
         writer.write((head + message).encode())
-        await asyncio.wait_for(sleeper.started.wait(), 5)
+        await asyncio.wait_for(sleeper.started.wait(), 60)
         writer.close()
         await until(lambda: here.open_requests == 0)
         assert sleeper.cleaned.is_set(), "the request was not over before its call was"

@@ -62,7 +62,7 @@ async def test_an_older_client_is_shown_them_in_its_own_form(version: str) -> No
         http.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "paint", "arguments": {}}}
         found: list[dict[str, Any]] = []
-        async with asyncio.timeout(20), http.stream("POST", url, json=call) as response:
+        async with asyncio.timeout(60), http.stream("POST", url, json=call) as response:
             async for line in response.aiter_lines():
                 if not line.startswith("data: {"):
                     continue

@@ -16,7 +16,8 @@ from capset import Principal
 from capset.server.mcp import McpDoor
 from capset.server.mcp.http import SessionTokens
 from tests.kernel.support import desk, records_of
-from tests.server.mcp.support import Era, Site, Sleeper, echo, site, until
+from tests.server.mcp.support import Era, Site, Sleeper, echo, site
+from tests.waiting import until
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -194,8 +195,7 @@ async def test_closing_the_door_cancels_what_does_not_end_in_time(era: Era, monk
         await until(lambda: here.open_requests == 0)
         assert (await here.record()).outcome == "cancelled"
         assert door._exchanges == set()
-        await asyncio.wait([calling], timeout=10)
-        assert calling.done()
+        await asyncio.wait([calling])
         assert calling.exception() is not None or calling.result().is_error
         here.door = ran
 

@@ -74,10 +74,10 @@ async def call(
 
 
 async def asked(session: Session, keys: KeySource | None) -> str:
-    first = await call(session, keys, {"name": "Ada"}, None)
+    first = await call(session, keys, {"name": "Ada Lovelace"}, None)
     assert isinstance(first, InputRequiredResult)
     assert first.request_state is not None
-    assert "Ada" not in first.request_state
+    assert "Lovelace" not in first.request_state
     return first.request_state
 
 
@@ -87,7 +87,7 @@ async def test_any_server_with_the_keys_takes_it_back() -> None:
         state = await asked(here.session, FixedKey(OLD))
         done = await call(here.session, FixedKey(OLD), {"age": 36}, state)
         assert isinstance(done, CallToolResult)
-        assert text_of(done) == "Ada, 36"
+        assert text_of(done) == "Ada Lovelace, 36"
 
 
 @pytest.mark.spec("M12", "P39")

@@ -130,6 +130,7 @@ def test_a_request_leaves_one_span_and_a_message_one_below_it(asked: tuple[Asked
     assert (collector.scopes, collector.others) == ({"capset"}, [])
 
 
+@pytest.mark.realtime
 def test_no_span_tells_of_a_query_a_header_or_who_asked(asked: tuple[Asked, Collector]) -> None:
     made, collector = asked
     requests = [collector.trace(trace)[0] for trace in made.expected]

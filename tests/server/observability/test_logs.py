@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
@@ -13,6 +12,7 @@ import subprocess
 import threading
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from capset.server.observability.log_writer import MAX_PENDING, LogWriter
 from capset.server.observability.logs import AccessLog
 from tests.cli.support import CAPSET, Command, clean_environment
 from tests.server.support import site
+from tests.waiting import until, wait_until
 
 HEAD = ("time", "level", "logger", "event")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -47,11 +48,15 @@ async def test_lines_of_one_moment_are_one_write() -> None:
     for number in range(3):
         log.put({"number": number})
     assert stream.parts == []
-    await asyncio.sleep(2 * logs.FLUSH_SECONDS)
+    await until(lambda: len(stream.parts) == 1, "the lines of the first moment to be written")
     log.put({"number": 3})
-    await asyncio.sleep(2 * logs.FLUSH_SECONDS)
+    await until(lambda: len(stream.parts) == 2, "the line of the second moment to be written")
     written = [[json.loads(line)["number"] for line in part.splitlines()] for part in stream.parts]
     assert written == [[0, 1, 2], [3]]
+
+
+def has_ended(thread: threading.Thread) -> bool:
+    return not thread.is_alive()
 
 
 def test_a_writer_without_lines_keeps_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +66,7 @@ def test_a_writer_without_lines_keeps_no_thread(monkeypatch: pytest.MonkeyPatch)
     for line in (b"1", b"2"):
         log.put([line])
         (thread,) = set(threading.enumerate()) - before
-        thread.join(10)
-        assert not thread.is_alive()
+        wait_until(partial(has_ended, thread), "the writer's thread to end")
     assert stream.getvalue() == b"1\n2\n"
 
 
@@ -154,6 +158,7 @@ def test_a_log_that_is_closed_is_no_error() -> None:
         assert log.lost == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P43")
 def test_a_server_whose_log_nobody_reads_answers_all_the_same(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ from capset.server.mcp.protocol import make_server
 from capset.server.observability import logs
 from capset.server.observability.log_writer import LogWriter
 from tests.server.mcp.support import Era
-from tests.server.support import Site, call, make_agent, make_session, site, until
+from tests.server.support import Site, call, make_agent, make_session, site
 from tests.traces import Traces, context_of, said
+from tests.waiting import until
 
 pytestmark = pytest.mark.spec("P13", "T25")
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -28,7 +28,7 @@ class Desk:
         self.agent = agent
 
     async def respond(self, **given: Any) -> httpx2.Response:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.client.post("/v1/responses", json={"model": self.agent, **given})
 
     async def status(self, request: str) -> str:
@@ -38,7 +38,7 @@ class Desk:
         """Run the agent over AG-UI."""
         body = {"threadId": "t", "runId": "r", "state": {}, "messages": [], "tools": [], "context": []}
         body |= {"forwardedProps": {}, **given}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.client.post(f"/v1/agents/{self.agent}/ag-ui", json=body)
 
 

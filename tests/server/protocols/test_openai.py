@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,6 +19,7 @@ from capset.agents.scripts import Call, Say
 from tests.server.approving import till
 from tests.server.protocols.breaking import breaking_model
 from tests.server.support import Site, make_agent, site
+from tests.waiting import until
 
 PAYS = (Call("unlock"), Call("pay", to="bob", amount=7), "Paid.")
 
@@ -181,9 +181,12 @@ async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> No
         told: Any = asked.metadata
         assert told["status"] == "waiting"
         await bank.decide(told["approvals"])
-        done: Any = asked
-        while done.metadata["status"] != "completed":
-            done = await client.chat.completions.retrieve(asked.id)
+
+        async def completed() -> Any:
+            completion: Any = await client.chat.completions.retrieve(asked.id)
+            return completion if completion.metadata["status"] == "completed" else None
+
+        done = await until(completed, "the completion to be completed")
         assert (done.choices[0].message.content or "").endswith("Paid.")
         chunks = await client.chat.completions.create(
             model=bank.agent,
@@ -273,9 +276,12 @@ async def test_a_turn_that_goes_on_from_a_response_is_begun_once_under_its_key(t
 async def test_a_response_in_the_background_can_be_asked_for_and_cancelled(bank: Bank) -> None:
     async with bank.client() as client:
         begun = await respond(client, model=bank.agent, input="pay bob", background=True)
-        found = begun
-        while found.status == "in_progress":
-            found = await client.responses.retrieve(begun.id)
+
+        async def waiting() -> list[Response]:
+            response = await client.responses.retrieve(begun.id)
+            return [] if response.status == "in_progress" else [response]
+
+        (found,) = await until(waiting, "the response to wait for its approval")
         assert items(found)[-1] == ("mcp_approval_request", "pay")
         cancelled = await client.responses.cancel(begun.id)
         assert cancelled.id == begun.id
@@ -369,8 +375,10 @@ async def test_chunks_that_cannot_be_taken_back_end_with_an_error_and_the_turn_g
             await read()
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
         assert (text, broken.value.code) == ("Bob is ", "text_discarded")
-        later = await client.chat.completions.retrieve(chunks[0].id)
-        while not later.choices[0].finish_reason:
-            await asyncio.sleep(0.02)
-            later = await client.chat.completions.retrieve(chunks[0].id)
+
+        async def finished() -> Any:
+            completion = await client.chat.completions.retrieve(chunks[0].id)
+            return completion if completion.choices[0].finish_reason else None
+
+        later = await until(finished, "the turn to end")
         assert later.choices[0].message.content == "Bob is paid."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.server.approving import till
 from tests.server.rest.test_turns import events, send
 from tests.server.sse import Event
 from tests.server.support import Site, make_agent, make_session, problem, site
+from tests.waiting import until
 
 PAYS = (Call("pay", to="bob", amount=7), "Paid.")
 
@@ -51,14 +51,14 @@ async def begin(client: httpx2.AsyncClient, content: str = "pay bob") -> tuple[s
     return session, begun.json()["turn"]
 
 
-async def until(client: httpx2.AsyncClient, session: str, *kinds: str) -> list[Event]:
+async def read_until(client: httpx2.AsyncClient, session: str, *kinds: str) -> list[Event]:
     """Return the events of a session once its last one is of one of these types."""
-    async with asyncio.timeout(15):
-        while True:
-            found = await events(client, session)
-            if found and found[-1].type in kinds:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def ended() -> list[Event]:
+        so_far = await events(client, session)
+        return so_far if so_far and so_far[-1].type in kinds else []
+
+    return await until(ended, f"the last event to be {' or '.join(kinds)}")
 
 
 async def approve(here: Site, request: dict[str, Any], answer: str = "approve") -> None:
@@ -87,7 +87,7 @@ async def test_keys_and_stored_agents_limit_what_is_used_of_models(url: str) -> 
             for client in (one, two, one, bob, bob):
                 session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
                 await send(client, session, "hi")
-                last = (await until(client, session, "turn.ended", "turn.failed"))[-1].data["data"]
+                last = (await read_until(client, session, "turn.ended", "turn.failed"))[-1].data["data"]
                 found.append(last.get("error", {}).get("message"))
     own = "Budget exceeded: this principal may use 2 steps within 1h, and has used 2."
     whole = "Budget exceeded: this organisation with the agent 'helper' may use 3 steps within 1h, and has used 3."
@@ -98,14 +98,14 @@ async def test_keys_and_stored_agents_limit_what_is_used_of_models(url: str) -> 
 async def test_a_turn_waits_for_its_approval_and_goes_on(bank: Site) -> None:
     async with bank.client() as ada:
         session, turn = await begin(ada)
-        told = await until(ada, session, "turn.suspended")
+        told = await read_until(ada, session, "turn.suspended")
         request = told[-2].data["data"]
         assert (request["tool"], request["arguments"]) == ("pay", {"to": "bob", "amount": 7})
         refused = problem(await send(ada, session, "faster"), 409, "turn_suspended")
         assert request["id"] in refused["detail"]
         problem(await ada.post(f"/v1/sessions/{session}/turns/{turn}/resume"), 409, "turn_suspended")
         await approve(bank, request)
-        told = await until(ada, session, "turn.ended")
+        told = await read_until(ada, session, "turn.ended")
         assert told[-1].data["data"] == {"output": "Paid."}
         said = (await ada.get(f"/v1/sessions/{session}/messages")).json()
         kinds = [item["message"]["kind"] for item in said["items"]]
@@ -119,12 +119,12 @@ async def test_another_server_goes_on_with_it(bank: Site, url: str) -> None:
     """Also where the one that began it is gone."""
     async with bank.client() as ada:
         session, _ = await begin(ada)
-        request = (await until(ada, session, "turn.suspended"))[-2].data["data"]
+        request = (await read_until(ada, session, "turn.suspended"))[-2].data["data"]
     async with site(till, store=url, generator=runner(*PAYS)) as other:
         other.keys |= bank.keys
         await approve(other, request)
         async with other.client("ada") as ada, bank.client() as there:
-            told = await until(there, session, "turn.ended")
+            told = await read_until(there, session, "turn.ended")
             assert [one.type for one in told].count("turn.resumed") == 1
             assert (await events(ada, session)) == told
 
@@ -133,14 +133,14 @@ async def test_another_server_goes_on_with_it(bank: Site, url: str) -> None:
 async def test_a_key_that_was_revoked_does_not_go_on(bank: Site) -> None:
     async with bank.client() as ada:
         session, _ = await begin(ada)
-        request = (await until(ada, session, "turn.suspended"))[-2].data["data"]
+        request = (await read_until(ada, session, "turn.suspended"))[-2].data["data"]
         keys = bank.kernel.store.keys
         (row,) = [one for one in await keys.list() if one.name == "ada"]
         await bank.key("ada", principal="ada")
         await keys.revoke(row.id, bank.kernel.now())
         await approve(bank, request)
     async with bank.client() as ada:
-        told = await until(ada, session, "turn.failed")
+        told = await read_until(ada, session, "turn.failed")
         assert told[-1].data["data"]["error"]["code"] == "unauthenticated"
 
 
@@ -148,7 +148,7 @@ async def test_a_key_that_was_revoked_does_not_go_on(bank: Site) -> None:
 async def test_a_turn_that_waits_can_be_cancelled(bank: Site) -> None:
     async with bank.client() as ada:
         session, turn = await begin(ada)
-        await until(ada, session, "turn.suspended")
+        await read_until(ada, session, "turn.suspended")
         path = f"/v1/sessions/{session}/turns/{turn}/cancel"
         await bank.key("eve")
         async with bank.client("eve") as eve:
@@ -165,9 +165,9 @@ async def test_a_conversation_is_forked_and_rewound_to_a_turn(url: str) -> None:
     moves = ("One.", "Two.", "Three.")
     async with site(till, store=url, generator=runner(*moves)) as found, found.client() as ada:
         session, first = await begin(ada, "one")
-        await until(ada, session, "turn.ended")
+        await read_until(ada, session, "turn.ended")
         second = (await send(ada, session, "two")).json()["turn"]
-        await until(ada, session, "turn.ended")
+        await read_until(ada, session, "turn.ended")
         path = f"/v1/sessions/{session}"
 
         async def said(one: str) -> list[str]:
@@ -183,7 +183,7 @@ async def test_a_conversation_is_forked_and_rewound_to_a_turn(url: str) -> None:
         problem(await ada.post(f"{path}/rewind", json={"turn": second}), 404, "not_found")
         problem(await ada.post(f"{path}/fork", json={"turn": "none"}), 404, "not_found")
         await send(ada, forked["id"], "and now?")
-        assert (await until(ada, forked["id"], "turn.ended"))[-1].data["data"] == {"output": "Two."}
+        assert (await read_until(ada, forked["id"], "turn.ended"))[-1].data["data"] == {"output": "Two."}
         page = await found.kernel.audit.query(AuditQuery(act="session.rewind", kind="act"))
         assert [(one.session, one.principal) for one in page.items] == [(session, "ada")]
 
@@ -195,7 +195,7 @@ async def test_a_session_of_an_archived_agent_is_not_forked(url: str) -> None:
         agent = (await make_agent(ada, "till"))["id"]
         session = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
         await send(ada, session, "one")
-        await until(ada, session, "turn.ended")
+        await read_until(ada, session, "turn.ended")
         assert (await ada.delete(f"/v1/agents/{agent}")).status_code == 204
         problem(await ada.post(f"/v1/sessions/{session}/fork", json={}), 409, "conflict")
         assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["items"]] == [session]
@@ -206,7 +206,7 @@ async def test_a_session_of_an_archived_agent_is_not_forked(url: str) -> None:
 async def test_a_session_in_a_turn_is_not_rewound(bank: Site) -> None:
     async with bank.client() as ada:
         session, turn = await begin(ada)
-        await until(ada, session, "turn.suspended")
+        await read_until(ada, session, "turn.suspended")
         refused = await ada.post(f"/v1/sessions/{session}/rewind", json={"turn": turn})
         assert refused.status_code == 409, refused.text
 
@@ -224,7 +224,7 @@ async def test_a_model_that_is_not_allowed_is_named(bank: Site) -> None:
         agent = await make_agent(ada, "till", model="openai:expensive")
         session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
         await send(ada, session, "hello")
-        told = await until(ada, session, "turn.failed")
+        told = await read_until(ada, session, "turn.failed")
         error = told[-1].data["data"]["error"]
         assert error["code"] == "model_unavailable"
         assert "openai:expensive" in error["message"]

@@ -17,6 +17,7 @@ from capset.wire.fingerprints import code_shape
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_calls import events
 from tests.server.support import Site, call, make_session, problem, site
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -240,12 +241,14 @@ async def test_what_is_no_answer(caller: httpx2.AsyncClient, boss: httpx2.AsyncC
 async def test_as_events_a_call_waits(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
     session = await make_session(caller, "till")
     reading = asyncio.ensure_future(events(caller, session, "pay", to="bob"))
-    async with asyncio.timeout(10):
-        while not (found := (await boss.get("/v1/approvals")).json()["items"]):  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
-    await approved(boss, found[0]["id"])
+
+    async def requests() -> list[dict[str, Any]]:
+        return (await boss.get("/v1/approvals")).json()["items"]
+
+    (request,) = await until(requests, "a request for an approval")
+    await approved(boss, request["id"])
     (_, told), (name, result) = await reading
-    assert (told["type"], told["data"]["id"]) == ("approval.requested", found[0]["id"])
+    assert (told["type"], told["data"]["id"]) == ("approval.requested", request["id"])
     assert (name, result["data"]) == ("result", "bob has 5")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from capset.server.http.request_context import RequestLimits
 from capset.server.rest.calls import EventStream
+from tests.waiting import moment, until
 
 
 async def test_signs_of_life_end_with_the_answer() -> None:
@@ -23,13 +24,12 @@ async def test_signs_of_life_end_with_the_answer() -> None:
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"first"
-        await asyncio.sleep(0.2)
+        await until(lambda: b":\n\n" in sent, "a sign of life")
         yield b"last"
 
     await EventStream(send, replace(RequestLimits(), beat_seconds=0.05)).send_parts(parts(), receive)
     assert sent[:2] == [b"", b"first"]
-    assert b":\n\n" in sent
     assert sent[-2:] == [b"last", b""]
     told = len(sent)
-    await asyncio.sleep(0.2)
+    await moment(0.2)
     assert len(sent) == told

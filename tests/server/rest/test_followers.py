@@ -17,8 +17,9 @@ from tests.databases import require_scheme
 from tests.server.rest.test_turns import AS_EVENTS, send, turn
 from tests.server.runners import Parrot
 from tests.server.sse import following
-from tests.server.support import make_session, problem, site, until
+from tests.server.support import make_session, problem, site
 from tests.stores.sql.postgres.support import cut_off
+from tests.waiting import until
 
 NEVER = 10_000.0
 
@@ -30,7 +31,7 @@ async def test_a_server_wakes_its_own_followers(engine: str, tmp_path: Path, mon
     store = "memory://" if engine == "memory" else f"sqlite:///{tmp_path}/capset.db"
     async with site(store=store, generator=Parrot()) as here, here.client() as client:
         session = await make_session(client, "kit")
-        async with following(client, f"/v1/sessions/{session}/events") as found, asyncio.timeout(10):
+        async with following(client, f"/v1/sessions/{session}/events") as found, asyncio.timeout(60):
             for number in range(3):
                 assert (await send(client, session, number)).status_code == 202
                 assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "turn.ended"]
@@ -45,7 +46,7 @@ async def test_what_another_process_stores_in_a_file_is_seen_by_looking(tmp_path
         one, two = [await stack.enter_async_context(site(store=store, generator=Parrot())) for _ in range(2)]
         first, second = [await stack.enter_async_context(here.client()) for here in (one, two)]
         session = await make_session(first, "kit")
-        async with following(second, f"/v1/sessions/{session}/events") as found, asyncio.timeout(10):
+        async with following(second, f"/v1/sessions/{session}/events") as found, asyncio.timeout(60):
             await turn(first, session, "x")
             assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "turn.ended"]
             assert (await first.delete(f"/v1/sessions/{session}")).status_code == 204
@@ -61,7 +62,7 @@ async def test_a_server_is_notified_of_what_another_stores(postgres_url: str, mo
         one, two = [await stack.enter_async_context(site(store=postgres_url, generator=Parrot())) for _ in range(2)]
         first, second = [await stack.enter_async_context(here.client()) for here in (one, two)]
         session = await make_session(first, "kit")
-        async with following(second, f"/v1/sessions/{session}/events") as found, asyncio.timeout(20):
+        async with following(second, f"/v1/sessions/{session}/events") as found, asyncio.timeout(60):
             for number in range(2):
                 await turn(first, session, number)
                 assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "turn.ended"]
@@ -82,7 +83,7 @@ async def test_an_idle_follower_whose_key_is_revoked_leaves(monkeypatch: pytest.
             agent = (await client.post("/v1/agents", json={"name": "helper", "capabilities": ["kit"]})).json()
         async with here.client("other") as client:
             session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
-            async with following(client, f"/v1/sessions/{session}/events") as found, asyncio.timeout(10):
+            async with following(client, f"/v1/sessions/{session}/events") as found, asyncio.timeout(60):
                 await until(lambda: here.service.turns.followers.count)
                 await here.kernel.store.keys.revoke(row.id, here.kernel.now())
                 assert [one async for one in found] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import httpx2
@@ -11,6 +10,7 @@ import pytest
 
 from tests.server.running import running
 from tests.server.support import Site, problem, site
+from tests.waiting import wait_until
 
 
 @pytest.mark.spec("P13")
@@ -47,8 +47,12 @@ def test_a_server_that_is_told_to_end_goes_on_for_a_while_and_says_so(tmp_path: 
     ):
         assert client.get("/v1/readyz").status_code == 200
         server.process.send_signal(signal.SIGTERM)
-        while (ready := client.get("/v1/readyz")).status_code == 200:
-            time.sleep(0.01)
+
+        def refusals() -> list[httpx2.Response]:
+            answer = client.get("/v1/readyz")
+            return [] if answer.status_code == 200 else [answer]
+
+        (ready,) = wait_until(refusals, "the server to say that it ends")
         assert (ready.status_code, ready.json()["code"]) == (503, "draining")
         with httpx2.Client(base_url=server.url, trust_env=False) as another:  # a new connection is taken too
             assert another.get("/v1/agents").status_code == 200

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 import httpx2
 import pytest
 
 from capset import Kernel, Principal
 from capset.server.auth.callers import Caller
-from capset.server.http.ttl_cache import SECONDS
 from tests.server.support import ALL_SCOPES, Site, call, make_agent, make_session, problem, site
+from tests.waiting import until
 
 
 @pytest.mark.spec("P8", "P16")
@@ -112,11 +112,19 @@ async def test_a_door_of_an_agent_follows_it_when_it_is_renamed(asker: httpx2.As
     headers = {"Accept": "application/json, text/event-stream"}
     path = f"/mcp/agents/{agent['id']}"
     assert (await asker.post(path, json=body, headers=headers)).status_code == 200
-    (door,) = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()["items"]
+
+    async def session() -> dict[str, Any]:
+        (only,) = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()["items"]
+        return only
+
+    async def has_moved() -> bool:
+        assert (await asker.post(path, json=body, headers=headers)).status_code == 200
+        return (await session())["agent"] == "renamed"
+
+    door = await session()
     await asker.patch(f"/v1/agents/{agent['id']}", json={"name": "renamed", "capabilities": ["noop"]})
-    await asyncio.sleep(SECONDS)
-    assert (await asker.post(path, json=body, headers=headers)).status_code == 200
-    (moved,) = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()["items"]
+    await until(has_moved, "the session to have its agent's new name, once what is cached of the agent is too old")
+    moved = await session()
     assert (moved["id"], moved["agent"], moved["agent_version"]) == (door["id"], "renamed", 2)
 
 

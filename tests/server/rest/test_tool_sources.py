@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +24,7 @@ from tests.adapters.openapi.support import serving as serving_api
 from tests.server.rest.test_agent_servers import Shop
 from tests.server.running import EVERYTHING, running
 from tests.server.support import Site, problem, site
+from tests.waiting import until
 
 AT = "/v1/tool-sources"
 
@@ -218,8 +218,10 @@ async def test_agents_have_what_is_approved_within_seconds(tmp_path: Path) -> No
                 (tool,) = (await client.get(f"{AT}/books")).json()["tools"]
                 wanted = {"tools": {"shout": tool["hash"]}}
                 assert (await client.post(f"{AT}/books/approve", json=wanted)).status_code == 200
-                async with asyncio.timeout(15):
-                    while not (await client.get("/v1/capabilities/mcp:books")).json()["tools"]:  # noqa: ASYNC110
-                        await asyncio.sleep(0.1)
+
+                async def offered() -> list[Any]:
+                    return (await client.get("/v1/capabilities/mcp:books")).json()["tools"]
+
+                await until(offered, "the approved tool to be offered")
                 (item,) = (await client.get(AT)).json()["items"]
                 assert (item["state"], item["approved"], item["waiting"]) == ("connected", 1, 0)

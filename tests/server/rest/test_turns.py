@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,6 +12,7 @@ from capset.ext import Governance
 from tests.server.runners import Parrot
 from tests.server.sse import Event, events_of, following
 from tests.server.support import Site, make_session, problem, site
+from tests.waiting import until
 
 AS_EVENTS = {"Accept": "text/event-stream"}
 
@@ -161,9 +161,7 @@ async def test_a_message_that_came_too_early_may_be_sent_again(parrot: Parrot, a
     async def is_over() -> bool:
         return (await events(ada, session))[-1].type == "turn.ended"
 
-    async with asyncio.timeout(10):
-        while not await is_over():  # noqa: ASYNC110 - over HTTP there is nothing to wait for
-            await asyncio.sleep(0.01)
+    await until(is_over, "the turn to end")
     assert (await send(ada, session, "hello", headers=key)).status_code == 202
 
 
@@ -177,8 +175,8 @@ async def test_a_deleted_session_ends_its_turn(parrot: Parrot, aviary: Site, ada
         await parrot.started.wait()
         assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204
         assert [one async for one in found] == [], "the answer ends with the session"
-    await asyncio.sleep(0.1)
-    assert parrot.cut == 1, "at once, and not with its next event"
+    await until(lambda: parrot.cut, "the turn to be cut off at once, and not with its next event")
+    assert parrot.cut == 1
     problem(await send(ada, session, "hello"), 404, "not_found")
 
 

@@ -30,7 +30,7 @@ async def bench(tmp_path: Path) -> AsyncGenerator[Bench]:
 async def making(bench: Bench, run: RunRow) -> AsyncGenerator[asyncio.Task[bool]]:
     """Have one service make a call until its tool waits, and let it end in the end."""
     task = asyncio.create_task(bench.do(run))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await bench.began.wait()
     await bench.one.kernel.audit.flush()
     try:

@@ -49,6 +49,7 @@ async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, 
         assert verified.ok, verified.problem
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D13")
 async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> None:
@@ -66,6 +67,7 @@ async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> No
         assert notes.deeds == ["put one"]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D14")
 async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, 
             turn = await queued(service)
             call = await queued(service, call=("burn", {"text": "three"}))
             for run in (turn, call):
-                assert (await ended(service, run, until=["waiting"])).state == "waiting"
+                assert (await ended(service, run, or_in=["waiting"])).state == "waiting"
             one.send_signal(signal.SIGTERM)
             assert one.wait(40) == 0
         assert notes.deeds == ["put one"]

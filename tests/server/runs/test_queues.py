@@ -14,6 +14,7 @@ import pytest
 from psycopg import sql
 
 from tests.server.runs.working import Notes, await_start, ended, queued, service_on, working
+from tests.waiting import until
 
 SECRET = "the-secret-word"  # of this test
 
@@ -37,20 +38,21 @@ def engine_rows(url: str) -> list[str]:
 
 async def lose(url: str, workflow: str) -> None:
     """Delete a workflow from the tables of the engine, once it is there."""
-    async with asyncio.timeout(20):
-        while True:
-            await asyncio.sleep(0.05)
-            if url.startswith("sqlite"):
-                with sqlite3.connect(f"{url.removeprefix('sqlite:///')}.runs") as file:
-                    count = file.execute("DELETE FROM workflow_status WHERE workflow_uuid = ?", [workflow]).rowcount
-            else:
-                with psycopg.connect(url) as connection:
-                    asked = "DELETE FROM capset_runs.workflow_status WHERE workflow_uuid = %s"
-                    count = connection.execute(asked, [workflow]).rowcount
-            if count == 1:
-                return
+
+    def is_deleted() -> bool:
+        if url.startswith("sqlite"):
+            with sqlite3.connect(f"{url.removeprefix('sqlite:///')}.runs") as file:
+                count = file.execute("DELETE FROM workflow_status WHERE workflow_uuid = ?", [workflow]).rowcount
+        else:
+            with psycopg.connect(url) as connection:
+                asked = "DELETE FROM capset_runs.workflow_status WHERE workflow_uuid = %s"
+                count = connection.execute(asked, [workflow]).rowcount
+        return count == 1
+
+    await until(is_deleted, "the workflow to be in the tables of the engine")
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D11", "D15")
 async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
             calls = [("linger", {"text": f"{SECRET} {number}", "seconds": 0.4}) for number in range(7)]
             runs = [await queued(service, call=call, queue="a") for call in calls]
             rated = [await queued(service, call=("put", {"text": SECRET}), queue="b") for _ in range(5)]
-            done = [await ended(service, run, seconds=60) for run in (*runs, *rated)]
+            done = [await ended(service, run) for run in (*runs, *rated)]
             assert {run.state for run in done} == {"succeeded"}
             for process in (one, two):
                 process.send_signal(signal.SIGTERM)
@@ -80,6 +82,7 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     assert [row for row in rows if SECRET in row or '"tool"' in row or "anyone" in row] == []
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D12")
 async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path) -> None:
@@ -97,6 +100,7 @@ async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path
     assert notes.deeds == ["put one"]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D16")
 async def test_what_the_engine_lost_is_handed_on_again(url: str, tmp_path: Path) -> None:
@@ -113,6 +117,7 @@ async def test_what_the_engine_lost_is_handed_on_again(url: str, tmp_path: Path)
     assert notes.deeds == ["begin one", "end one", "put two"]
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("D15", "D16")
 async def test_what_an_unknown_worker_left_takes_no_place_in_a_queue(url: str, tmp_path: Path) -> None:
@@ -129,5 +134,5 @@ async def test_what_an_unknown_worker_left_takes_no_place_in_a_queue(url: str, t
         with working(url, notes.path, "default=1") as two:
             await_start(two)
             run = await queued(service, call=("put", {"text": "two"}))
-            assert (await ended(service, run, seconds=30)).state == "succeeded"
+            assert (await ended(service, run)).state == "succeeded"
     assert notes.deeds == ["begin one", "put two"]

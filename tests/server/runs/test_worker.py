@@ -13,11 +13,12 @@ from capset.definitions.approvals import Answer
 from capset.server.auth.keys import create_key
 from capset.server.runs.submission import submit
 from capset.server.service import Service
-from capset.stores.base import ApprovalQuery
+from capset.stores.base import ApprovalQuery, RunRow
 from tests.server.runners import Parrot
 from tests.server.runs.engines import worker_of
 from tests.server.runs.working import ADA, Notes, ended, look_at, queued, scheduled, service_on
 from tests.server.support import registry_of
+from tests.waiting import until
 
 
 @pytest.mark.spec("D16", "D18")
@@ -49,6 +50,7 @@ async def test_a_schedule_of_an_unknown_caller_ends_no_worker(tmp_path: Path) ->
     assert notes.deeds == ["put one"]
 
 
+@pytest.mark.realtime
 @pytest.mark.spec("D12")
 async def test_a_worker_without_a_model_leaves_turns_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that servers began, and those that are runs; it makes calls."""
@@ -85,12 +87,12 @@ async def test_a_turn_waits_for_its_session_without_the_engine() -> None:
         await parrot.started.wait()
         run = await submit(service, ADA, session, "turn", {"say": "hi"}, queue="default", correlation="c-2")
         async with worker_of(service) as engine:
-            async with asyncio.timeout(20):
-                while True:
-                    waiting = await look_at(service, run)
-                    if str(waiting.due_at) > kernel.now():
-                        break
-                    await asyncio.sleep(0.05)
+
+            async def put_off() -> list[RunRow]:
+                row = await look_at(service, run)
+                return [row] if str(row.due_at) > kernel.now() else []
+
+            (waiting,) = await until(put_off, "the run to be put off")
             assert (engine.queued, waiting.attempts) == ([], 0)
             parrot.go.set()
             await service.turns.turns.wait(before.turn)

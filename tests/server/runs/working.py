@@ -28,6 +28,7 @@ from capset.server.service import Service
 from capset.stores.base import RunRow, ScheduleRow
 from capset.stores.base.runs import UNFINISHED
 from tests.server.support import registry_of
+from tests.waiting import until
 
 ADA = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
 PAST = "2026-01-01T00:00:00.000000Z"
@@ -103,12 +104,10 @@ class Notes:
 
     async def process_of(self, deed: str) -> int:
         """Wait until something is done, and return the process that does it."""
-        async with asyncio.timeout(40):
-            while True:
-                for known, process in self.lines:
-                    if known == deed:
-                        return process
-                await asyncio.sleep(0.05)
+        processes = await until(
+            lambda: [process for known, process in self.lines if known == deed], f"a worker to have noted {deed!r}"
+        )
+        return processes[0]
 
 
 @contextmanager
@@ -165,14 +164,15 @@ async def look_at(service: Service, run: RunRow) -> RunRow:
     return found
 
 
-async def ended(service: Service, run: RunRow, *, seconds: float = 60, until: Sequence[str] = ()) -> RunRow:
+async def ended(service: Service, run: RunRow, *, or_in: Sequence[str] = ()) -> RunRow:
     """Return a run once it has ended, or is in one of these states."""
-    async with asyncio.timeout(seconds):
-        while True:
-            found = await look_at(service, run)
-            if found.state not in UNFINISHED or found.state in until:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def rows() -> list[RunRow]:
+        row = await look_at(service, run)
+        return [row] if row.state not in UNFINISHED or row.state in or_in else []
+
+    (row,) = await until(rows, f"the {run.kind} to end")
+    return row
 
 
 async def main(store: str, notes: Path, *names: str) -> None:

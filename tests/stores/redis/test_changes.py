@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from inspect import signature
@@ -23,6 +23,7 @@ from capset.testing.store_suite.event_checks import CHECKS as EVENTS
 from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
 from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import until
 
 pytestmark = pytest.mark.realtime
 
@@ -56,13 +57,6 @@ async def two(file: Path, url: str) -> AsyncGenerator[tuple[Store, Store]]:
             await store.close()
 
 
-async def until(holds: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110  # what is waited for is in another process
-            await asyncio.sleep(0.01)
-
-
 async def begin_turn(store: Store, session: str) -> None:
     """Begin a turn in a session."""
     turn = TurnRow(session, "t", "here", LATER)
@@ -89,7 +83,7 @@ async def test_another_process_of_one_sqlite_file_hears_at_once(tmp_path: Path, 
         await other.keys.revoke("key-1", NOW)
         await other.pins.change("server", [], ["tool"])
         wanted = {("events", "s"), ("approval", "r"), ("key", "key-1"), ("lists", "")}
-        await until(lambda: wanted <= {*heard}, 1.0)
+        await until(lambda: wanted <= {*heard})
         heard.clear()
         await other.approvals.move(replace(row, status="rejected"), "pending")  # it is not pending any more
         held = TurnRow("s", "t", "here", LATER)
@@ -200,7 +194,7 @@ async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
                 await until(lambda heard=heard: None in heard)
                 await begin(other, session := url[:4])
                 await begin_turn(other, session)
-                await until(lambda heard=heard, session=session: ("events", session) in heard, 1.0)
+                await until(lambda heard=heard, session=session: ("events", session) in heard)
                 assert arrives()
         with caplog.at_level(logging.WARNING):
             for url in (f"rediss://:s3cret@{where}", f"rediss://:other@{where}?ssl_ca_certs={files[0]}"):

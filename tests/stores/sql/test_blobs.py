@@ -13,8 +13,8 @@ from capset.errors import FileError, QuotaExceeded, StoreError
 from capset.stores.sql.blobs import PART_BYTES
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import NOW, begin
-from tests.kernel.support import until
 from tests.stores.sql.support import opened_at, run_at
+from tests.waiting import until
 
 LARGE = b"".join(bytes([number]) * PART_BYTES for number in range(3)) + b"the end"
 """Four parts, no two of them equal."""

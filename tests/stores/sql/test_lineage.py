@@ -124,6 +124,7 @@ async def test_a_turn_that_was_not_committed_leaves_nothing(url: str) -> None:
         assert (moved.from_link, moved.to_link) == ("link-0", "link-1")
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("F29")
 async def test_processes_that_record_turns_of_one_session_make_one_chain(url: str) -> None:

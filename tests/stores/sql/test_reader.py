@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from capset.errors import StoreError
 from tests.stores.sql.support import store_at
+from tests.waiting import until
 
 
 async def test_a_read_that_was_given_up_leaves_no_connection_behind_a_closed_store(url: str) -> None:
@@ -35,8 +36,6 @@ async def test_a_read_that_was_given_up_leaves_no_connection_behind_a_closed_sto
     with pytest.raises(StoreError, match="is not open"):
         await reader.read(read)
     go_on.set()
-    async with asyncio.timeout(10):
-        while engine in reader._reading:  # noqa: ASYNC110 - the end of a thread has no event
-            await asyncio.sleep(0.005)
+    await until(lambda reader=reader, engine=engine: engine not in reader._reading)
     del store, reader, engine, read
     gc.collect()  # which tells of any connection that was left open; pytest fails for it

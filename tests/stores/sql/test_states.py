@@ -61,6 +61,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("C34")
 async def test_processes_that_change_one_value_lose_nothing_and_never_fail(url: str) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Emit, Message, Resource, Tool, ToolError, handles, yields
+from tests.waiting import moment
 
 
 class To(TypedDict):
@@ -65,8 +66,8 @@ def processing() -> Any:
 
 async def handling(message: CountUp, emit: Emit, ctx: Context) -> None:
     try:
-        async with asyncio.TaskGroup() as tasks, asyncio.timeout(10):
-            waiting = tasks.create_task(asyncio.sleep(0.01))
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
+            waiting = tasks.create_task(moment(0.01))
             for number in range(message.data["to"]):
                 await emit(Message("event", "Count.Reached", number))
             await waiting

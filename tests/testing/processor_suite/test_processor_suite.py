@@ -17,7 +17,11 @@ from capset.testing.processor_suite import Check
 from tests.testing.processor_suite.broken import BROKEN, FACTORIES, STATE
 from tests.testing.processor_suite.sound import SOUND, counter, handling, idler, take, taker
 
-BAD = [pytest.param(check, *one, id=f"{check}-{one[0]}") for check, found in BROKEN.items() for one in found]
+BAD = [
+    pytest.param(check, *one, id=f"{check}-{one[0]}", marks=[pytest.mark.realtime] if one[0] == "stubborn" else [])
+    for check, found in BROKEN.items()
+    for one in found
+]
 EXAMPLES = [{"to": 0}, {"to": 5}]
 
 

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import AsyncIterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ import pytest
 from capset import Context, Kernel, Message, Meta, Principal, Progress, Reply, Tool, tool
 from capset.errors import DeadlineExceeded, InvalidArguments
 from capset.testing import FakeClock
-from tests.kernel.support import Desk, ask, desk, read, turns, until
+from tests.kernel.support import Desk, ask, desk, read, turns
+from tests.virtual_time import anyio_backend
+from tests.waiting import until
 
-pytestmark = pytest.mark.realtime
+__all__ = ["anyio_backend"]
 
-SOON = 0.03
+SOON = 60.0
+LATER = 3_600.0
 
 
-def waiting(timeout: float | None = None, seconds: float = 5, effect: Any = "write") -> Tool[[], int]:
+def waiting(timeout: float | None = None, seconds: float = LATER, effect: Any = "write") -> Tool[[], int]:
     async def wait() -> int:
         """Wait."""
         await asyncio.sleep(seconds)
@@ -50,7 +54,6 @@ async def test_a_tools_timeout_ends_it_with_504() -> None:
         assert (raised.value.status, raised.value.retryable) == (504, False)  # it may have had its effects
         assert (await ask(opened.session, "wait"))[0].data["status"] == 504
         await check_late(opened, runs=2)
-        assert (await opened.records())[0].duration_us or SOON * 1e6 <= 0
 
 
 @pytest.mark.spec("K16")
@@ -63,23 +66,24 @@ async def test_the_callers_timeout_ends_it_too() -> None:
 
 
 @pytest.mark.spec("K16")
-@pytest.mark.parametrize(("of_tool", "of_caller", "of_message"), [(SOON, 5, 5), (5, SOON, 5), (5, 5, SOON)])
+@pytest.mark.parametrize(("of_tool", "of_caller", "of_message"), sorted({*permutations((SOON, LATER, LATER))}))
 async def test_the_soonest_of_all_deadlines_counts(of_tool: float, of_caller: float, of_message: float) -> None:
     wait = waiting(of_tool)
     async with desk(wait) as opened:
         session = opened.session.options(timeout=of_caller)
-        started = time.monotonic()
+        started = asyncio.get_running_loop().time()
         (error,) = await read(session.invoke(sent(time.time() + of_message)))
         assert error.data["status"] == 504
-        assert SOON * 0.9 <= time.monotonic() - started < 2
+        # The deadline of a message is on the system's clock, which goes on meanwhile.
+        assert SOON / 2 < asyncio.get_running_loop().time() - started <= SOON + 1
         await check_late(opened)
 
 
 @pytest.mark.spec("K16")
 async def test_a_call_with_time_left_is_not_touched() -> None:
-    wait = waiting(5, seconds=0)
+    wait = waiting(LATER, seconds=0)
     async with desk(wait) as opened:
-        (reply,) = await read(opened.session.options(timeout=5).invoke(sent(time.time() + 5)))
+        (reply,) = await read(opened.session.options(timeout=LATER).invoke(sent(time.time() + LATER)))
         assert reply.data == 1
         await asyncio.sleep(0)
 
@@ -131,7 +135,7 @@ async def test_a_handler_that_swallows_the_cancellation_and_returns_is_late() ->
     async def stubborn() -> int:
         """Return all the same."""
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(LATER)
         except asyncio.CancelledError:
             await asyncio.sleep(0)
         return 1
@@ -152,7 +156,7 @@ async def test_a_handler_that_fails_while_it_cleans_up_is_late(error: Exception)
     async def messy() -> int:
         """Fail in the end."""
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(LATER)
         finally:
             raise error
 
@@ -164,11 +168,11 @@ async def test_a_handler_that_fails_while_it_cleans_up_is_late(error: Exception)
 
 @pytest.mark.spec("K16")
 async def test_a_handlers_own_timeout_is_a_failure_not_a_deadline() -> None:
-    @tool(timeout=5)
+    @tool(timeout=LATER)
     async def hasty() -> int:
         """Be hasty."""
-        async with asyncio.timeout(0.001):
-            await asyncio.sleep(5)
+        async with asyncio.timeout(SOON):
+            await asyncio.sleep(LATER)
         return 1
 
     async with desk(hasty) as opened:
@@ -183,7 +187,7 @@ async def test_a_cancellation_from_outside_wins_over_an_expiry() -> None:
     async def slow() -> int:
         """Take longer to clean up than there is time left."""
         try:
-            await asyncio.sleep(5)
+            await asyncio.sleep(LATER)
         finally:
             cleaning.set()
             await asyncio.sleep(2 * SOON)
@@ -201,7 +205,7 @@ async def test_a_cancellation_from_outside_wins_over_an_expiry() -> None:
 
 @pytest.mark.spec("K16")
 async def test_an_outer_timeout_of_the_caller_is_the_callers_own() -> None:
-    wait = waiting(5)
+    wait = waiting(LATER)
     async with desk(wait) as opened:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(SOON):
@@ -235,22 +239,21 @@ async def test_a_tools_timeout_stands_still_while_its_consumer_makes_it_wait() -
 async def test_a_tools_timeout_goes_on_where_it_stood() -> None:
     """It does not begin anew with every message."""
 
-    @tool(effect="read", timeout=0.08)
+    @tool(effect="read", timeout=8)
     async def dawdle() -> AsyncIterator[Progress | Reply[int]]:
         """Emit now and then."""
         for number in range(1, 100):
             yield Progress(number / 100)
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(3)
 
     async with desk(dawdle) as opened:
         kinds = [message.kind for message in await read(opened.session.stream(dawdle))]
-        assert kinds[-1] == "error"
-        assert 2 <= len(kinds) <= 4
+        assert kinds == ["event", "event", "event", "error"]
 
 
 @pytest.mark.spec("K16")
 async def test_a_deadline_from_outside_does_not_stand_still() -> None:
-    emit = emitting(timeout=5)
+    emit = emitting(timeout=LATER)
     async with desk(emit) as opened:
         async with opened.session.options(timeout=SOON).stream(emit) as messages:
             assert (await anext(messages)).kind == "event"
@@ -262,22 +265,22 @@ async def test_a_deadline_from_outside_does_not_stand_still() -> None:
 
 @pytest.mark.spec("K16")
 async def test_a_deadline_from_outside_still_holds_after_an_event() -> None:
-    @tool(effect="read", timeout=5)
+    @tool(effect="read", timeout=LATER)
     async def linger() -> AsyncIterator[Progress | Reply[int]]:
         """Emit twice, then wait."""
         yield Progress(0.5)
         yield Progress(0.6, "read late")
-        await asyncio.sleep(5)
+        await asyncio.sleep(LATER)
 
     async with desk(linger) as opened:
-        started = time.monotonic()
-        async with opened.session.options(timeout=0.2).stream(linger) as messages:
+        started = asyncio.get_running_loop().time()
+        async with opened.session.options(timeout=20).stream(linger) as messages:
             assert (await anext(messages)).kind == "event"
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(15)
             assert (await anext(messages)).data["message"] == "read late"
             assert (await anext(messages)).data["status"] == 504
-        # uvloop counts whole milliseconds.
-        assert 0.198 <= time.monotonic() - started < 0.3  # and not 0.35: the wait for the reader is no extra time
+        # And not after 35 s: the wait for the reader is no extra time.
+        assert asyncio.get_running_loop().time() - started == pytest.approx(20, abs=0.1)
 
 
 @pytest.mark.spec("K16", "C31")
@@ -291,7 +294,7 @@ async def test_a_nested_call_in_a_task_of_its_own_is_held_to_the_deadline_too() 
         tasks.append(asyncio.create_task(ctx.call(inner)))
         return await asyncio.shield(tasks[0])
 
-    async with desk(inner, outer) as opened, asyncio.timeout(2):
+    async with desk(inner, outer) as opened:
         with pytest.raises(DeadlineExceeded):
             await opened.session.options(timeout=SOON).call(outer)
         await asyncio.wait(tasks)
@@ -337,10 +340,10 @@ async def test_a_handler_may_go_on_after_a_nested_call_that_was_late() -> None:
 async def test_a_sync_handler_that_is_late_is_abandoned_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     release, ended = threading.Event(), threading.Event()
 
-    @tool(timeout=SOON)
+    @tool(timeout=0.03)
     def block() -> int:
         """Block."""
-        release.wait(5)
+        release.wait(60)
         ended.set()
         return 1
 

@@ -105,7 +105,7 @@ async def test_what_nobody_expected_is_one_sanitised_error(
 ) -> None:
     tool = failing(shape, throw(UNEXPECTED[what]()), effect="write")
     async with desk(tool) as opened:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             *events, error = await ask(opened.session, "fail")
             result = await opened.session.try_call(tool)
         assert [one.kind for one in events] == (["event"] if shape == "stream" else [])
@@ -324,5 +324,5 @@ async def test_a_handler_may_be_given_as_an_iterator_that_is_no_generator() -> N
 
 async def test_a_wrong_reply_by_name_of_a_raised_error_of_output_keeps_its_code() -> None:
     tool = failing("async", throw(InvalidOutput("shaped by hand")))
-    async with desk(tool) as opened, asyncio.timeout(5):
+    async with desk(tool) as opened, asyncio.timeout(60):
         assert (await ask(opened.session, "fail"))[0].data["code"] == "invalid_output"

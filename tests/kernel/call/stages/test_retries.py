@@ -16,7 +16,8 @@ from capset.definitions.tools.retries import Retry
 from capset.errors import DeadlineExceeded, InternalError, InvalidOutput, LimitExceeded, TransientError
 from capset.kernel.kernel import Kernel
 from tests.kernel.streams.support import Done, Step, made
-from tests.kernel.support import Desk, TappedStore, ask, desk, read, until
+from tests.kernel.support import Desk, TappedStore, ask, desk, read
+from tests.waiting import until
 
 SHAPES = ("async", "sync", "stream", "processor")
 
@@ -172,13 +173,11 @@ async def test_nobody_waits_beyond_the_deadline(whose: str, monkeypatch: pytest.
         "capset.kernel.call.stages.run.random.uniform", lambda low, high: high
     )  # the longest that it may be
     flaky = Flaky(99)
-    kept = flaky.tool(retry=Retry(50, base=60, cap=60), timeout=5 if whose == "tool" else None)
+    kept = flaky.tool(retry=Retry(50, base=3_600, cap=3_600), timeout=1_800 if whose == "tool" else None)
     async with desk(kept) as opened:
-        session = opened.session.options(timeout=5) if whose == "call" else opened.session
-        began = time.monotonic()
-        with pytest.raises(TransientError):
+        session = opened.session.options(timeout=1_800) if whose == "call" else opened.session
+        with pytest.raises(TransientError):  # at once, since no time would be left
             await session.call(kept)
-        assert time.monotonic() - began < 4, "it is told at once, since no time would be left"
         assert (await opened.record()).attempts == 1
 
 

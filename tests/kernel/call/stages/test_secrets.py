@@ -17,7 +17,7 @@ from capset.errors import ApprovalRequired, ApprovalVoid
 from capset.ext import Answer
 from capset.kernel.results import Result
 from capset.stores.base import ApprovalQuery
-from tests.kernel.support import desk, read
+from tests.kernel.support import desk, first_request, read
 
 WHO, BOSS = Principal("ada", org="acme"), Principal("boss", org="acme")
 ONE, OTHER = "hunter2-of-ada", "hunter3-of-bob"
@@ -120,11 +120,9 @@ async def test_a_secret_that_changes_while_its_call_waits_voids_the_approval() -
     async with Kernel(store="memory://") as kernel, kernel.open(AGENT, principal=WHO) as session:
         login = Login(name="n", key=SecretStr(ONE))
         waits = asyncio.ensure_future(session.try_message(session.message("sign_in", {"login": login})))
-        async with asyncio.timeout(5):
-            while not (rows := (await kernel.approvals.list(ApprovalQuery("acme"))).items):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        request = await first_request(kernel)
         login.key = SecretStr(OTHER)
-        await kernel.approvals.decide(rows[0].id, Answer(approved=True), by=BOSS)
+        await kernel.approvals.decide(request.id, Answer(approved=True), by=BOSS)
         assert isinstance((await waits).error, ApprovalVoid)
 
 

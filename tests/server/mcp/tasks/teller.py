@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from capset import Agent, Capability, Context, Principal, tool
 from capset.ext import Answer
 from tests.server.mcp.tasking import Tasker
 from tests.server.support import Site, site
+from tests.waiting import until
 
 BOSS = Principal("boss", org="acme")
 YES = Answer(approved=True)
@@ -44,8 +44,7 @@ async def login(name: str, password: str) -> str:
 async def slow(to: str) -> str:
     """Pay slowly."""
     done.append(("started", to))
-    while not gate.is_set():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(gate.is_set)
     done.append(("ended", to))
     return f"{to} is paid"
 

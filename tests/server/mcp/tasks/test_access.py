@@ -14,10 +14,11 @@ from capset.kernel import kernel
 from capset.server.mcp import tasks
 from capset.stores.base import ApprovalQuery
 from tests.server.mcp import support
-from tests.server.mcp.support import PREFIX, bench, until
+from tests.server.mcp.support import PREFIX, bench
 from tests.server.mcp.tasking import TASKS, Tasker, data_of, text_in
 from tests.server.mcp.tasks.teller import YES, approval_of, bank, caller, decide, done, pay
 from tests.server.support import Site, site
+from tests.waiting import until
 
 
 @pytest.mark.spec("M19")

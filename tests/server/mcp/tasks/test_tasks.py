@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from capset.definitions.governance import Governance
 from capset.ext import Answer
 from capset.server.mcp import tasks
 from capset.testing import FakeClock
-from tests.server.mcp.support import PREFIX, until
+from tests.server.mcp.support import PREFIX
 from tests.server.mcp.tasking import TASKS, Tasker, text_in
 from tests.server.mcp.tasks.teller import (
     BOSS,
@@ -26,6 +27,7 @@ from tests.server.mcp.tasks.teller import (
     gate,
 )
 from tests.server.support import Site
+from tests.waiting import moment, until
 
 
 @pytest.mark.spec("M19")
@@ -183,7 +185,7 @@ async def test_a_long_call_outlives_the_client_that_asks(
     await until(lambda: done == [("started", "bob")])
     gate.set()
     await until(lambda: ("ended", "bob") in done)
-    await until_over(ada, task)
+    await until(lambda: is_over(ada, task), "the task to be over")
     assert text_in(await ada.get(task["taskId"])) == "bob is paid"
 
 
@@ -195,17 +197,15 @@ async def test_a_running_call_is_cancelled(shared: Site, ada: Tasker, monkeypatc
     assert (await ada.get(task["taskId"]))["status"] == "working"
     await until(lambda: done == [("started", "eve")])
     await ada.cancel(task["taskId"])
-    await until_over(ada, task)
+    await until(lambda: is_over(ada, task), "the task to be over")
     assert (await ada.get(task["taskId"]))["status"] == "cancelled"
     (record,) = await shared.records(correlation=approval_of(task))
     assert record.outcome == "cancelled"
     assert done == [("started", "eve")]
 
 
-async def until_over(caller: Tasker, task: dict[str, Any]) -> None:
-    async with asyncio.timeout(10):
-        while (await caller.get(task["taskId"]))["status"] == "working":  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def is_over(caller: Tasker, task: dict[str, Any]) -> bool:
+    return (await caller.get(task["taskId"]))["status"] != "working"
 
 
 @pytest.mark.spec("M19")
@@ -225,12 +225,13 @@ async def test_a_client_that_leaves_while_its_task_is_reserved_stops_nothing(
     shared: Site, ada: Tasker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies = type(shared.kernel.store.replies)
-    reserve, reserved = replies.reserve, asyncio.Event()
+    reserve, reserved, rows = replies.reserve, asyncio.Event(), list[Any]()
 
     async def slowly(self: Any, row: Any, **options: Any) -> Any:
         found = await reserve(self, row, **options)
         reserved.set()
-        await asyncio.sleep(0.2)
+        await moment(0.2)
+        rows.append(row)
         return found
 
     going, ending = await ada.task("pay", to="bob"), await ada.task("pay", to="eve")
@@ -242,8 +243,10 @@ async def test_a_client_that_leaves_while_its_task_is_reserved_stops_nothing(
         await reserved.wait()
         leaving.cancel()
         await asyncio.wait([leaving])
-    await asyncio.sleep(0.3)
+    await until(lambda: len(rows) >= 2, "both tasks to be reserved though their client has left")
     monkeypatch.undo()
+    for task in (going, ending):
+        await until(partial(is_over, ada, task), "the task to be over")
     assert text_in(await ada.get(going["taskId"])) == "bob has 5"
     assert (await ada.get(ending["taskId"]))["status"] == "cancelled"
 

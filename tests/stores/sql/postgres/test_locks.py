@@ -16,9 +16,9 @@ from capset.stores.sql.postgres.engines import SessionLeases, locking_engine
 from capset.stores.sql.postgres.store import PostgresStore
 from capset.testing.store_suite.support import NOW, begin, entry, intent
 from tests.databases import Server
-from tests.kernel.support import until
 from tests.stores.sql.postgres.support import connections, cut_off, opened_soon, writing
 from tests.stores.sql.support import opened_at, run_at
+from tests.waiting import moment, until
 
 KEY = ScopeKey("session", "acme", "s", "counter")
 
@@ -97,7 +97,7 @@ async def test_a_process_waits_while_another_one_makes_the_tables_for_longer_tha
     store = PostgresStore(make_url(url), busy_seconds=0.2)
     with writing(url):
         opening = asyncio.create_task(store.open())
-        await asyncio.sleep(1)
+        await moment(1)
         assert not opening.done()
     await opening
     await store.close()

@@ -17,9 +17,9 @@ from capset.stores.base import AuditQuery
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import NOW, SampleEntry, begin, entry, intent
 from tests.databases import Server
-from tests.kernel.support import until
 from tests.stores.sql.postgres.support import cut_off
 from tests.stores.sql.support import opened_at, run_at, store_at
+from tests.waiting import until
 
 OPEN_INTENTS = "SELECT id FROM open_intents ORDER BY id"
 
@@ -84,9 +84,11 @@ async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own
         with pytest.raises(StoreError):
             await store.audit.flush()
         own_server.start()
-        async with asyncio.timeout(30):
-            while not (await store.audit.query(AuditQuery())).items:  # nobody asks the writer again  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+
+        async def is_written() -> bool:
+            return bool((await store.audit.query(AuditQuery())).items)
+
+        await until(is_written, "the entry to be written, though the writer is not asked again")
 
 
 @pytest.mark.nightly

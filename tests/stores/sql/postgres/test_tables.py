@@ -48,6 +48,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(postgres_url: str) -
     assert partial == len(tables.FILTERS)
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P30")
 def test_processes_that_make_the_tables_at_once_all_succeed(postgres: Server) -> None:

@@ -175,6 +175,7 @@ async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, be
     await store.close()
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("before", [None, "0001"])
@@ -201,6 +202,7 @@ async def test_one_process_raises_several_databases_at_once(tmp_path: Path) -> N
         assert statements_of(path) == statements_of(tmp_path / "alone.db")
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize("before", [None, "0001"])

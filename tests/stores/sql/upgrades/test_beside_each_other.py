@@ -7,7 +7,6 @@ import base64
 import json
 import sqlite3
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.everything import read_everything, write_everything
 from tests.stores.sql.support import opened_at, path_of, run_at
 from tests.stores.sql.upgrades.eras import engine_at
+from tests.waiting import wait_until
 
 ERAS: Final = ("0006", "0008", "0009", "0011", "0029")
 STATEMENTS: Final[dict[str, Any]] = {
@@ -124,8 +124,7 @@ async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upg
             rounds += 1
 
     def more(than: int) -> None:
-        while rounds <= than and not working.done():
-            time.sleep(0.01)
+        wait_until(lambda: rounds > than or working.done())
 
     with closing(Old(empty_url, era)) as old:
         working = asyncio.create_task(asyncio.to_thread(work))

@@ -108,6 +108,7 @@ async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(url: st
         assert [record.outcome for record in (await first.audit.query(AuditQuery())).items] == ["succeeded"]
 
 
+@pytest.mark.realtime
 @pytest.mark.gate
 @pytest.mark.nightly
 @pytest.mark.spec("G21")

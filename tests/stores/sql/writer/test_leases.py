@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,17 +61,17 @@ def test_the_folder_goes_with_the_last_lock(tmp_path: Path) -> None:
 
 def test_writers_that_come_and_go_at_once_stop_no_other(tmp_path: Path) -> None:
     """The folder goes and comes again at any moment."""
-    until, looking = time.monotonic() + 2, FileLeases(tmp_path / "writers")
+    looking = FileLeases(tmp_path / "writers")
 
     def come_and_go(writer: str) -> None:
         own = FileLeases(tmp_path / "writers")
-        while time.monotonic() < until:
+        for _ in range(2_000):
             own.take(writer)
             own.release()
 
     with ThreadPoolExecutor(2) as threads:
         others = [threads.submit(come_and_go, writer) for writer in "ab"]
-        while time.monotonic() < until:
+        while not all(one.done() for one in others):
             looking.sweep()
             looking.holder()
         for one in others:

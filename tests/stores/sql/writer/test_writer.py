@@ -278,7 +278,7 @@ async def test_closing_answers_more_callers_than_one_transaction_takes(tmp_path:
         store.audit.append(entry("b"))
         with pytest.raises(StoreError, match=r"and so lost: 1 audit record$"):
             await store.close()
-        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         other.execute("ROLLBACK")
     assert {type(one) for one in answers} <= {StoreError, StoreBusy}
 

@@ -1,0 +1,169 @@
+"""A plugin of pytest that fails tests which live in real time, and do not say so by the mark ``realtime``.
+
+Such a test sleeps in code of its own, starts a process, or connects to one; it can fail because the machine is busy.
+Not counted are sleeps on virtual time and of ``tests/waiting.py``, sleeps that were cut short, the services of
+``SERVICES``, and commands of ``capset`` that a warm process forks and the test waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing.process
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import capset
+from capset.builtin.sandbox import jail, jail_users
+from capset.server import config_checker
+from tests.virtual_time import VirtualTimeLoop
+
+TESTS: Final = str(Path(__file__).parent) + os.sep
+WAITING: Final = str(Path(__file__).parent / "waiting.py")
+SERVICES: Final = (
+    *(f"{TESTS}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
+    *(str(module.__file__) for module in (config_checker, jail, jail_users, platform)),
+)
+"""Files that start what the first test that needs it starts for all: PostgreSQL, Redis, the warm process of commands, a
+server's checker of configs; and those that ask what this machine is, and whether code can be jailed on it."""
+MARKS: Final = ("realtime", "weekly", "browser", "clients")
+
+service_ports: Final[set[object]] = set()
+"""Ports of services that tests may connect to."""
+_PACKAGE: Final = str(Path(capset.__file__).parent) + os.sep
+_seen: set[str] = set()
+_listening: set[object] = set()
+"""Addresses on which this process has listened."""
+
+
+def install() -> None:
+    """Watch sleeps, processes and connections from now on."""
+    time.sleep = _watch_sleep(time.sleep)
+    asyncio.sleep = _watch_async_sleep(asyncio.sleep)
+    subprocess.Popen.__init__ = _watch_start(subprocess.Popen.__init__)
+    multiprocessing.process.BaseProcess.start = _watch_start(multiprocessing.process.BaseProcess.start)
+    socket.socket.connect = _watch_connect(socket.socket.connect)
+    socket.socket.listen = _watch_listen(socket.socket.listen)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Begin anew."""
+    _seen.clear()
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Fail the test for what it and its fixtures did."""
+    yield
+    if _seen and not any(item.get_closest_marker(mark) for mark in MARKS):
+        pytest.fail(f"without the mark `realtime` it {'; it '.join(sorted(_seen))}", pytrace=False)
+
+
+def _caller(depth: int) -> tuple[str, int]:
+    frame = sys._getframe(depth + 1)
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _place(caller: tuple[str, int]) -> str:
+    return f"{caller[0].removeprefix(TESTS)}:{caller[1]}"
+
+
+def _is_of_a_test(caller: tuple[str, int]) -> bool:
+    return caller[0].startswith(TESTS) and caller[0] != WAITING
+
+
+def _watch_sleep(sleep: Any) -> Any:
+    def watched(seconds: float) -> None:
+        sleep(seconds)
+        if seconds > 0 and _is_of_a_test(caller := _caller(1)):
+            _seen.add(f"sleeps {seconds} s at {_place(caller)}")
+
+    return watched
+
+
+def _watch_async_sleep(sleep: Any) -> Any:
+    def watched(delay: float, result: Any = None) -> Coroutine[Any, Any, Any]:
+        caller = _caller(1)
+        return noted(delay, result, caller) if delay > 0 and _is_of_a_test(caller) else sleep(delay, result)
+
+    async def noted(delay: float, result: Any, caller: tuple[str, int]) -> Any:
+        await sleep(delay)
+        if not isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+            _seen.add(f"sleeps {delay} s at {_place(caller)}")
+        return result
+
+    return watched
+
+
+def _watch_start(start: Any) -> Any:
+    def watched(*arguments: Any, **options: Any) -> Any:
+        if not _is_a_service():
+            _seen.add(f"starts a process at {_origin()}")
+        return start(*arguments, **options)
+
+    return watched
+
+
+def _watch_listen(listen: Any) -> Any:
+    def watched(here: socket.socket, *arguments: Any) -> Any:
+        listen(here, *arguments)
+        _listening.add(_key(here.getsockname()))
+
+    return watched
+
+
+def _watch_connect(connect: Any) -> Any:
+    def watched(here: socket.socket, address: Any) -> Any:
+        try:
+            return connect(here, address)
+        finally:
+            if _key(address) not in _listening | service_ports and not _is_a_service():
+                try:
+                    here.getpeername()
+                except OSError:
+                    pass  # refused
+                else:
+                    _seen.add(f"connects to another process, at {address!r}")
+
+    return watched
+
+
+def take() -> set[str]:
+    """Return what was seen of this test, and forget it."""
+    seen = {*_seen}
+    _seen.clear()
+    return seen
+
+
+def _origin() -> str:
+    """Return the nearest place in the tests or the package."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if (caller := (frame.f_code.co_filename, frame.f_lineno))[0].startswith((TESTS, _PACKAGE)):
+            return _place(caller)
+        frame = frame.f_back
+    return "an unknown place"
+
+
+def _key(address: Any) -> object:
+    """Return the port of an address; a server that listens on all addresses is reached at each."""
+    return address[1] if isinstance(address, tuple) else address
+
+
+def _is_a_service() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(SERVICES):
+            return True
+        frame = frame.f_back
+    return False
