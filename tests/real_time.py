@@ -1,8 +1,8 @@
-"""A plugin of pytest that fails tests which live in real time, and do not say so by the mark ``realtime``.
+"""A pytest plugin that fails tests which depend on real time without the mark ``realtime``.
 
-Such a test sleeps in code of its own, starts a process, or connects to one; it can fail because the machine is busy.
-Not counted are sleeps on virtual time and of ``tests/waiting.py``, sleeps that were cut short, the services of
-``SERVICES``, and commands of ``capset`` that a warm process forks and the test waits for.
+Such a test sleeps, starts a process, or connects to one, and so it can fail on a busy machine. The plugin ignores
+sleeps on virtual time, sleeps in ``tests/waiting.py``, cancelled sleeps, the processes started by ``SERVICES``, and
+``capset`` commands that a warm process forks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SERVICES: Final = (
     *(f"{TESTS}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
     *(str(module.__file__) for module in (config_checker, jail, jail_users, platform)),
 )
-"""Files that start what the first test that needs it starts for all: PostgreSQL, Redis, the warm process of commands, a
-server's checker of configs; and those that ask what this machine is, and whether code can be jailed on it."""
+"""Files that start a process once for all tests (PostgreSQL, Redis, the warm ``capset``, the config checker), or probe
+the machine."""
 MARKS: Final = ("realtime", "weekly", "browser", "clients")
 
 service_ports: Final[set[object]] = set()
@@ -56,14 +56,14 @@ def install() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Begin anew."""
+    """Clear the record of the test before."""
     _seen.clear()
     yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Fail the test for what it and its fixtures did."""
+    """Fail an unmarked test that depended on real time, by itself or by its fixtures."""
     yield
     if _seen and not any(item.get_closest_marker(mark) for mark in MARKS):
         pytest.fail(f"without the mark `realtime` it {'; it '.join(sorted(_seen))}", pytrace=False)
@@ -139,7 +139,7 @@ def _watch_connect(connect: Any) -> Any:
 
 
 def take() -> set[str]:
-    """Return what was seen of this test, and forget it."""
+    """Return and clear the record of this test."""
     seen = {*_seen}
     _seen.clear()
     return seen

@@ -1,4 +1,4 @@
-"""What the tests' own plugin sees of a test that lives in real time, and what it leaves alone."""
+"""The plugin that reports tests which depend on real time."""
 
 from __future__ import annotations
 

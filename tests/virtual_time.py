@@ -1,9 +1,9 @@
-"""Virtual time for tests that need asyncio alone: the clock of the loop jumps to its next timer when nothing is ready.
+"""Virtual time for tests that use nothing but asyncio: when no task is ready, the clock jumps to the next timer.
 
-A conftest or a module takes it by ``from tests.virtual_time import anyio_backend``. A sleep of an hour ends at once
-there, and one of 0.1 s never outlasts another of 0.2 s, however busy the machine is. While a thread works that the
-loop waits for, the clock goes as any other does. It is not for tests with other processes, or with network peers
-outside the loop: these live in real time, and carry the mark ``realtime``.
+A conftest or a module opts in with ``from tests.virtual_time import anyio_backend``. A sleep of an hour then ends at
+once, and a sleep of 0.1 s always ends before one of 0.2 s, however busy the machine is. While the loop waits for a
+thread, the clock runs in real time. Tests with other processes, or with network peers outside the loop, need real time
+and the mark ``realtime``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from capset.stores.sql.writer import batch
 __all__ = ["VIRTUAL", "VirtualTimeLoop", "anyio_backend"]
 
 _OF_THREADS: Final = frozenset(module.__file__ for module in (worker_threads, batch, asyncio.base_events))
-"""Modules whose futures are resolved by threads; asyncio's is that of the end of its own threads."""
+"""Modules that create futures which threads resolve; ``base_events`` does so to shut its executor down."""
 
 TURN_SECONDS: Final = 0.000_01
-"""What each turn of the loop takes, so that time goes on while tasks are always ready, too."""
+"""Virtual duration of one iteration of the loop, so that timers also expire while some task is always ready."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for no timer: where it would wait, it moves the clock of its loop."""
+    """A selector that moves the clock of its loop forward instead of waiting for a timer."""
 
     loop: VirtualTimeLoop
 
@@ -54,7 +54,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now = 1_000.0
         self.open_jobs = 0
-        """Futures that a thread has still to resolve."""
+        """Number of futures that a thread has yet to resolve."""
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -79,7 +79,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 VIRTUAL: Final = ("asyncio", {"loop_factory": VirtualTimeLoop})
-"""The backend of AnyIO's plugin with virtual time."""
+"""Backend for AnyIO's pytest plugin: asyncio on virtual time."""
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _PROMPT: Final = {"kind": "prompt", "systemPrompt": "Keep tidy notes.", "instructions": []}
 _DAY: Final = "since=2026-01-01T00:00&until=2026-01-02T00:00"
 
-pytestmark = [pytest.mark.timeout(1_800), pytest.mark.nightly]
+pytestmark = [pytest.mark.timeout(1_800), pytest.mark.nightly, pytest.mark.realtime]
 
 
 class Folder(BaseModel):

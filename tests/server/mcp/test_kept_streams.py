@@ -312,7 +312,7 @@ async def test_answers_are_kept_for_a_time(monkeypatch: pytest.MonkeyPatch) -> N
         async with ada.calling("hold") as stream:
             first = await anext(stream)
         gate.open.set()
-        await until(lambda: is_gone(first.id), "an answer that nobody fetched to be dropped")
+        await until(lambda: is_gone(first.id), "the server to drop an answer that no client fetched")
 
 
 @pytest.mark.spec("M25")

@@ -74,7 +74,7 @@ async def test_the_soonest_of_all_deadlines_counts(of_tool: float, of_caller: fl
         started = asyncio.get_running_loop().time()
         (error,) = await read(session.invoke(sent(time.time() + of_message)))
         assert error.data["status"] == 504
-        # The deadline of a message is on the system's clock, which goes on meanwhile.
+        # The deadline of a message is on the system's clock, which does not stop while the test runs.
         assert SOON / 2 < asyncio.get_running_loop().time() - started <= SOON + 1
         await check_late(opened)
 
