@@ -76,6 +76,7 @@ def approve(capset: Command | Run, file: str, *tools: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.realtime
 @pytest.mark.spec("M7", "M23")
 async def test_the_operations_of_a_file_are_served_beside_each_other(
     capset: Command, tmp_path: Path, api: Library
@@ -136,6 +137,7 @@ async def test_the_operations_of_a_file_are_served_beside_each_other(
 
 
 @pytest.mark.nightly
+@pytest.mark.realtime
 @pytest.mark.spec("M8", "M23")
 async def test_files_reach_an_api_over_mcp_and_rest(capset: Command, tmp_path: Path, api: Library) -> None:
     file = api.declare(tmp_path)

@@ -127,7 +127,8 @@ async def test_what_a_stored_agent_is_made_of_is_its_organisations(shared: Site,
 
 @pytest.mark.spec("P12", "F8", "F9", "F28")
 async def test_what_was_recorded_is_known_and_only_to_its_organisation(shared: Site, asker: httpx2.AsyncClient) -> None:
-    session = await make_session(asker, "kit")
+    agent = await make_agent(asker, capabilities=[{"id": "shelf", "prefix": "recorded_"}])
+    session = (await asker.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
     snapshot = (await asker.get(f"/v1/sessions/{session}/snapshot")).json()
     problem(await asker.get(f"/v1/fingerprints/{snapshot['runtime_hash']}"), 404, "not_found")
     kept = (await asker.post("/v1/links", json={"session_id": session})).json()
