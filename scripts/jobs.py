@@ -72,7 +72,7 @@ NIGHTLY: Final = (
     job("frontends"),
     job("formats"),
     job("frameworks"),
-    job("realtime", "realtime", "ARGS=--shuffle --processes 3", alone=True),
+    job("realtime", "realtime", "ARGS=--shuffle --processes 4", alone=True),
 )
 WEEKLY: Final = (
     job("faults", alone=True),

@@ -1,4 +1,4 @@
-"""The short form of ``make siege``: answers, bounds of memory, and recovery; times are measured by the long one."""
+"""A sample of ``make siege``, which runs all attacks and measures times: answers, bounds of memory, and recovery."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def besieged_site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
 
 
 @pytest.mark.spec("P35", "P46", "T31", "T32")
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS[::8], ids=lambda attack: attack.name)
 async def test_a_server_survives(besieged_site: Site, attack: Attack) -> None:
     ended = asyncio.Event()
     watching = asyncio.create_task(watch(besieged_site, attack, ended))
