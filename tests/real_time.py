@@ -18,6 +18,7 @@ import time
 from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import pytest
 
@@ -40,8 +41,8 @@ service_ports: Final[set[object]] = set()
 """Ports of services that tests may connect to."""
 _PACKAGE: Final = str(Path(capset.__file__).parent) + os.sep
 _seen: set[str] = set()
-_listening: set[object] = set()
-"""Addresses on which this process has listened."""
+_listening: WeakSet[socket.socket] = WeakSet()
+"""Sockets on which this process listens, or has listened: once one is closed, its port may be of another process."""
 
 
 def install() -> None:
@@ -117,7 +118,7 @@ def _watch_start(start: Any) -> Any:
 def _watch_listen(listen: Any) -> Any:
     def watched(here: socket.socket, *arguments: Any) -> Any:
         listen(here, *arguments)
-        _listening.add(_key(here.getsockname()))
+        _listening.add(here)
 
     return watched
 
@@ -127,7 +128,8 @@ def _watch_connect(connect: Any) -> Any:
         try:
             return connect(here, address)
         finally:
-            if _key(address) not in _listening | service_ports and not _is_a_service():
+            own = {_key(listener.getsockname()) for listener in _listening if listener.fileno() >= 0}
+            if _key(address) not in own | service_ports and not _is_a_service():
                 try:
                     here.getpeername()
                 except OSError:

@@ -14,8 +14,8 @@ from tests import real_time
 from tests.waiting import moment, until
 
 LISTENS = """
-import socket
-with socket.create_server(("127.0.0.1", 0)) as here:
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as here:
     print(here.getsockname()[1], flush=True)
     here.accept()
 """
@@ -42,8 +42,9 @@ async def test_a_sleep_is_seen_once_it_has_ended() -> None:
 def test_a_process_and_a_connection_to_it_are_seen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()):
         assert seen() == [], "it is of this process"
-    with subprocess.Popen([sys.executable, "-c", LISTENS], stdout=subprocess.PIPE, text=True) as other:
+        port = here.getsockname()[1]
+    with subprocess.Popen([sys.executable, "-c", LISTENS, str(port)], stdout=subprocess.PIPE, text=True) as other:
         assert seen() == ["starts a"]
         assert other.stdout is not None
         socket.create_connection(("127.0.0.1", int(other.stdout.readline()))).close()
-    assert seen() == ["connects to"]
+    assert seen() == ["connects to"], "the port is the other process's now"
