@@ -47,7 +47,7 @@ near: $(SETUP) ## run the tests near what you changed (ARGS="HEAD~3" for the cha
 
 realtime: $(SETUP) ## run the tests with real processes and real time (ARGS="-m 'realtime and gate'" for those of the gate)
 	@scripts/install_for_tests.sh
-	@$(BIN)/python -m scripts.run_tests --processes 2 -m "realtime and not weekly and not clients and not browser" $(ARGS)
+	@$(BIN)/python -m scripts.run_tests --processes 2 --durations tests/realtime_durations.json -m "realtime and not weekly and not clients and not browser" $(ARGS)
 
 uvloop: $(SETUP) ## run the tests of the core again on uvloop, the event loop of servers
 	@CAPSET_LOOP=uvloop $(BIN)/python -m scripts.run_tests -m "$(MARKS_gate) and not realtime" -k "not postgres" $(ARGS) tests/fingerprint tests/kernel tests/evaluation

@@ -1,8 +1,9 @@
 """Run the tests in several processes, each with files of its own: ``python -m scripts.run_tests [option | path …]``.
 
-The files are dealt out by the seconds that they took before (``tests/durations.json``), so that each is imported once.
-``--processes N`` and ``--shuffle`` are options of this script, ``--save`` writes the seconds of this run to
-``tests/durations.json``; all others are pytest's. Tests marked ``realtime`` that fail are run once more at the end,
+The files are dealt out by the seconds that their tests took before, so that each file is imported once: those of
+``tests/durations.json``, or those of another file for another selection of tests.
+``--processes N``, ``--shuffle`` and ``--durations FILE`` are options of this script, and ``--save`` writes the seconds
+of this run to that file; all others are pytest's. Tests marked ``realtime`` that fail are run once more at the end,
 alone: those that pass then are flaky, and named; more than three of them fail the run. The counts and the failures are
 written to the file that CAPSET_REPORT names.
 """
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path.cwd()
-DURATIONS: Final = ROOT / "tests/durations.json"
 MOST_FLAKY: Final = 3
 FEW_SECONDS: Final = 20.0
 """Tests that take less are run in one process."""
@@ -38,11 +38,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--processes", type=int, default=(os.cpu_count() or 1) + 2)
     parser.add_argument("--shuffle", action="store_true")
+    parser.add_argument("--durations", type=Path, default=Path("tests/durations.json"))
     parser.add_argument("--save", action="store_true")
     own, others = parser.parse_known_args(arguments)
     paths = [one for one in others if not one.startswith("-") and Path(one.partition("::")[0]).exists()]
     options = [one for one in others if one not in paths]
-    durations: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    durations: dict[str, float] = json.loads(own.durations.read_text()) if own.durations.exists() else {}
     if any("::" in path for path in paths):
         shards = [paths]
     else:
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
         failures = [failure for report in reports for failure in report["failures"]]
         flaky, failures = rerun(failures, Path(folder))
     if own.save:
-        save(durations, shards, reports)
+        save(own.durations, durations, shards, reports)
     counts = Counter[str]()
     for report in reports:
         counts.update(report["counts"])
@@ -92,7 +93,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
 
 def deal(files: list[str], durations: Mapping[str, float], processes: int) -> list[list[str]]:
     """Deal files out to processes so that each takes about as long: the longest first, to the one with the least."""
-    usual = statistics.median(durations.values()) if durations else 1.0
+    usual = statistics.median([seconds for seconds in durations.values() if seconds] or [1.0])
     seconds = {file: durations.get(file, usual) for file in files}
     if sum(seconds.values()) < FEW_SECONDS:
         processes = 1
@@ -141,12 +142,12 @@ def rerun(failures: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, 
     return flaky, [failure for failure in failures if failure not in flaky]
 
 
-def save(durations: dict[str, float], shards: list[list[str]], reports: list[dict[str, Any]]) -> None:
-    """Save the seconds of the files that were run, beside those of the others."""
+def save(path: Path, durations: dict[str, float], shards: list[list[str]], reports: list[dict[str, Any]]) -> None:
+    """Save the seconds of the files that were run, 0 where no test was chosen, beside those of the others."""
     for shard, report in zip(shards, reports, strict=True):
-        durations |= {file: round(report["seconds"][file], 2) for file in shard if file in report["seconds"]}
-    kept = {file: seconds for file, seconds in sorted(durations.items()) if (ROOT / file).exists()}
-    DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
+        durations |= {file: round(report["seconds"].get(file, 0.0), 2) for file in shard}
+    existing = {file: seconds for file, seconds in sorted(durations.items()) if (ROOT / file).exists()}
+    path.write_text(json.dumps(existing, indent=0) + "\n")
 
 
 if __name__ == "__main__":
