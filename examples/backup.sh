@@ -6,6 +6,10 @@ capset call test_math.add --args '{"a": 2, "b": 3}' > made.txt
 capset db backup kept.db
 capset db check --verify --db kept.db        # the tables, the indexes, and the hash of every record
 
+# It becomes a database again, without the approvals that were given before: they may have been used since.
+capset db restore kept.db --db restored.db
+capset db check --verify --db restored.db
+
 # One that somebody changed is not sound: the exit code is 3.
 cp kept.db changed.db
 python -c 'import sqlite3; c = sqlite3.connect("changed.db"); c.execute("DROP INDEX ix_records_time"); c.commit()'

@@ -26,7 +26,7 @@ def main() -> int:
     rows: dict[str, list[Row]] = {}
     for engine in ("sqlite", "postgres") if asked.engine == "both" else (asked.engine,):
         with database(engine) as (folder, url), besieged(folder, url) as site:
-            rows[engine] = [_fight(site, one, asked.seconds) for one in chosen]
+            rows[engine] = [_fight(site, one, asked.seconds) for one in chosen if engine in one.engines]
     _print(rows)
     return int(any(row.misses for found in rows.values() for row in found))
 

@@ -25,6 +25,8 @@ class Bounds:
     recovered: float = 1.0
     wait: float = 5.0
     """The longest time until the bystander was answered."""
+    p99: float = 5.0
+    """The 99th percentile of those times."""
 
 
 def read(site: Site) -> bytes:
@@ -53,6 +55,7 @@ class Attack:
     """One attack. ``answers`` are the statuses that it may get, ``closed`` for a closed connection.
 
     ``asks`` returns what the bystander asks meanwhile, over and over, and ``served`` are the answers it may get.
+    ``engines`` are those of the databases of servers that it is for.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Attack:
     bounds: Bounds = Bounds()
     asks: Callable[[Site], bytes] = read
     served: frozenset[str] = frozenset({"200"})
+    engines: tuple[str, ...] = ("sqlite", "postgres")
 
 
 async def flood(port: int, until: float, asked: bytes, *, connections: int = 8, timeout: float = 15.0) -> Counter[str]:

@@ -46,6 +46,7 @@ class Row:
         odd = set(self.answers) - self.attack.answers
         held = {
             "health": p99(during.health) <= bounds.health,
+            "p99": p99(during.reads) <= bounds.p99,
             "rate": self.share >= bounds.rate,
             "rss": during.rss <= bounds.rss,
             "recovered": self.recovered <= bounds.recovered,

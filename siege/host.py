@@ -20,6 +20,8 @@ from siege.tools import ENTRY_POINTS, METADATA
 _SERVES = re.compile(r"serves http://127.0.0.1:(\d+)")
 _WORKS = re.compile(r"works on (\S+)")
 _SECONDS = 120.0
+SLACK_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+"""The secret of the attacker's app in Slack."""
 FILES = ("session_files:read", "session_files:write")
 SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
 
@@ -41,7 +43,7 @@ class Host:
 
     @classmethod
     def of(cls, folder: Path, url: str) -> Self:
-        """Return a host whose commands use a database and find the capability ``siege_tools``."""
+        """Return a host whose commands use a database and find the capabilities of ``siege.tools``."""
         info = folder / "site/capset_siege-1.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(METADATA)
@@ -49,6 +51,7 @@ class Host:
         environ = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "CAPSET_DB": url,
             "PYTHONPATH": os.pathsep.join((str(folder / "site"), str(Path(__file__).parents[1]))),
+            "SIEGE_SLACK": SLACK_SECRET,
         }  # fmt: skip
         return cls(folder, environ)
 
@@ -62,12 +65,19 @@ class Host:
         return done.stdout
 
     def make_key(
-        self, principal: str, *, org: str | None, scopes: Iterable[str] = SCOPES, grants: Iterable[str] = FILES
+        self,
+        principal: str,
+        *,
+        org: str | None,
+        scopes: Iterable[str] = SCOPES,
+        grants: Iterable[str] = FILES,
+        usage: Iterable[str] = (),
     ) -> str:
         """Create an API key and return it."""
         words = ["--principal", principal, *([] if org is None else ["--org", org])]
         words += [word for scope in scopes for word in ("--scope", scope)]
         words += [word for grant in grants for word in ("--grant", grant)]
+        words += [word for limit in usage for word in ("--usage-limit", limit)]
         return json.loads(self.run("key", "create", principal, *words, "--json"))["key"]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Tenants of a server under load: principals of several organisations, each with a key, an agent and an approver."""
+"""Tenants of a server under load: principals of several organisations, each with a key and an agent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ CAPABILITIES = ("siege_tools", "session_file_system")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A principal's key, the key of one who may approve what it asks for, and the id of its agent."""
+    """A principal's key, and the id of its agent."""
 
     key: str
-    approver: str
     agent: str
 
 
@@ -60,9 +59,8 @@ async def _make_tenant(connections: Connections, admin: str, number: int, org: s
 
     about = {"org": org, "permissions": FILES, "scopes": SCOPES}
     key = (await made("/v1/keys", admin, {"name": "load", "principal": f"caller{number}", **about}))["key"]
-    approver = (await made("/v1/keys", admin, {"name": "load", "principal": f"approver{number}", **about}))["key"]
     agent = await made("/v1/agents", key, {"name": f"worker {number}", "capabilities": CAPABILITIES})
-    return Tenant(key, approver, agent["id"])
+    return Tenant(key, agent["id"])
 
 
 async def make_sessions(

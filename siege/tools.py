@@ -1,14 +1,18 @@
-"""The capability of the besieged site: a slow tool, instant ones, and one that has to be approved."""
+"""The capabilities of the besieged site: a slow tool, instant ones, one that has to be approved, and an agent."""
 
 from __future__ import annotations
 
 import time
 
-from capset import Capability, tool
+from capset import Agent, Capability, tool
+from capset.flows import as_tool
 
 METADATA = "Metadata-Version: 2.1\nName: capset-siege\nVersion: 1\n"
-ENTRY_POINTS = "[capset.capabilities]\nsiege_tools = siege.tools:siege_tools\n"
-"""The files of a ``dist-info`` folder, by which a server finds this capability."""
+ENTRY_POINTS = """[capset.capabilities]
+siege_tools = siege.tools:siege_tools
+siege_staff = siege.tools:siege_staff
+"""
+"""The files of a ``dist-info`` folder, by which a server finds these capabilities."""
 
 
 @tool(effect="read")
@@ -43,3 +47,16 @@ async def pay(to: str) -> str:
 
 
 siege_tools: Capability = Capability("siege_tools", tools=[sleep, instant, repeat, keep, pay])
+_helper = Agent("helper", description="Helps.", system_prompt="Help.", uses=[siege_tools])
+siege_staff: Capability = Capability("siege_staff", tools=[as_tool(_helper, effect="write")])
+SCRIPT = {
+    "agents": {
+        "head": [
+            {"calls": [{"tool": "helper", "arguments": {"input": str(number)}} for number in range(60)]},
+            {"text": "They are done."},
+        ],
+        "helper": [{"calls": [{"tool": "instant", "arguments": {"number": 1}}]}, {"text": "Done."}],
+    },
+    "steps": [{"text": "Hello."}],
+}
+"""What the model of the site answers: an agent named ``head`` has 60 helpers work at once, of two steps each."""

@@ -23,6 +23,7 @@ from weakref import WeakSet
 import pytest
 
 import capset
+from capset.builtin.database import query_process
 from capset.builtin.sandbox import jail, jail_users
 from capset.server import config_checker
 from tests.virtual_time import VirtualTimeLoop
@@ -31,10 +32,10 @@ TESTS: Final = str(Path(__file__).parent) + os.sep
 WAITING: Final = str(Path(__file__).parent / "waiting.py")
 SERVICES: Final = (
     *(f"{TESTS}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
-    *(str(module.__file__) for module in (config_checker, jail, jail_users, platform)),
+    *(str(module.__file__) for module in (config_checker, jail, jail_users, platform, query_process)),
 )
-"""Files that start a process once for all tests (PostgreSQL, Redis, the warm ``capset``, the config checker), or probe
-the machine."""
+"""Files that start a process once for all tests (PostgreSQL, Redis, the warm ``capset``, the config checker, what asks
+databases), or probe the machine."""
 MARKS: Final = ("realtime", "weekly", "browser", "clients")
 
 service_ports: Final[set[object]] = set()

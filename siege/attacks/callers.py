@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import itertools
 import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 from siege.attack import Attack, Bounds, call, flood, instant_call
 from siege.connection import Connection, in_time, request, status
-from siege.site import Site
+from siege.host import SLACK_SECRET
+from siege.site import CONVERSATION, TEAM, USER, Site
 
 
 async def _numbered(
@@ -65,6 +69,33 @@ async def _approvals(site: Site, until: float) -> Counter[str]:
     """Ask for approvals of calls that all differ, with 60 kB of arguments each."""
     filler = "x" * 60_000
     return await _numbered(site, until, lambda n: call(site.attacker, "pay", json.dumps({"to": f"{n} {filler}"})))
+
+
+async def _forged_clicks(site: Site, until: float) -> Counter[str]:
+    """Approve the bystander's request by clicks in Slack that the attacker's own app signs, as the bystander's boss."""
+    async with Connection(site.port) as connection:
+        payment = await connection.ask(call(site.bystander, "pay", json.dumps({"to": f"somebody at {until}"})))
+        approval = payment.json["approval"]
+        answers = await _numbered(site, until, lambda number: _click(approval, number))
+        pending = await connection.ask(request("GET", f"/v1/approvals/{approval}", site.bystander.key))
+    return answers + Counter([pending.json["status"]])
+
+
+def _click(approval: str, number: int) -> bytes:
+    """Return a click on the button that approves a request, as Slack signs it; each number is another one."""
+    payload = {
+        "type": "block_actions",
+        "user": {"id": USER, "team_id": TEAM},
+        "team": {"id": TEAM},
+        "channel": {"id": CONVERSATION},
+        "actions": [{"action_id": "capset_approve", "value": approval}],
+        "trigger_id": str(number),
+    }
+    body, stamp = urlencode({"payload": json.dumps(payload)}).encode(), str(int(time.time()))
+    signature = hmac.new(SLACK_SECRET.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={signature}"}
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    return request("POST", "/slack/interactions", None, body, headers | form)
 
 
 async def _replies(site: Site, until: float) -> Counter[str]:
@@ -166,6 +197,7 @@ ATTACKS = (
     Attack("64 slow calls, left", _cancelled_calls, _DONE | {"silent"}, _SLOW, instant_call),
     Attack("1,000 followers", _followers, _DONE | {"closed"}),
     Attack("approvals of 60 kB", _approvals, _DONE | {"202"}),
+    Attack("clicks that another's app signs", _forged_clicks, _DONE | {"pending"}),
     Attack("answers kept under keys", _replies, _DONE),
     Attack("pages of links", _links, _DONE),
     Attack("reads of the log", _log, _DONE),

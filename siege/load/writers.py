@@ -16,7 +16,6 @@ from typing import Any
 import psycopg
 
 from capset import Agent, Kernel, Principal
-from capset.stores.sql.postgres.engines import lock_key
 from siege.battle import database
 from siege.tools import keep
 
@@ -28,8 +27,8 @@ READY_SECONDS = 120.0
 LOOK_SECONDS = 0.01
 _LOCKS = """
 SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted) FROM pg_locks
-WHERE locktype = 'advisory' AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = %s)
-AND classid::bigint = %s AND objid::bigint = %s
+WHERE locktype = 'relation' AND mode = 'ExclusiveLock' AND relation = to_regclass('alembic_version')
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
 
@@ -114,14 +113,12 @@ async def _calls(url: str, seconds: float, ready: threading.Barrier) -> int:
 def _watched(url: str, seconds: float) -> Generator[_Locks]:
     """Look at the lock of a database's writers for so many seconds."""
     found = _Locks()
-    key = lock_key("writes") & (1 << 64) - 1
 
     def look() -> None:
         until = time.monotonic() + seconds
         with psycopg.connect(url, autocommit=True) as connection:
             while time.monotonic() < until:
-                name = connection.info.dbname
-                row = connection.execute(_LOCKS, (name, key >> 32, key & 0xFFFFFFFF)).fetchone() or (0, 0)
+                row = connection.execute(_LOCKS).fetchone() or (0, 0)
                 found.looks += 1
                 found.held += row[0] > 0
                 found.waiting += row[1] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +12,7 @@ from siege.battle import database
 from siege.host import Host, Server
 from siege.mixed.kinds import KINDS, SCRIPT, Kind
 from siege.mixed.samples import GROWTH, Sampler, growth
-from siege.mixed.town import Town
+from siege.mixed.town import ORGS, Town
 from siege.pace import keep_pace, percentiles
 from siege.processes import Usage, peak_rss, usage
 
@@ -28,8 +29,9 @@ def soak(engine: str, seconds: float, *, every: float = 5.0, pace: float = 1.0) 
         script = folder / "script.yaml"
         script.write_text(SCRIPT)
         admin = host.make_key("admin", org=None, scopes=("capset:admin",))
+        approvers = [host.make_key("approver", org=f"org{number}") for number in range(ORGS)]
         with host.serving("server", "--model", f"script:{script}") as server:
-            report = asyncio.run(_soak(server, admin, seconds, every, pace))
+            report = asyncio.run(_soak(server, admin, approvers, seconds, every, pace))
         host.run("audit", "verify")
         return {"engine": engine, **report, "verified": True}
 
@@ -46,9 +48,11 @@ def problems(report: dict[str, Any]) -> list[str]:
     return found + [f"no {name} was made" for name in missing]
 
 
-async def _soak(server: Server, admin: str, seconds: float, every: float, pace: float) -> dict[str, Any]:
+async def _soak(
+    server: Server, admin: str, approvers: Sequence[str], seconds: float, every: float, pace: float
+) -> dict[str, Any]:
     before = usage(server.pid)
-    town = await Town.of(server.port, admin)
+    town = await Town.of(server.port, admin, approvers)
     sampler = Sampler(server.pid)
     sampling = asyncio.create_task(sampler.run(every))
     started = time.monotonic()

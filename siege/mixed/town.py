@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from urllib.parse import urlencode
@@ -22,9 +23,10 @@ FILES = 16
 
 @dataclass
 class Household:
-    """A tenant, its sign-in to the console, and its sessions."""
+    """A tenant, the key of one who may approve what it asks for, its sign-in to the console, and its sessions."""
 
     tenant: Tenant
+    approver: str
     cookie: str
     sessions: deque[str] = field(default_factory=deque[str])
     retired: deque[str] = field(default_factory=deque[str])
@@ -39,11 +41,17 @@ class Town:
         self._numbers = itertools.count()
 
     @classmethod
-    async def of(cls, port: int, admin: str) -> Town:
-        """Make the tenants and their sessions."""
+    async def of(cls, port: int, admin: str, approvers: Sequence[str]) -> Town:
+        """Make the tenants and their sessions. ``approvers`` are keys of one approver of each organisation.
+
+        Who has made the key of a tenant cannot approve what it asks for, with no other key that it has made either.
+        """
         connections = Connections(port)
         tenants = await make_tenants(connections, admin, TENANTS, orgs=ORGS)
-        households = [Household(one, signed_in(port, one.key)) for one in tenants]
+        households = [
+            Household(tenant, approvers[number % ORGS], signed_in(port, tenant.key))
+            for number, tenant in enumerate(tenants)
+        ]
         found = cls(connections, households)
         for one in households:
             one.sessions.extend([await found.open_session(one) for _ in range(SESSIONS)])

@@ -43,7 +43,7 @@ from capset.net.addresses import AllowedHosts, Resolver, system_resolver
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
 from capset.net.response import HttpResponse
-from capset.schemas.schema import digested
+from capset.schemas.schema import digested, session_file
 
 __all__ = [
     "ActionRegistry",
@@ -121,6 +121,7 @@ __all__ = [
     "normalise_path",
     "of_type",
     "schema_tool",
+    "session_file",
     "slot",
     "system_resolver",
     "tools_of",

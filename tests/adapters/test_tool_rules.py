@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capset import Principal
-from capset.adapters.tool_rules import checked_rules, options_of, rules_of, unknown_arguments
+from capset.adapters.tool_rules import ToolRules, checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.policies import Decision, Policy, Request
 from capset.errors import DefinitionError
 
 PATHS: dict[str, Any] = {"path": {"type": "string", "pattern": "^/public/", "required": True}}
 
 
-def decided(allowed: dict[str, Any], arguments: dict[str, Any]) -> Decision:
-    (policy,) = options_of("mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0)[
-        "policies"
-    ]
+def decided(allowed: dict[str, Any], arguments: dict[str, Any], names: Collection[str] = ("path", "mode")) -> Decision:
+    options = options_of(
+        "mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0, names=names
+    )
+    (policy,) = options["policies"]
     found = policy.evaluate(Request({}, Principal("ada"), None, arguments))
     assert isinstance(found, Decision)
     return found
@@ -36,7 +40,8 @@ def test_rules_stay_as_they_were_given() -> None:
     ("arguments", "reason"),
     [
         ({"path": "/public/a"}, None),
-        ({"path": "/public/a", "other": 1}, None),
+        ({"path": "/public/a", "mode": 1}, None),
+        ({"path": "/public/a", "file": "/private/a"}, "nor in its schema: 'file'"),
         ({"path": "/private/a"}, "These arguments are not allowed here: path: "),
         ({"path": ["/private/a"]}, "These arguments are not allowed here: path: "),
         ({}, "path: required, but missing"),
@@ -46,6 +51,16 @@ def test_arguments_that_are_not_allowed_are_denied(arguments: dict[str, Any], re
     found = decided(PATHS, arguments)
     assert (found.kind == "deny") is (reason is not None)
     assert (reason or "") in (found.reason or "")
+
+
+@pytest.mark.spec("M6", "T63")
+@given(*[st.sets(st.sampled_from("abcdef")) for _ in range(3)])
+def test_a_name_that_neither_the_rules_nor_the_schema_list_is_refused(
+    ruled: set[str], names: set[str], given_names: set[str]
+) -> None:
+    rules: dict[str, Any] = {name: {"const": 1} for name in ruled}
+    found = decided(rules, dict.fromkeys(given_names, 1), sorted(names))
+    assert (found.kind == "deny") is bool(given_names - ruled - names)
 
 
 @pytest.mark.spec("M6")
@@ -68,9 +83,16 @@ def test_a_rule_for_an_argument_that_the_tool_has_not_refuses_its_calls() -> Non
     assert unknown_arguments(rules, "push", ["repo"]) == ["repository"]
     assert unknown_arguments(rules, "push", []) == [], "a schema that names none may take any"
     assert unknown_arguments(rules, "pull", ["repo"]) == []
-    (policy,) = options_of(
-        "mcp:a", rules_of(rules, "push"), permissions=(), policies=(), timeout=1.0, unknown=["repository"]
-    )["policies"]
+    options = options_of(
+        "mcp:a",
+        rules_of(rules, "push"),
+        permissions=(),
+        policies=(),
+        timeout=1.0,
+        names=["repo"],
+        unknown=["repository"],
+    )
+    (policy,) = options["policies"]
     found = policy.evaluate(Request({}, Principal("ada"), None, {"repo": "other"}))
     assert (found.kind, "repository" in found.reason) == ("deny", True)
 
@@ -85,9 +107,8 @@ def test_rules_of_every_tool_hold_as_far_as_its_own_say_nothing_else() -> None:
 @pytest.mark.spec("M6")
 def test_permissions_are_those_of_the_server_and_of_the_tool() -> None:
     own = Policy("own", lambda _: True)
-    options = options_of(
-        "mcp:a", {"permissions": {"a:write"}, "timeout": 2.0}, permissions={"a:use"}, policies=[own], timeout=1.0
-    )
+    given_rules: ToolRules = {"permissions": {"a:write"}, "timeout": 2.0}
+    options = options_of("mcp:a", given_rules, permissions={"a:use"}, policies=[own], timeout=1.0, names=())
     assert options["permissions"] == {"a:use", "a:write"}
     assert (options["timeout"], options["effect"], options["policies"]) == (2.0, "destructive", [own])
 

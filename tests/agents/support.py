@@ -26,6 +26,7 @@ from capset.stores.base import ApprovalQuery, EventRow, SessionRow, Store
 
 ADA = Principal("ada")
 EVE = Principal("eve")
+READER = Principal("ada", permissions={"session_files:read"})
 
 Moves = list[Call | str | list[Call] | ScriptStep]
 

@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from capset.definitions.hooks import Hooks
-from tests.agents.support import Shelf, site
+from tests.agents.support import READER, Shelf, site
 
 
 @pytest.mark.spec("R16")
@@ -98,7 +98,7 @@ async def test_a_long_turn_is_summarised_while_it_runs(url: str, shelf: Shelf) -
 @pytest.mark.spec("R16")
 async def test_images_do_not_count_as_text(url: str, shelf: Shelf) -> None:
     """The model sees them in the turn that they are sent in, and in the next."""
-    async with site(url, shelf, ["I see.", "Still."], summarise_at=1_500) as here:
+    async with site(url, shelf, ["I see.", "Still."], summarise_at=1_500, principal=READER) as here:
         row = await here.session()
         session = await here.reopen(row, {}, Hooks())
         await session.files.write("/a.png", b"\x89PNG" + b"\0" * 50_000)

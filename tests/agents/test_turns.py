@@ -9,13 +9,14 @@ import pytest
 
 from capset.agents.budgets import TurnBudget
 from capset.agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset.agents.content import MAX_FILES
 from capset.agents.execution import TooManyTurns
 from capset.agents.scripts import Call, Condition, ScriptStep, ToolCall
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
-from tests.agents.support import EVE, Moves, Shelf, site
+from tests.agents.support import EVE, READER, Moves, Shelf, site
 from tests.waiting import moment, until
 
 
@@ -303,7 +304,7 @@ async def test_a_checkpoint_of_a_newer_version_is_left_to_it(url: str, shelf: Sh
 @pytest.mark.spec("R1")
 async def test_files_of_the_session_are_part_of_what_is_said(url: str, shelf: Shelf) -> None:
     """Texts as text, images as they are; what does not fit, or is not there, ends the turn with a clear error."""
-    async with site(url, shelf, ["I see.", "Yes."]) as here:
+    async with site(url, shelf, ["I see.", "Yes."], principal=READER) as here:
         row = await here.session()
         session = await here.reopen(row, {}, Hooks())
         await session.files.write("/a.txt", b"hello")
@@ -314,13 +315,32 @@ async def test_files_of_the_session_are_part_of_what_is_said(url: str, shelf: Sh
         (prompt,) = (await here.said(row))[0]["parts"]
         assert prompt["content"][:2] == ["look:", "/a.txt:\nhello"]
         assert (prompt["content"][2]["kind"], prompt["content"][2]["media_type"]) == ("binary", "image/png")
+        await session.files.write("/c.bin", bytes(MAX_FILES - 4))
+        large = [{"type": "file", "path": one} for one in ("/c.bin", "/a.txt")]
         typed = {"type": "file", "path": "/b.png", "media_type": "png"}
-        for bad in ([{"type": "file", "path": "/none"}], [{"type": "url", "url": "x"}], [{"type": "text"}], [typed]):
+        missing = {"type": "file", "path": "/none"}
+        for bad in (large, [missing], [{"type": "url", "url": "x"}], [{"type": "text"}], [typed]):
             await here.say(row, bad)
             kind, data = await here.last(row)
             assert (kind, data["error"]["code"]) == ("turn.failed", "invalid_arguments"), bad
         await here.say(row, {"any": ["json"]})
         assert (await here.last(row))[1] == {"output": "Yes."}
+
+
+@pytest.mark.spec("R27", "T51")
+async def test_a_file_that_its_sender_may_not_read_is_not_given_to_the_model(url: str, shelf: Shelf) -> None:
+    """Refused whether or not it is there, so that nothing is learnt of it either; texts are taken as ever."""
+    async with site(url, shelf, ["Nothing."]) as here:
+        row = await here.session()
+        session = await here.reopen(row, {}, Hooks())
+        await session.files.write("/a.txt", b"hello")
+        for path in ("/a.txt", "/none.txt"):
+            await here.say(row, [{"type": "text", "text": "look:"}, {"type": "file", "path": path}])
+            kind, data = await here.last(row)
+            assert (kind, data["error"]["code"]) == ("turn.failed", "permission_denied"), path
+        await here.say(row, [{"type": "text", "text": "look:"}])
+        assert (await here.last(row))[1] == {"output": "Nothing."}
+        assert "hello" not in str(await here.said(row))
 
 
 @pytest.mark.spec("R13", "T38")

@@ -11,6 +11,7 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 from capset import Principal
+from capset.agents import meter
 from capset.agents.scripts import Call
 from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance
@@ -53,7 +54,7 @@ async def said(here: Site, row: SessionRow | None = None) -> dict[str, Any] | No
     ("limit", "told"),
     [
         ("steps=4/1h", "this principal may use 4 steps within 1h, and has used 4."),
-        ("calls=1/1h", "this principal may use 1 call within 1h, and has used 2."),
+        ("calls=1/1h", "this principal may use 1 call within 1h, and would have used 2."),
         ("steps=4/1h per all", "this server may use 4 steps within 1h, and has used 4."),
     ],
 )
@@ -124,9 +125,10 @@ async def test_a_turn_goes_on_when_the_window_has_moved(url: str) -> None:
         assert (await here.last(row))[1]["output"] == "Done."
 
 
-@pytest.mark.spec("R24")
-async def test_each_running_turn_uses_more_by_one_step_at_most(durable: str) -> None:
+@pytest.mark.spec("R24", "T8")
+async def test_turns_at_once_use_no_step_too_many(durable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, on two processes."""
+    monkeypatch.setattr(meter, "LOOK_SECONDS", 0.05)
     moves: Moves = [*[Call("look", text=str(number)) for number in range(20)], "Done."]
     async with (
         limited(durable, "steps=30/1h", moves=moves) as here,
@@ -136,7 +138,30 @@ async def test_each_running_turn_uses_more_by_one_step_at_most(durable: str) -> 
         errors = await asyncio.gather(*[said(at, row) for at, row in rows])
         assert {error["code"] for error in errors if error} == {"budget_exceeded"}
         steps = [sum(kind == "usage" for kind, _ in await at.told(row)) for at, row in rows]
-        assert 30 <= sum(steps) <= 30 + len(rows) - 1
+        assert sum(steps) == 30
+
+
+@pytest.mark.spec("R20", "R24")
+async def test_calls_that_were_refused_count_where_the_turn_is_taken_up_again(url: str) -> None:
+    """They took nothing from the others, and are not made for nothing afterwards."""
+    shelf = Shelf()
+    moves: Moves = [[Call("look", text="a"), Call("look", text="b")], "Done."]
+    async with limited(url, "calls=2/1h", moves=moves, shelf=shelf) as here:
+        row = await here.session()
+        assert await said(here, row) is None
+        other = await here.session()
+        turn = await here.say(other, "go")
+        assert "may use 2 calls within 1h, and would have used 4" in (await here.last(other))[1]["error"]["message"]
+        await here.resume(other, turn)
+        assert (await here.last(other))[1]["error"]["code"] == "budget_exceeded"
+        assert shelf.done == ["look a", "look b"]
+        async with limited(url, "calls=2/1h", moves=["Hello."]) as there:
+            assert await said(there) is None, "who calls nothing is not refused"
+    async with limited(url, "calls=4/1h", moves=moves, shelf=shelf, agent=here.agent) as there:
+        await there.resume(other, turn)
+        assert await there.last(other) == ("turn.ended", {"output": "Done."})
+        assert shelf.done == ["look a", "look b"] * 2
+        assert "would have used 6" in str(await said(there))
 
 
 @pytest.mark.spec("R24")

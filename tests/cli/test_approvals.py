@@ -219,3 +219,15 @@ def test_the_requests_of_a_server(
         assert {one["id"]: one["status"] for one in there} == {call["approval"]: "used", other["approval"]: "rejected"}
         assert server.capset("approvals", "list", "--json").json["items"] == [], "of no organisation there are none"
     assert list(Path().glob("*.db")) == [], "nothing is made where the server is not"
+
+
+@pytest.mark.spec("G51", "T49")
+def test_what_is_masked_is_shown_on_request_and_that_is_on_record(shop: Run) -> None:
+    call = shop("call", "till.pay", "--args", '{"to": "https://ok/?token=abc"}', "--defer", "--json").json
+    seen = shop("approvals", "show", call["approval"], "--json").json
+    assert (seen["masked"], seen["arguments"]["to"]) == (True, "https://ok/?token=[redacted]")
+    assert "--unmasked shows it" in shop("approvals", "show", call["approval"]).said
+    shown = shop("approvals", "show", call["approval"], "--unmasked", *BOSS, "--json").json
+    assert (shown["masked"], shown["arguments"]["to"]) == (False, "https://ok/?token=abc")
+    (act,) = shop("audit", "query", "--act", "approval.show", "--json").json["items"]
+    assert (act["principal"], act["approval"]) == ("boss", call["approval"])

@@ -103,6 +103,22 @@ def test_a_backup_is_served_from(workshop: Command, tmp_path: Path, run: Run) ->
     assert workshop("db", "check", "--verify", "--db", "kept.db").code == 0
 
 
+@pytest.mark.spec("P71", "G39")
+def test_a_backup_is_restored_into_a_new_database_alone(run: Run) -> None:
+    assert run(*ADD).code == 0
+    assert run("db", "backup", "kept.db").code == 0
+    refused = run("db", "restore", "kept.db")
+    assert (refused.code, "move all of these away" in refused.said) == (2, True)
+    done = run("db", "restore", "kept.db", "--db", "again.db")
+    assert done.code == 0, done.err
+    assert done.out.startswith("restored: records up to 1; 0 approvals and requests")
+    assert "keys that were revoked after the backup are valid again" in done.said
+    (act,) = run("audit", "query", "--act", "database.restore", "--db", "again.db", "--json").json["items"]
+    assert act["arguments"] == {"approvals": 0, "last": 1}
+    assert run("db", "check", "--verify", "--db", "again.db").code == 0
+    assert run("db", "restore", "kept.db", "--db", "third.db", "--json").json == {"last": 1, "approvals": 0}
+
+
 @pytest.mark.realtime
 @pytest.mark.spec("P30")
 def test_a_postgres_database_by_a_url_as_sqlalchemy_writes_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from mcp_types import TextContent
 from tests.cli.support import Command
 from tests.cli.test_mcp_pins import declare
 from tests.server.running import Running, running
+from tests.waiting import until
 
 RULES = """\
     rules:
@@ -147,6 +149,30 @@ async def test_stored_agents_have_the_servers_that_the_operator_declares(capset:
             )
             assert called.status_code == 200, called.text
             assert called.json()["data"] == {"total": 3}
+
+
+@pytest.mark.realtime
+@pytest.mark.nightly
+@pytest.mark.spec("G54", "M6")
+async def test_a_server_that_is_dropped_from_the_file_is_used_by_no_open_session(
+    capset: Command, tmp_path: Path
+) -> None:
+    file = declare(tmp_path, "shelf")
+    approve(capset, file, "add")
+    with running(tmp_path, "--config", file) as server:
+        headers = {"Authorization": f"Bearer {server.key('ada', scopes=['capset:read', 'capset:call'])}"}
+        async with httpx2.AsyncClient(headers=headers, base_url=server.url, timeout=60) as http:
+            session = (await http.post("/v1/sessions", json={"agent_id": "tools"})).json()["id"]
+            body = {"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}
+            assert (await http.post(f"/v1/sessions/{session}/calls", json=body)).json()["data"] == {"total": 3}
+            declare(tmp_path, "library")
+            server.process.send_signal(signal.SIGHUP)
+
+            async def is_refused() -> bool:
+                answer = await http.post(f"/v1/sessions/{session}/calls", json=body)
+                return answer.status_code == 403 and "is not declared any more" in answer.text
+
+            await until(is_refused, "the calls of a server that is gone to be refused")
 
 
 @pytest.mark.spec("M7")

@@ -30,6 +30,7 @@ def test_a_key_is_shown_once_and_kept_hashed(run: Run, tmp_path: Path) -> None:
     assert (listed["permissions"], listed["scopes"]) == (["a:b"], ["capset:read", "capset:call"])
     assert "key" not in listed
     assert "digest" not in listed
+    assert listed["makers"] == []
     shown = run("key", "list").out
     assert key not in shown
     assert shown.split()[-1] == "valid"
@@ -107,8 +108,10 @@ def test_a_key_has_the_permissions_that_it_is_granted_and_no_others(run: Run, tm
 def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
     made = run("key", "create", "laptop", "--principal", "ada", "--scope", "read", "--scope", "capset:audit", "--json")
     assert made.json["scopes"] == ["capset:read", "capset:audit"]
-    one = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:echo", "--json")
-    assert one.json["scopes"] == ["capset:call:echo"]
+    one = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:kit.echo", "--json")
+    assert one.json["scopes"] == ["capset:call:kit.echo"]
+    old = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:echo")
+    assert (old.code, "capset:call:CAPABILITY.TOOL" in old.err) == (2, True)
     wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
     assert wrong.code == 2
     assert "unknown scope 'capset:reed'; there is: capset:read, capset:call, capset:write" in wrong.err

@@ -207,6 +207,9 @@ def test_a_server_that_is_trusted_is_pinned_at_its_first_use(run: Run, tmp_path:
     assert json.loads(run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}').out) == {"total": 3}
     (act,) = run("audit", "query", "--act", "mcp.approve", "--json").json["items"]
     assert act["principal"] == "first-use"
+    assert run("mcp", "withdraw", "shelf").code == 0
+    refused = run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}')
+    assert refused.code != 0, "what was taken back is not trusted again"
 
 
 @pytest.mark.realtime

@@ -42,6 +42,9 @@ M = "[redacted]"
             "see https://a:b@a.example and\nhttps://c:d@c.example",
             f"see https://{M}@a.example and\nhttps://{M}@c.example",
         ),
+        ("curl https://ok/?token=x;{rm,-rf,/srv/data}", f"curl https://ok/?token={M};{{rm,-rf,/srv/data}}"),
+        ("curl https://a:b$(rm${IFS}x)@ok/", f"curl https://{M}$(rm${{IFS}}x)@ok/"),
+        ("curl https://$(rm${IFS}x)@ok/", "curl https://$(rm${IFS}x)@ok/"),
     ],
 )
 def test_secrets_in_urls_are_masked(text: str, masked: str) -> None:
@@ -67,12 +70,24 @@ def test_everything_else_stays_as_it_is(text: str) -> None:
     assert mask_urls(text) == text
 
 
-@given(st.text("h:/@?&=#tokenkey%5F \n\"<'", max_size=60))
+@pytest.mark.spec("G51", "T49")
+@given(
+    secret=st.text("abcXYZ019-._~%+=:!", min_size=1),
+    end=st.sampled_from(";'\"`\\$(){}|<>*,"),
+    code=st.text("rmf-{}()$;|&<>'\" ", max_size=20).filter(lambda text: "=" not in text),
+)
+def test_what_a_shell_sql_or_code_reads_is_never_within_a_secret(secret: str, end: str, code: str) -> None:
+    assert mask_urls(f"curl https://ok/?token={secret}{end}{code}") == f"curl https://ok/?token={M}{end}{code}"
+
+
+@given(st.text("h:/@?&=#tokenkey%5F \n\"<';$(|", max_size=60))
 def test_what_is_masked_stays_masked(text: str) -> None:
     assert mask_urls(mask_urls(text)) == mask_urls(text)
 
 
-@pytest.mark.parametrize("unit", ["//", "//a:", "//a:b@", "?key=", "&", "/?a=", "://a", "%5F", "/?token=//a:b@", "a"])
+@pytest.mark.parametrize(
+    "unit", ["//", "//a:", "//a:b@", "?key=", "&", "/?a=", "://a", "%5F", "/?token=//a:b@", "a", "//a;", "@;"]
+)
 def test_long_texts_take_no_longer_than_their_length(unit: str) -> None:
     """In a time that grows with the square of its length, this text would take longer than a test may."""
     text = "/" + unit * (1_000_000 // len(unit))

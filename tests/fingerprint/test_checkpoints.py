@@ -6,13 +6,24 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from capset.fingerprint.chain import GENESIS, seal, verify
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, Unsound, checkpoints_in, digest_of, signed
+from capset.fingerprint.checkpoints import (
+    Checkpoint,
+    CheckpointKey,
+    TrustedKey,
+    Unsound,
+    checkpoints_in,
+    digest_of,
+    signed,
+    succession,
+)
 from tests.fingerprint.test_chain import links
 
-KEY, OTHER = CheckpointKey.generate(), CheckpointKey.generate()
+KEY, OTHER, THIRD = (CheckpointKey.generate() for _ in range(3))
 KEYS = (KEY.public,)
 NOW = "2026-01-01T00:00:00.000000Z"
 
@@ -27,6 +38,27 @@ def sealed(rows: list[dict[str, Any]], *seqs: int, since: int = 1, key: Checkpoi
 
 def plain(checkpoints: list[Checkpoint]) -> list[dict[str, Any]]:
     return [asdict(one) for one in checkpoints]
+
+
+def signed_by(rows: list[dict[str, Any]], *marks: tuple[int, CheckpointKey]) -> list[dict[str, Any]]:
+    """Return checkpoints over records, each by a key, as rows of a log."""
+    made: list[Checkpoint] = []
+    for seq, key in marks:
+        before = made[-1] if made else None
+        made.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
+    return plain(made)
+
+
+def hand_over(
+    rows: list[dict[str, Any]], seq: int, to: CheckpointKey, before: CheckpointKey, *, is_signed: bool = True
+) -> None:
+    """Have a record say that a key takes over from the one before, signed by that or not."""
+    statement = succession(to.public, before.public.id, before if is_signed else None)
+    rows[seq - 1] |= {"act": "checkpoint_key.succeed", "arguments": json.dumps(statement)}
+    previous = rows[seq - 2]["hash"] if seq > 1 else GENESIS
+    for row in rows[seq - 1 :]:
+        row["previous"] = previous
+        previous = seal(row)["hash"]
 
 
 def recompute(rows: list[dict[str, Any]], start: int) -> None:
@@ -154,6 +186,81 @@ def test_a_succession_that_states_nothing_is_followed_by_no_key(statement: objec
     assert found.ok
     assert found.covered == 2
     assert not verify(rows, plain(checkpoints), keys=KEYS).ok
+
+
+@pytest.mark.spec("G42", "T15")
+def test_a_key_is_trusted_up_to_its_succession_and_its_successor_from_there_on() -> None:
+    rows = links(9)
+    hand_over(rows, 5, OTHER, KEY)
+    found = verify(rows, signed_by(rows, (4, KEY), (5, KEY), (5, OTHER), (7, OTHER)), keys=KEYS)
+    assert (found.problem, found.covered) == (None, 7)
+    assert [(trusted.key.id, trusted.since, trusted.until) for trusted in found.keys] == [
+        (KEY.public.id, 1, 5),
+        (OTHER.public.id, 5, None),
+    ]
+    stolen = signed_by(rows, (4, KEY), (7, KEY))
+    for keys in (KEYS, (KEY.public, OTHER.public), found.keys):
+        refused = verify(rows, stolen, keys=keys)
+        assert (refused.ok, refused.seq) == (False, 6)
+        assert f"its key {KEY.public.id} handed over at record 5" in str(refused.problem)
+    early = verify(rows, signed_by(rows, (4, OTHER)), keys=found.keys)
+    assert (early.ok, "took over at record 5" in str(early.problem)) == (False, True)
+    hand_over(rows, 8, THIRD, KEY)  # by one that has handed over already
+    assert "signed by another key" in str(verify(rows, signed_by(rows, (9, THIRD)), keys=KEYS).problem)
+
+
+@pytest.mark.spec("G42", "T15")
+def test_a_succession_without_a_signature_counts_if_its_reader_trusts_both_keys() -> None:
+    rows = links(9)
+    hand_over(rows, 5, OTHER, KEY, is_signed=False)
+    by_both = signed_by(rows, (4, KEY), (7, OTHER))
+    assert "signed by another key" in str(verify(rows, by_both, keys=KEYS).problem)
+    assert verify(rows, by_both, keys=(KEY.public, OTHER.public)).ok
+    refused = verify(rows, signed_by(rows, (4, KEY), (7, KEY)), keys=(KEY.public, OTHER.public))
+    assert "handed over at record 5" in str(refused.problem)
+
+
+@pytest.mark.spec("G42")
+def test_what_is_known_of_keys_outlives_the_record_of_their_succession() -> None:
+    rows = links(9)
+    hand_over(rows, 5, OTHER, KEY)
+    anchor = signed(OTHER, None, seq=6, hash=rows[5]["hash"], since=1, now=NOW)
+    note = signed(OTHER, anchor, seq=8, hash=rows[7]["hash"], since=7, now=NOW)
+    stolen = signed(KEY, note, seq=9, hash=rows[8]["hash"], since=7, now=NOW)
+    pinned = (TrustedKey(KEY.public, 1, 5), TrustedKey(OTHER.public, 5))
+    assert verify(rows[6:], plain([anchor, note]), since=7, keys=pinned).ok
+    refused = verify(rows[6:], plain([anchor, note, stolen]), since=7, keys=pinned)
+    assert "handed over at record 5" in str(refused.problem)
+
+
+@pytest.mark.spec("G42")
+@hypothesis.given(
+    handed=st.lists(st.integers(2, 10), max_size=2, unique=True).map(sorted),
+    marks=st.lists(st.tuples(st.integers(1, 10), st.integers(0, 2)), min_size=1, max_size=5).map(sorted),
+)
+def test_each_checkpoint_is_by_the_key_of_its_record_or_the_log_is_refused(
+    handed: list[int], marks: list[tuple[int, int]]
+) -> None:
+    holders, rows = (KEY, OTHER, THIRD), links(10)
+    for number, seq in enumerate(handed):
+        hand_over(rows, seq, holders[number + 1], holders[number])
+    spans = list(zip([1, *handed], [*handed, 10], strict=True))  # of the keys that were the log's
+    is_sound = all(holder < len(spans) and spans[holder][0] <= seq <= spans[holder][1] for seq, holder in marks)
+    found = verify(rows, signed_by(rows, *((seq, holders[holder]) for seq, holder in marks)), keys=KEYS)
+    assert found.ok is is_sound, found.problem
+
+
+@pytest.mark.spec("G42", "T15")
+def test_a_log_that_has_lost_checkpoints_that_were_kept_is_refused() -> None:
+    rows = links(9)
+    own = sealed(rows, 4, 7)
+    assert verify(rows, plain(own), keys=KEYS, kept=own[1:]).ok
+    for left, problem in ((0, "checkpoints 1–2 are missing"), (1, "checkpoint 2 is missing")):
+        found = verify(rows, plain(own[:left]), keys=KEYS, kept=own[1:])
+        assert not found.ok
+        assert problem in str(found.problem)
+        assert not verify(rows, plain(own[:left]), kept=own[1:]).ok, "by what was kept alone"
+    assert verify(rows, keys=KEYS, kept=own).ok, "a file has none of its own"
 
 
 def test_checkpoints_are_read_from_lines_of_json() -> None:

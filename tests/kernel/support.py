@@ -15,6 +15,7 @@ from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Pri
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.blocks import Block
 from capset.definitions.tools.definition import AnyTool
+from capset.errors import PermissionDenied, Unauthenticated
 from capset.stores.base import (
     AdmissionStore,
     AgentStore,
@@ -63,6 +64,33 @@ class Desk:
         """Return the one outcome record that fits."""
         (found,) = await self.records(**wanted)
         return found
+
+
+@dataclass
+class Badge:
+    """A credential that can be withdrawn, and may be for some tools only.
+
+    ``is_seen_late`` has calls notice its withdrawal only when they have waited.
+    """
+
+    is_valid: bool = True
+    tools: frozenset[str] | None = None
+    is_seen_late: bool = False
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether calls need not ask."""
+        return (self.is_valid or self.is_seen_late) and self.tools is None
+
+    def check_tool(self, own_name: str | None) -> None:
+        """Raise ``PermissionDenied`` for a tool that it is not for."""
+        if self.tools is not None and own_name not in self.tools:
+            raise PermissionDenied(f"Permission denied: the badge is not for {own_name}")
+
+    async def check(self, *, afresh: bool = False) -> None:
+        """Raise ``Unauthenticated`` once it is withdrawn."""
+        if not self.is_valid and (afresh or not self.is_seen_late):
+            raise Unauthenticated("The badge was withdrawn")
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ async def test_it_signs_in_and_asks_for_a_scope_that_it_lacks() -> None:
         pytest.skip(str(error))
     async with provider() as by, protected(by) as here:
         by.register("desk", CALLBACK)
-        by.narrowed["capset:call"] = "capset:call:echo"  # all that the person consents to at first
+        by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
         url = f"{here.url}/mcp/agents/foreman"
         calls: list[dict[str, Any]] = [
             {"name": "echo", "arguments": {"text": "found it"}},
@@ -45,9 +45,9 @@ async def test_it_signs_in_and_asks_for_a_scope_that_it_lacks() -> None:
         out, _ = await asyncio.wait_for(process.communicate(), 120)
         assert process.returncode == 0
         assert [json.loads(line) for line in out.splitlines()] == [
-            [False, "found it", "capset:call:echo"],
-            [False, '{"kept": "kept"}', "capset:call:note"],
+            [False, "found it", "capset:call:kit.echo"],
+            [False, '{"kept": "kept"}', "capset:call:kit.note"],
         ]
         assert [one["resource"] for one in by.asked] == [url, url]
-        assert [one["scope"] for one in by.asked] == ["capset:call", "capset:call:note"]
+        assert [one["scope"] for one in by.asked] == ["capset:call", "capset:call:kit.note"]
         assert {one.principal for one in await here.records()} == {"grace"}

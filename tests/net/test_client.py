@@ -266,6 +266,25 @@ async def test_headers_without_end_are_told(headers: bytes) -> None:
     assert told.value.code == "headers_too_long"
 
 
+@pytest.mark.spec("G29", "T27")
+async def test_interim_answers_without_end_are_told() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+
+    async def endless(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(hints * 100)
+            await writer.drain()
+
+    few, more = hints * 8 + answer(body=b"hello"), hints * 9 + answer(body=b"hello")
+    async with server({"/": endless, "/few": few, "/more": more}) as site:
+        for target in ("/", "/more"):
+            with pytest.raises(ToolError, match="more than 8 interim answers") as told:
+                await fetched(LOCAL, site.url(target))
+            assert (told.value.code, told.value.status) == ("too_many_interim", 502)
+        _, body = await fetched(LOCAL, site.url("/few"))
+    assert body.data == b"hello"
+
+
 @pytest.mark.realtime
 async def test_no_address_of_a_name_takes_the_time_of_the_others() -> None:
     class Slow(Bottle):

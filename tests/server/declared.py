@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.server.app import make_api
-from capset.server.http.request_context import KEY
+from capset.server.http.request_context import CLIENT_LEFT, KEY
 from capset.wire.errors import MEDIA_TYPE
 
 _BY_NAME: Final = frozenset({401, 403, 404, 409, 412, 413, 415, 422, 429, 501, 503})
@@ -34,7 +34,7 @@ class Declared:
     def _hold(self, scope: Scope, answer: Message) -> None:
         method = "get" if scope["method"] == "HEAD" else scope["method"].lower()
         operation = _paths().get(scope[KEY].route, {}).get(method)
-        if operation is None:
+        if operation is None or answer["status"] == CLIENT_LEFT:
             return
         status, name, responses = answer["status"], operation["operationId"], operation["responses"]
         is_named = status < 400 or (status in _BY_NAME and (status != 413 or "requestBody" in operation))

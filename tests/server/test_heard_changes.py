@@ -12,7 +12,7 @@ import pytest
 from capset import Principal
 from capset.server import followers
 from capset.server.auth.callers import Caller
-from capset.server.followers import Credential, Notifier
+from capset.server.followers import FollowerCredential, Notifier
 from capset.stores.base import KeyRow, TurnRow, make_store, share_changes
 from capset.stores.base.events import NewEvent
 from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
@@ -61,7 +61,7 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
             await other.pins.change("server", [], ["tool"])
             assert await lists.get() == ""
             await other.keys.create(KEY)
-            with bell.heard("s", cast("Credential", cast("Any", Revoked()))) as rung:
+            with bell.heard("s", cast("FollowerCredential", cast("Any", Revoked()))) as rung:
                 await other.keys.revoke("key", NOW)
                 await rung.wait()
         await one.close()

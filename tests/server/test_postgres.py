@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.databases import Server, require_scheme
+from capset.stores.sql.postgres.engines import READ_SECONDS
+from tests.databases import Server, connected, require_scheme
 from tests.server.support import call, make_agent, make_session, problem, site
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +64,28 @@ async def test_one_request_at_two_servers_is_one(postgres_url: str) -> None:
             answers = await asyncio.gather(*[ask(client) for client in (first, second) for _ in range(4)])
         assert set(answers) <= {200, 409}
         assert len(await one.records(tool="note")) == 1
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P13", "P91")
+async def test_a_server_says_within_seconds_that_its_database_does_not_answer(postgres_url: str) -> None:
+    """However many ask, one read hangs: it would keep a thread that others need."""
+    async with site(store=postgres_url) as here, here.client(None) as client:
+        with connected(postgres_url) as owner, owner.transaction():
+            owner.execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+            began = time.monotonic()
+            answers = await asyncio.gather(*(client.get("/v1/readyz") for _ in range(20)))
+            assert time.monotonic() - began < READ_SECONDS / 2
+            for answer in answers:
+                problem(answer, 503, "store_unavailable")
+            waiting = "SELECT query LIKE '%api_keys%' FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            assert owner.execute(waiting).fetchall() == [(True,)]
+            assert (await client.get("/v1/healthz")).status_code == 200
+
+        async def is_ready() -> bool:
+            return (await client.get("/v1/readyz")).status_code == 200
+
+        await until(is_ready)
 
 
 @pytest.mark.realtime

@@ -157,6 +157,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_approvals": "",
         "summarize_approvals": "",
         "get_approval_conversation": "approval",
+        "get_approval_arguments": "approval",
+        "get_approval_file": "approval",
         "get_approval": "approval",
         "approve": "approval",
         "reject": "refusal",
@@ -221,6 +223,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
             path = path.replace("{other}", target)
             path = path.replace("{version}", "1").replace("{turn}", "turn-1").replace("{name}", "shelf")
+            path = path.replace("{number}", "0")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
     last = ("delete_schedule", "delete_file", "delete_session", "archive_agent")  # what ends what the others are about

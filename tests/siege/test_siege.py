@@ -17,7 +17,7 @@ from siege.site import Site, besieged
 
 pytestmark = [pytest.mark.nightly, pytest.mark.realtime, pytest.mark.anyio]
 SECONDS = 1.0
-SAMPLE = [attacks[0] for attacks in ATTACKS_BY_MODULE.values()]
+SAMPLE = [attacks[0] for attacks in ATTACKS_BY_MODULE.values() if "sqlite" in attacks[0].engines]
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,7 @@ def besieged_site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
 
 
 @pytest.mark.spec("P35", "P46", "T31", "T32")
-@pytest.mark.parametrize(
-    "attack", [attacks[0] for attacks in ATTACKS_BY_MODULE.values()], ids=lambda attack: attack.name
-)
+@pytest.mark.parametrize("attack", SAMPLE, ids=lambda attack: attack.name)
 async def test_a_server_survives(besieged_site: Site, attack: Attack) -> None:
     ended = asyncio.Event()
     watching = asyncio.create_task(watch(besieged_site, attack, ended))

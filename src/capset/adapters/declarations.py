@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
 from capset.definitions.names import checked_text, listed, mapped
+from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import reach_of
 from capset.net.urls import read_url
@@ -22,6 +23,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no value of a header has (RFC 9110, section 5.5)."""
 ANSWER_BYTES: Final = 1024 * 1024
 """The maximum size of what comes back, where a declaration says nothing else, in bytes."""
+_LONG_ENOUGH: Final = 8
+"""Secrets that are shorter, in characters, are not masked in answers."""
 Secret = Callable[[str], Awaitable[str | None]]
 """Returns the secret of a name, or nothing."""
 
@@ -102,6 +105,34 @@ async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: 
             values[one] = value
         found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
     return found
+
+
+def maskable(secrets: Iterable[str]) -> list[str]:
+    """Return the secrets that are masked where they come back, the longest first; short ones are part of many texts."""
+    return sorted({one for one in secrets if len(one) >= _LONG_ENOUGH}, key=len, reverse=True)
+
+
+def mask_text(text: str, hidden: Iterable[str]) -> str:
+    """Return a text with these secrets masked."""
+    for one in hidden:
+        text = text.replace(one, MASK)
+    return text
+
+
+def mask_value(value: Any, hidden: Collection[str]) -> Any:  # JSON
+    """Return a value with these secrets masked in its texts; itself if there are none."""
+    if not hidden:
+        return value
+    match value:
+        case str():
+            return mask_text(value, hidden)
+        case list():
+            return [mask_value(one, hidden) for one in cast("list[Any]", value)]
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {mask_text(name, hidden): mask_value(one, hidden) for name, one in members.items()}
+        case _:
+            return value
 
 
 def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:

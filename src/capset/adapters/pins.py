@@ -19,17 +19,26 @@ from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Limits
-from capset.errors import CapsetError, Conflict, DefinitionError, TransientError, unknown
+from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, ToolError, TransientError, unknown
 from capset.fingerprint.canonical import canonical, digest, read
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
+from capset.kernel.revocation import RevocationWatch
+from capset.stores.base import AuditQuery
 from capset.stores.base.pins import ToolPin
 
 State = Literal["approved", "changed", "new", "gone", "left out"]
 """How a tool stands to its pin. One is left out by its declaration, which selects others."""
 Ask = Callable[[], Awaitable[Sequence[Offer]]]
 """Returns what a source says of its tools."""
+Approved = Callable[[], Awaitable[Mapping[str, str] | None]]
+"""Returns the hashes of the tools of a source that are approved now, by their names there.
+
+``None`` if the source is not declared any more, and nothing of it may be used.
+"""
 Source = TypeVar("Source", bound="DeclaredSource")
+_ACTS: Final = 200
+"""How many approvals on record are read at once."""
 FIRST_USE: Final = Actor("first-use", "agent", None)
 """Who approves the tools of a source that is trusted at its first use."""
 
@@ -253,7 +262,7 @@ async def approve(
         gone = [one.name for one in changed if one.offer is None]
         about = {"server": source.pin_key, "tools": {one.name: one.offer and one.offer.hash for one in changed}}
         act = kernel.act(source.approval_act, about, by=by, **columns)
-        await kernel.store.pins.change(source.pin_key, add, gone, act=act)
+        await kernel.current.change_pins(source.pin_key, add, gone, act=act)
     return changed
 
 
@@ -276,23 +285,44 @@ async def withdraw(
     if names:
         about = {"server": source.pin_key, "tools": dict.fromkeys(names)}
         act = kernel.act(source.approval_act, about, by=by, **columns)
-        await kernel.store.pins.change(source.pin_key, [], sorted(names), act=act)
+        await kernel.current.change_pins(source.pin_key, [], sorted(names), act=act)
     return sorted(names)
 
 
 async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[ToolPin]:
-    """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are."""
+    """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are.
+
+    One whose approvals were taken back has been used before.
+    """
     known = await kernel.store.pins.list(source.pin_key)
-    if not known and source.trust_first_use:
+    if not known and source.trust_first_use and not await _was_approved(kernel, source):
         await approve(kernel, source, await offers(), FIRST_USE)
         known = await kernel.store.pins.list(source.pin_key)
     return list(known)
 
 
+async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
+    """Return whether an approval of tools of a source is on record, or that one was taken back."""
+    query = AuditQuery(act=source.approval_act, limit=_ACTS)
+    while True:
+        page = await kernel.audit.query(query)
+        if any(read(one.arguments or "{}").get("server") == source.pin_key for one in page.items):
+            return True
+        if page.next is None:
+            return False
+        query = replace(query, before=page.next)
+
+
+def approved_in(kernel: Kernel, source: ToolSource) -> Approved:
+    """Return what looks up the approved tools of a source in the store of a kernel."""
+    return lambda: kernel.current.pins(source.pin_key)
+
+
 class Guard:
     """Refuses calls of tools that are described in another way than was approved, or are not described any more.
 
-    It refuses all of them while the host's rules name tools that the source has not.
+    It refuses those whose approval was taken back, all of a source that is declared no more, and all of them while the
+    host's rules name tools that the source has not.
     """
 
     def __init__(
@@ -300,17 +330,20 @@ class Guard:
         source: ToolSource,
         offers: Ask,
         pins: Mapping[str, ToolPin],
+        approved: Approved | None,
         latest: Ask | None = None,
         rules: RuleNames | None = None,
     ) -> None:
         """``offers`` returns what is said of the tools; ``pins`` are those of the tools by their names here.
 
+        ``approved`` looks up what is approved at each call; it is ``None`` where nothing can be taken back.
         ``latest`` asks again, before a tool is refused: it may have been approved since ``offers`` asked.
         """
         self._source = source
         self._offers = offers
         self._latest = latest
         self._pins = pins
+        self._approved = approved
         self._rules = rules
         self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
 
@@ -320,6 +353,8 @@ class Guard:
         Raises ``CapsetError`` if nothing says what tools there are.
         """
         pin = self._pins[name]
+        if (withdrawn := await self.withdrawal(pin)) is not None:
+            return withdrawn
         return await self._looked(lambda offers: self._misnamed(offers) or self._difference(pin, offers))
 
     async def verify_rules(self) -> str | None:
@@ -327,7 +362,36 @@ class Guard:
 
         The source is asked only if they name any. Raises as ``verify`` does.
         """
+        if (withdrawn := await self.withdrawal()) is not None:
+            return withdrawn
         return await self._looked(self._misnamed) if self._rules else None
+
+    def until_withdrawn(self, name: str | None = None) -> RevocationWatch:
+        """Return a context manager that cancels a call under way once its tool is withdrawn, by its name here.
+
+        Without a name it is one that needs no approval. Raises ``ToolError``.
+        """
+        pin = None if name is None else self._pins[name]
+
+        async def check() -> None:
+            if (withdrawn := await self.withdrawal(pin)) is not None:
+                told = f"{withdrawn}: the call was cancelled, and what came of it is not known"
+                raise ToolError(told, code="withdrawn", status=409)
+
+        return RevocationWatch(check)
+
+    async def withdrawal(self, pin: ToolPin | None = None) -> str | None:
+        """Return what was withdrawn since the tools were read, if anything was: the source, or the approval of one."""
+        if self._approved is None:
+            return None
+        approved = await self._approved()
+        if approved is None:
+            return f"The {self._source.label} is not declared any more"
+        if pin is None or approved.get(pin.tool) == pin.hash:
+            return None
+        if pin.tool in approved:
+            return f"The tool {pin.tool!r} of the {self._source.label} was approved in another form since"
+        return f"The approval of the tool {pin.tool!r} of the {self._source.label} was taken back"
 
     async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
         found = problem(await self._offers())
@@ -362,5 +426,5 @@ async def decided(refusal: Awaitable[str | None]) -> Decision:
     except TransientError:
         return allow()  # the handler asks again, and fails as what it is, with nothing called
     except CapsetError as error:
-        reason = error.message
+        reason = error.public if isinstance(error, StoreError) else error.message
     return allow() if reason is None else deny(reason)

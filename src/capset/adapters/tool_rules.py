@@ -45,6 +45,7 @@ class ToolRules(TypedDict, total=False):
     """What arguments are allowed beyond the tool's own schema: the JSON Schema of each by its name.
 
     It needs a ``type``, a ``const`` or an ``enum``; with ``required: true`` in it, calls without it are refused, too.
+    Arguments that are named neither here nor in the tool's schema are refused, also where that schema is open.
     """
 
 
@@ -84,17 +85,19 @@ def options_of(
     permissions: Iterable[str],
     policies: Iterable[Policy],
     timeout: float,
+    names: Collection[str],
     unknown: Collection[str] = (),
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
     """Return the options of a tool under these rules; the other values are those of all tools of its server.
 
-    ``owner`` is the start of the names of its policies, such as ``mcp:github``; ``unknown`` are arguments that the
-    rules name and the tool has not (``unknown_arguments``): its calls are refused, since the rule would hold for none.
+    ``owner`` is the start of the names of its policies, such as ``mcp:github``; ``names`` are the arguments that the
+    schema of the tool names. ``unknown`` are those that the rules name and the tool has not (``unknown_arguments``):
+    its calls are refused, since the rule would hold for none.
     """
     options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
     allowed = options.pop("arguments", None)
-    policy = None if allowed is None else _ArgumentPolicy(owner, allowed, unknown)
+    policy = None if allowed is None else _ArgumentPolicy(owner, allowed, names, unknown)
     own = () if policy is None else (Policy(f"{owner}:arguments", policy, phase="call"),)
     return {**options, "policies": [*policies, *own]}
 
@@ -157,17 +160,27 @@ class RuleNames:
 
 
 class _ArgumentPolicy:
-    """Denies calls whose arguments the host does not allow."""
+    """Denies calls whose arguments the host does not allow, and those with arguments that nothing lists.
 
-    def __init__(self, owner: str, allowed: Mapping[str, Mapping[str, Any]], unknown: Collection[str]) -> None:
+    A schema may be open, and its server read what a rule is about under a second name.
+    """
+
+    def __init__(
+        self, owner: str, allowed: Mapping[str, Mapping[str, Any]], names: Collection[str], unknown: Collection[str]
+    ) -> None:
         self._schema = _allowed(owner, allowed)
+        self._listed = frozenset((*allowed, *names))
         self._unknown = ", ".join(unknown)
 
     def __call__(self, request: Request) -> Decision:
         if self._unknown:
             return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
+        arguments = dict(request.arguments or {})
+        if strays := sorted(arguments.keys() - self._listed):
+            shown = ", ".join(f"{one!r:.80}" for one in strays[:_SHOWN])
+            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {shown}")
         try:
-            self._schema.check(dict(request.arguments or {}))
+            self._schema.check(arguments)
         except SchemaMismatch as error:
             shown = "; ".join(f"{one.path or 'the arguments'}: {one.expected}" for one in error.fields[:_SHOWN])
             return deny(f"These arguments are not allowed here: {shown}")

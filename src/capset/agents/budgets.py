@@ -16,8 +16,9 @@ STEPS: Final = 50
 class TurnBudget:
     """The most that one turn may use; ``None`` is no limit. ``cost`` is in US dollars, by the prices of genai-prices.
 
-    It goes on where a turn is continued. A step that is under way is not cut off, so a turn uses more by one step at
-    most. Raises ``DefinitionError`` for a number that is not positive.
+    It goes on where a turn is continued, and covers the agents that work for it. Each step reserves as much as it may
+    use before it begins, so all of them together use more by one step of one agent at most. Raises ``DefinitionError``
+    for a number that is not positive.
     """
 
     steps: int | None = STEPS
@@ -31,9 +32,16 @@ class TurnBudget:
             if most is not None and not most > 0:
                 raise DefinitionError(f"a turn's {name} must be a number above 0; got {most!r}")
 
+    def exceeded(self, used: AgentUsage) -> str | None:
+        """Return the name of what is more than a turn may use, or ``None``."""
+        for name in self.__slots__:
+            most = getattr(self, name)
+            if most is not None and getattr(used, name) > most:
+                return name
+        return None
+
     def check(self, used: AgentUsage) -> None:
         """Raise ``BudgetExceeded``, naming what is used up, if a turn has used more than it may."""
-        for name in self.__slots__:
+        if (name := self.exceeded(used)) is not None:
             most, value = getattr(self, name), getattr(used, name)
-            if most is not None and value > most:
-                raise BudgetExceeded(f"The turn was ended: it would have used {value:g} {name}, and may use {most:g}")
+            raise BudgetExceeded(f"The turn was ended: it would have used {value:g} {name}, and may use {most:g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
@@ -12,9 +13,13 @@ from pydantic_ai.messages import TextPart as ModelText
 from pydantic_core import to_json
 
 from capset.definitions.model_context import ContextMessage
-from capset.errors import FileError, InvalidArguments
+from capset.errors import FileError, InvalidArguments, PermissionDenied
 from capset.kernel.state.files import SessionFiles
 
+MAX_FILES: Final = 16 * 2**20
+"""Bytes of files in one message: as many as a message may have when its files are sent with it."""
+READ_FILES: Final = "session_files:read"
+"""The permission to read the files of a session, over REST and by the file tools; a message gives a model no others."""
 _TEXT: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
@@ -40,10 +45,14 @@ class FilePart(BaseModel):
 _PARTS: Final = TypeAdapter(list[Annotated[TextPart | FilePart, Discriminator("type")]])
 
 
-async def prompt_of(content: Any, files: SessionFiles) -> str | Sequence[UserContent]:  # content is any JSON
+async def prompt_of(
+    content: Any, files: SessionFiles, permissions: AbstractSet[str]
+) -> str | Sequence[UserContent]:  # content is any JSON
     """Return the prompt of a turn: a text as it is, a list of parts part by part, other data as JSON.
 
-    Raises ``InvalidArguments`` for a list of parts that does not fit, and for a file that is not there.
+    ``permissions`` are those of the sender. Raises ``PermissionDenied`` for a file, whether or not it is there, if the
+    sender may not read the session's files, and ``InvalidArguments`` for a list of parts that does not fit, for a file
+    that is not there, and for files of more than ``MAX_FILES`` bytes in all.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -54,7 +63,18 @@ async def prompt_of(content: Any, files: SessionFiles) -> str | Sequence[UserCon
     except ValidationError as error:
         told = "; ".join(f"content.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:10])
         raise InvalidArguments(f"Invalid content: {told}") from None
-    return [part.text if isinstance(part, TextPart) else await _file(part, files) for part in parts]
+    if READ_FILES not in permissions and any(isinstance(part, FilePart) for part in parts):
+        raise PermissionDenied(f"Permission denied: to send a file of the session needs the permission {READ_FILES}")
+    prompt: list[UserContent] = []
+    left = MAX_FILES
+    for part in parts:
+        if isinstance(part, TextPart):
+            prompt.append(part.text)
+            continue
+        content = await _read(part.path, files, left)
+        left -= len(content)
+        prompt.append(_content_of(part, content))
+    return prompt
 
 
 def context_messages(messages: Iterable[ContextMessage]) -> list[ModelMessage]:
@@ -72,11 +92,20 @@ def _is_parts(content: Any) -> bool:  # any JSON
     return bool(parts) and all(isinstance(one, dict) and "type" in one for one in parts)
 
 
-async def _file(part: FilePart, files: SessionFiles) -> UserContent:
+async def _read(path: str, files: SessionFiles, limit: int) -> bytes:
     try:
-        _, content = await files.read(part.path)
+        file, content = await files.read(path, size=limit + 1)
     except FileError as error:
         raise InvalidArguments(f"Invalid content: {error.message}") from None
+    if file.size_bytes > limit:
+        raise InvalidArguments(
+            f"Invalid content: the files of a message have at most {MAX_FILES} bytes in all; with {path!r}, which has "
+            f"{file.size_bytes}, it has more"
+        )
+    return content
+
+
+def _content_of(part: FilePart, content: bytes) -> UserContent:
     media_type = part.media_type or mimetypes.guess_type(part.path)[0] or "application/octet-stream"
     if media_type.startswith(_TEXT):
         return f"{part.path}:\n{content.decode(errors='replace')}"

@@ -148,7 +148,8 @@ class RunningTurn:
             if left <= 0:
                 raise DeadlineExceeded(f"Deadline exceeded: the turn has run for {self._seconds:g} seconds.")
             options = session.options(timeout=left, approvals="defer")
-            output = await options.run(journal.checkpoint.content, journal=journal)
+            with session.until_withdrawn():
+                output = await options.run(journal.checkpoint.content, journal=journal)
             try:
                 data = from_json(to_json(output), allow_inf_nan=False)
             except ValueError:

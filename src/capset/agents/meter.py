@@ -1,19 +1,28 @@
-"""The count of what one run of an agent uses: for its turn, for the runs above it, and for its session."""
+"""The usage of one run of an agent: reserved before each step, and counted for its turn, those above, and its session.
+
+A turn and the agents that work for it run in one process, so its budget is reserved in memory; limits that other turns
+share are reserved in the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Final, Self
-
-from pydantic_ai.messages import ModelResponse
 
 from capset.agents.budgets import TurnBudget
 from capset.definitions.usage import AgentUsage, usage_of
-from capset.errors import BudgetExceeded
+from capset.errors import BudgetExceeded, CapsetError, StoreError
+from capset.ids import Ids
 from capset.kernel.blocks.generation import Turn
+
+LOOK_SECONDS: Final = 1.0
+"""How often a step that waits for others looks whether those of other turns and processes are settled."""
+_NEXT: Final = AgentUsage(steps=1, tokens=1)
+"""The least that a step uses."""
 
 
 class TurnMeter:
@@ -23,14 +32,16 @@ class TurnMeter:
         self._limits = turn.usage
         self._journal = turn.journal
         self._budget = budget
+        self._ids = Ids()
         self._used = AgentUsage() if turn.journal is None else usage_of(turn.journal.usage)
-        self._new = AgentUsage()
-        """Usage that the session's limits do not count yet."""
-        self._unpriced: str | None = None
-        """The name of a model that has answered at a price that is not known."""
+        self._steps: dict[str, AgentUsage] = {}
+        """The most that each step under way may use, of this run and those below it."""
+        self._refusal: CapsetError | None = None
+        """Why the calls of the last step are not to be made."""
         self._since = asyncio.get_running_loop().time()
         self._above = _COUNTING.get()
         """That of the run in whose call this one is made, of an agent that has this one as a tool."""
+        self._settled: _Settlement = _Settlement() if self._above is None else self._above._settled
 
     @contextmanager
     def counting(self) -> Generator[Self]:
@@ -41,61 +52,116 @@ class TurnMeter:
         finally:
             _COUNTING.reset(token)
 
-    def note(self, message: ModelResponse, price: float | None) -> None:
-        """Note what an answer has used, at its price in US dollars; ``None`` if that is not known."""
-        used = message.usage
-        tokens = used.input_tokens + used.output_tokens
-        step = AgentUsage(steps=1, calls=len(message.tool_calls), tokens=tokens, cost=price or 0.0)
-        self._use(step)
-        self._new += step
-        if price is None:
-            self._unpriced = message.model_name or ""
+    @property
+    def bounds_use(self) -> bool:
+        """Whether tokens or money of a step count in any budget or limit."""
+        budgets = [one._budget for one in self._runs()]
+        return self._limits.is_limited or any(one.tokens is not None or one.cost is not None for one in budgets)
 
-    async def settle(self) -> None:
-        """Count what was noted, durably.
+    @property
+    def bounds_cost(self) -> bool:
+        """Whether money is bounded, so that the price of each step must be known."""
+        return self._limits.limits_cost or any(one._budget.cost is not None for one in self._runs())
 
-        Raises ``BudgetExceeded`` if it was more than is left, and for an unknown price where money is bounded.
+    async def reserve(self, most: AgentUsage) -> str:
+        """Reserve the most that a step may use, of all budgets and limits at once, and return the id of the step.
+
+        It waits while steps under way may use all that is left: they end without waiting for others. Raises
+        ``BudgetExceeded`` if nothing is left. The step is to be settled.
         """
+        step = self._ids.new()
+        while True:
+            settlement = self._settled.next  # before it looks, so that it misses none
+            if self._hold(step, most):
+                has_room = False
+                try:
+                    has_room = await self._limits.reserve(step, most)
+                finally:
+                    if not has_room:
+                        self._free(step)
+                if has_room:
+                    return step
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await settlement.wait()
+
+    async def settle(self, step: str, used: AgentUsage, *, unpriced: str | None = None) -> None:
+        """Count what a step has used in the place of what it has reserved; ``check`` says whether it was too much.
+
+        ``unpriced`` is the name of a model whose price is not known.
+        """
+        self._refusal = None
+        try:
+            for one in self._runs():
+                one._budget.check(one._used + used)
+            if unpriced is not None and self.bounds_cost:
+                raise BudgetExceeded(
+                    f"The turn was ended: money is bounded, and the price of {unpriced!r} is not known"
+                )
+        except BudgetExceeded as error:
+            self._refusal = error
+            used = replace(used, calls=0)  # which are not made
+        self._free(step)
+        for one in self._runs():
+            one._used += used
+            if one._journal is not None:
+                one._journal.count(one._used.plain())
         now = asyncio.get_running_loop().time()
         seconds = 0.0 if self._above is not None else now - self._since  # the run above waits for this one
-        used, self._new, self._since = self._new + AgentUsage(seconds=seconds), AgentUsage(), now
-        await self._limits.add(used)
-        self._check(AgentUsage())
-        if self._unpriced is not None and self._bounds_cost():
-            told = f"The turn was ended: money is bounded, and the price of {self._unpriced!r} is not known"
-            raise BudgetExceeded(told)
+        self._since = now
+        try:
+            await self._limits.settle(step, used + AgentUsage(seconds=seconds))
+        except (BudgetExceeded, StoreError) as error:
+            self._refusal = self._refusal or error
+        finally:
+            self._settled.tell()
 
-    async def check(self) -> None:
-        """Raise ``BudgetExceeded`` if nothing is left for another step."""
-        self._check(AgentUsage(steps=1))
-        await self._limits.check()
+    def check(self) -> None:
+        """Raise ``BudgetExceeded`` if more was used than may be, so that the calls of the last step are not made.
 
-    def _use(self, more: AgentUsage) -> None:
-        self._used += more
-        if self._journal is not None:
-            self._journal.count(self._used.plain())
-        if self._above is not None:
-            self._above._use(more)
+        Raises ``StoreError`` if they could not be counted.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        for one in self._runs():
+            one._budget.check(one._used)
 
-    def _check(self, more: AgentUsage) -> None:
-        self._budget.check(self._used + more)
-        if self._above is not None:
-            self._above._check(more)
+    def _runs(self) -> Iterator[TurnMeter]:
+        """Yield this run and those above it."""
+        run: TurnMeter | None = self
+        while run is not None:
+            yield run
+            run = run._above
 
-    def _bounds_cost(self) -> bool:
-        above = self._above is not None and self._above._bounds_cost()
-        return self._budget.cost is not None or self._limits.limits_cost or above
+    def _hold(self, step: str, most: AgentUsage) -> bool:
+        """Reserve a step in this run and those above it, and return whether there was room; nothing comes between.
+
+        Raises ``BudgetExceeded`` if nothing is left.
+        """
+        for one in self._runs():
+            one._budget.check(one._used + _NEXT)
+        if any(one._budget.exceeded(sum(one._steps.values(), one._used + _NEXT)) for one in self._runs()):
+            return False
+        for one in self._runs():
+            one._steps[step] = most
+        return True
+
+    def _free(self, step: str) -> None:
+        for one in self._runs():
+            one._steps.pop(step, None)
+
+
+class _Settlement:
+    """The next settlement of a step of one turn: ``next`` is set by it, and replaced."""
+
+    def __init__(self) -> None:
+        self.next = asyncio.Event()
+
+    def tell(self) -> None:
+        """Wake the steps that wait."""
+        self.next.set()
+        self.next = asyncio.Event()
 
 
 _COUNTING: Final = ContextVar[TurnMeter | None]("capset_turn_meter", default=None)
 """The count of the run that the current task works for."""
-
-
-def price_of(message: ModelResponse) -> float | None:
-    """Return what an answer costs in US dollars, by genai-prices; ``None`` if its model's price is not known."""
-    if (message.model_id or "").startswith("script:"):
-        return 0.0
-    try:
-        return float(message.cost().total_price)
-    except (LookupError, ValueError, AssertionError):  # of a model whose price is not known
-        return None

@@ -36,18 +36,17 @@ from pydantic_ai.settings import ModelSettings
 
 from capset.agents.budgets import TurnBudget
 from capset.agents.content import context_messages, prompt_of
-from capset.agents.meter import TurnMeter, price_of
+from capset.agents.meter import TurnMeter
 from capset.agents.models import ModelChoice
 from capset.agents.toolset import OUTPUT, TurnTools, TurnToolset, journal_of
-from capset.agents.turn_model import RETRIES, TurnModel
+from capset.agents.turn_model import BYTES_A_TOKEN, RETRIES, TurnModel, price_of
+from capset.definitions.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
 from capset.schemas.schema import Schema
 
 SUMMARISE_AT: Final = 100_000
 """The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
-_BYTES_A_TOKEN: Final = 4
-"""Bytes per token, to estimate tokens: a rule of thumb for English, on the safe side for messages as JSON."""
 _SUMMARISE: Final = (
     "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
@@ -124,7 +123,9 @@ class _TurnRun:
         self._kept = 0
         """How many messages of the run are in the journal."""
         self._counted = 0
-        """How many messages are no answer that is to be counted: of a summary, or of what closes the turn before."""
+        """How many messages have no events of their own: those of a summary, and what closes the turn before."""
+        self._is_retried = False
+        """Whether the run begins with the calls of an answer that a failed attempt has left."""
         self._size = 0
         """The size of the messages of the run as they are stored, without images and other files."""
         self._number = 0
@@ -149,11 +150,16 @@ class _TurnRun:
             self._counted = len(history)
         else:
             self._tools.past = _own(history)
+            last, journal = history[-1], self._turn.journal
+            has_calls = isinstance(last, ModelResponse) and bool(last.tool_calls)
+            self._is_retried = has_calls and journal is not None and not journal.usage
         try:
             if is_new and self._is_long:
                 history = await self._summarise(agent, history)
             async with agent.iter(
-                await prompt_of(self._turn.input, self._turn.files) if is_new else None,
+                await prompt_of(self._turn.input, self._turn.files, self._turn.principal.permissions)
+                if is_new
+                else None,
                 model=self._turn_model(streams=self._journal is not None and self._journal.streams),
                 message_history=history,
                 output_type=_output(self._turn.output),
@@ -165,7 +171,6 @@ class _TurnRun:
                     messages = state.message_history
                     if Agent.is_model_request_node(node):
                         self._number, self._has_told = self._number + 1, False
-                        await self._meter.check()
                         self._keep([*messages, node.request])
                         if self._is_long:
                             messages[:] = await self._summarise(agent, [*messages, node.request])
@@ -173,7 +178,7 @@ class _TurnRun:
                             self._keep([*messages, node.request])
                     elif Agent.is_call_tools_node(node):
                         self._keep(messages)
-                        await self._settle(node.model_response)
+                        await self._check(node.model_response)
                     node = await running.next(node)
                 result = running.result
                 assert result is not None  # noqa: S101  # the loop has ended
@@ -190,19 +195,20 @@ class _TurnRun:
     @property
     def _is_long(self) -> bool:
         """Whether the conversation is to be summarised before the next request."""
-        return self._journal is not None and self._size // _BYTES_A_TOKEN > self._summarise_at
+        return self._journal is not None and self._size // BYTES_A_TOKEN > self._summarise_at
 
     async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return a summary in the place of messages. It is kept together with what comes next.
 
         For alone it would be the answer of a turn that is continued.
         """
-        model = TurnModel(self._model, self._retries)
+        model = TurnModel(self._model, self._retries, self._meter)
         done = await agent.run(_SUMMARISE, model=model, message_history=messages, output_type=str)
-        self._count(done.response)
-        await self._meter.settle()
         if self._journal is not None:
-            size = self._size // _BYTES_A_TOKEN
+            self._emit_response(self._journal, done.response)
+        self._meter.check()
+        if self._journal is not None:
+            size = self._size // BYTES_A_TOKEN
             told = {"messages": len(messages), "tokens": size, "model": done.response.model_name}
             self._journal.emit("conversation.summarised", told)
         summary: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(_SUMMARISE)]), done.response]
@@ -211,7 +217,7 @@ class _TurnRun:
 
     def _turn_model(self, *, streams: bool) -> TurnModel:
         emit = self._emit_event if streams else None
-        return TurnModel(self._model, self._retries, self._prepare, emit, self._discard)
+        return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard)
 
     def _discard(self) -> None:
         """Take back what was told of an answer that broke off."""
@@ -240,31 +246,29 @@ class _TurnRun:
         if start < len(messages):
             self._kept, self._counted = len(messages), 0
         for place, message in enumerate(messages[start:], start):
-            if journal is not None:
-                text = _written(message)
-                self._size += _text_size(message, text)
-                journal.add(text, is_summary=place == 0 and counted > 0)
+            if journal is None:
+                continue
+            text = _written(message)
+            self._size += _text_size(message, text)
+            journal.add(text, is_summary=place == 0 and counted > 0)
             if isinstance(message, ModelResponse) and place >= counted:
-                self._count(message)
+                self._emit_response(journal, message)
 
-    def _count(self, message: ModelResponse) -> None:
-        """Note what an answer has used, and tell of it."""
-        price = price_of(message)
-        if self._journal is not None:
-            self._emit_response(self._journal, message, price)
-        self._meter.note(message, price)
-
-    async def _settle(self, response: ModelResponse) -> None:
-        """Count an answer for the session. If it is more than may be used, its calls are refused, on record."""
+    async def _check(self, response: ModelResponse) -> None:
+        """Raise ``BudgetExceeded`` if an answer used more than may be used: its calls are refused, on record."""
         try:
-            await self._meter.settle()
+            if self._is_retried:  # its budget begins again, and calls that were refused were not counted
+                self._is_retried = False
+                step = await self._meter.reserve(AgentUsage())
+                await self._meter.settle(step, AgentUsage(calls=len(response.tool_calls)))
+            self._meter.check()
         except BudgetExceeded as error:
             for part in response.tool_calls:
                 if part.tool_name != OUTPUT:
                     await self._tools.refuse(part, error)
             raise
 
-    def _emit_response(self, journal: Journal, message: ModelResponse, price: float | None) -> None:
+    def _emit_response(self, journal: Journal, message: ModelResponse) -> None:
         for index, part in enumerate(message.parts):
             if not journal.streams and isinstance(part, TextPart | ThinkingPart):
                 self._emit_text(index, part, part.content)
@@ -284,7 +288,7 @@ class _TurnRun:
                 "cache_read_tokens": used.cache_read_tokens,
                 "cache_write_tokens": used.cache_write_tokens,
                 "reasoning_tokens": used.details.get("reasoning_tokens", 0),
-                "cost": price,
+                "cost": price_of(message),
             },
         )
 

@@ -100,6 +100,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "upgrade": "db:upgrade_command",
         "check": "db:check_command",
         "backup": "db:backup_command",
+        "restore": "db:restore_command",
     },
     "approvals": {
         "list": "approvals:list_command",
@@ -118,7 +119,7 @@ HELP: Final = {
     "agents": "List, write, compare and preview the agents that are stored.",
     "sessions": "List, make, move and delete sessions, and follow their events.",
     "audit": "Read, check, sign and cut the record of every attempt.",
-    "db": "Upgrade, check and back up a database.",
+    "db": "Upgrade, check, back up and restore a database.",
     "approvals": "List, approve and reject the calls that somebody has to approve.",
 }
 """The purpose of each group."""

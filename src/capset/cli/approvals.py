@@ -36,8 +36,9 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as
 Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
 Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
 Note = Annotated[str | None, typer.Option(help="A text for the caller.")]
-_LINES: Final = ("id", "status", "scope", "tool", "arguments", "modified", "reason", "principal", "on_behalf_of")
+_LINES: Final = ("id", "status", "scope", "tool", "arguments", "files", "modified", "reason", "principal")
 _MORE: Final = (
+    "on_behalf_of",
     "tool_hash",
     "code_hash",
     "code",
@@ -92,16 +93,43 @@ def list_command(
 
 
 @guarded
-def show_command(id: Id, org: Org = None, db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit:
+def show_command(
+    id: Id,
+    unmasked: Annotated[
+        bool,
+        typer.Option("--unmasked", help="With the arguments masked only where the tool's schema says so; on record."),
+    ] = False,
+    principal: Annotated[str | None, typer.Option("--principal", help="Who reads them unmasked.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
     """Show one request, and what became of it."""
+
+    async def there(client: Client) -> ApprovalShape:
+        request = await client.approvals.get(id)
+        if not unmasked:
+            return request
+        shown = await client.approvals.arguments(id)
+        return _unmasked(request, shown.arguments, shown.modified)
 
     async def here(desk: ApprovalService) -> ApprovalShape:
         row = await desk.get(id, org=org)
         if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
             await read_code_of(Registry.installed().tools)
-        return approval_shape(row)
+        if not unmasked:
+            return approval_shape(row)
+        who = _Decider(principal, None, None, org, db).found()
+        with acting_here(who):
+            shown = await desk.show_arguments(row, by=who)
+        return _unmasked(approval_shape(row), shown.arguments, shown.modified)
 
-    return _show(_asked(url, lambda client: client.approvals.get(id), here, db=db, org=org), as_json=as_json)
+    return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+def _unmasked(request: ApprovalShape, arguments: Any, modified: Any) -> ApprovalShape:  # JSON data
+    return request.model_copy(update={"arguments": arguments, "modified": modified, "masked": False})
 
 
 @guarded
@@ -215,6 +243,11 @@ def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
         " ".join(filter(None, (one.by, one.on_behalf_of and f"for {one.on_behalf_of}", "at", one.at, one.note)))
         for one in found.approvals
     ]
+    told["files"] = [
+        f"{file.path or file.argument}, {file.size_bytes} bytes, SHA-256 {file.sha256}" for file in found.files
+    ]
+    if found.masked:
+        err().print("[yellow]a part of the arguments is masked here:[/] --unmasked shows it")
     if found.status != "pending":
         told.pop("refusal", None)  # it would only say that the request is decided
     for name in (*_LINES, *_MORE):

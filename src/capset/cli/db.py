@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
+from capset.clock import iso
 from capset.errors import DefinitionError, counted
+from capset.ids import Ids
+from capset.kernel.governance.acts import ActEntry, act_entry
 from capset.stores.base import make_store
 from capset.wire.audit import verification_shape
-from capset.wire.operations import BackupShape, DatabaseCheckShape, StepShape, UpgradeShape
+from capset.wire.operations import BackupShape, DatabaseCheckShape, RestorationShape, StepShape, UpgradeShape
 
 if TYPE_CHECKING:
     from capset.stores.sql.schema.maintenance import UpgradePlan
@@ -57,7 +64,12 @@ def _shape(done: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
 
 @guarded
 def check_command(
-    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of all records, too.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Check the chain of all records, too, and compare agents, keys and people with it."
+        ),
+    ] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
@@ -74,16 +86,20 @@ def check_command(
                 revision=found.revision,
                 head=HEAD,
                 problems=list(found.problems),
+                notes=list(found.notes) or None,
                 verification=None if chain is None else verification_shape(chain),
             )
             print_json(shape.plain())
         else:
             for problem in found.problems:
                 err().print(f"[red]problem:[/] {verbatim(problem)}", soft_wrap=True)
+            for note in found.notes:
+                err().print(f"[dim]{verbatim(note)}[/]", soft_wrap=True)
             if chain is not None and not chain.ok:
                 err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
             if found.ok:
-                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, every hash holds"
+                held = "every hash holds, and agents, keys and people are as their acts set them"
+                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {held}"
                 out().print(f"[green]sound:[/] revision {found.revision}{records}")
     return Exit.DONE if found.ok else Exit.REFUSED
 
@@ -103,6 +119,39 @@ def backup_command(
     else:
         out().print(f"{cell(str(file))}: {size:,} bytes")
     return Exit.DONE
+
+
+@guarded
+def restore_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that was written by this program.")],
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Make a new database of a backup. Approvals in it are void: they may have been used since the backup.
+
+    The database is a file that is not there yet, or one on a server without tables. API keys that were revoked after
+    the backup are valid again, until they are revoked again.
+    """
+    from capset.stores.sql.schema.maintenance import restore
+
+    settings = load_settings(db=db)
+    done = restore(database_at(settings.db), file, now=iso(time.time_ns()))
+    about = {"last": done.last, "approvals": done.approvals}
+    act = act_entry(Ids(), "database.restore", about, by=actor_here(settings.principal))
+    asyncio.run(_record(settings.db, act))
+    if as_json:
+        print_json(RestorationShape(last=done.last, approvals=done.approvals).plain())
+        return Exit.DONE
+    ended = counted(done.approvals, "approval or request", "approvals and requests")
+    out().print(f"restored: records up to {done.last}; {ended} for one ended with it")
+    told = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
+    err().print(f"[yellow]warning:[/] {told}", soft_wrap=True)
+    return Exit.DONE
+
+
+async def _record(url: str, act: ActEntry) -> None:
+    async with opened_store(url) as store:
+        await store.audit.commit(act)
 
 
 def database_at(url: str) -> SqlStore:

@@ -52,7 +52,7 @@ def create_command(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of read, write, call, call:TOOL, audit, approve, metrics and admin; may be repeated. "
+            help="Of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
             "Else read and call."
         ),
     ] = None,

@@ -137,7 +137,7 @@ async def _work(settings: Settings, working: _Working) -> None:
     kernel = make_kernel(settings.db, configuration, working.allowance, signs=False, generator=working.runner)
     names = [one.name for one in working.queues]
     log = LogWriter(sys.stderr.buffer)
-    async with upstream, kernel:
+    async with upstream.opened(kernel, settings.db):
         sources = None
         if configuration is not None:
             sources = DeclaredSources(kernel, configuration.sources, upstream.connection, is_shared=upstream.is_shared)

@@ -7,7 +7,13 @@ from typing import Any, Literal
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
-from capset.wire.approvals import ApprovalConversationShape, ApprovalPageShape, ApprovalShape, PendingSummaryShape
+from capset.wire.approvals import (
+    ApprovalArgumentsShape,
+    ApprovalConversationShape,
+    ApprovalPageShape,
+    ApprovalShape,
+    PendingSummaryShape,
+)
 
 
 class ApprovalResource:
@@ -81,6 +87,20 @@ class ApprovalResource:
     async def conversation(self, id: str) -> ApprovalConversationShape:
         """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""
         return await self._connection.get(ApprovalConversationShape, path_of("approvals", id, "conversation"))
+
+    async def arguments(self, id: str) -> ApprovalArgumentsShape:
+        """Return the arguments with only the secrets masked that the tool's schema declares; that is on record.
+
+        Raises ``NotFound``.
+        """
+        return await self._connection.get(ApprovalArgumentsShape, path_of("approvals", id, "arguments"))
+
+    async def file(self, id: str, number: int) -> bytes:
+        """Return a file that the arguments name, by its number in ``files`` of the request; that is on record.
+
+        Raises ``NotFound``, and ``Conflict`` if the file has changed since the approval was asked for.
+        """
+        return (await self._connection.request("GET", path_of("approvals", id, "files", str(number)))).content
 
     async def approve(
         self,

@@ -88,6 +88,11 @@ class Installed:
         return f"{self.owner}.{self.name}"
 
     @property
+    def own_name(self) -> str:
+        """``CAPABILITY.TOOL`` as the capability itself calls them, not as an agent does."""
+        return f"{self.owner}.{self.tool.name}"
+
+    @property
     def may_ask(self) -> bool:
         """Whether its calls may need an approval: the tool says so, or there are policies, which may ask."""
         return self.tool.approval != "auto" or bool(self.gates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 from capset.definitions.callables import checked_function
@@ -29,10 +29,10 @@ class ApprovalRow:
     """A request for an approval, and its outcome.
 
     ``call`` is the id of the attempt, and of its record. ``arguments`` is the canonical JSON text of all arguments,
-    with secrets masked; ``digest`` is the keyed digest of the unmasked arguments, ``tool_hash`` the hash of the tool
-    at that time. ``policies`` is a JSON list of the ids of the policies that asked. ``modified`` is the JSON text of
-    the arguments that the approver put in their place. Times are ISO 8601 UTC with microseconds; principals are
-    ``kind:id``.
+    masked as in a record; ``digest`` is the keyed digest of the unmasked arguments and of the files that they name,
+    ``tool_hash`` the hash of the tool at that time. ``policies`` is a JSON list of the ids of the policies that asked.
+    ``modified`` is the JSON text of the arguments that the approver put in their place. Times are ISO 8601 UTC with
+    microseconds; principals are ``kind:id``.
     """
 
     id: str
@@ -68,6 +68,20 @@ class ApprovalRow:
     """The time of the next escalation, as long as it was not noticed."""
     escalated_at: str | None = None
     """The time at which the last escalation was noticed."""
+    makers: str | None = None
+    """The makers of the principal's key, and of theirs, as a JSON list; ``None`` if there are none."""
+    unmasked: str | None = field(default=None, repr=False)
+    """The arguments with only those masked that the tool's schema says are secret, as long as the request is pending.
+
+    ``None`` if nothing else is masked in ``arguments``.
+    """
+    files: str | None = None
+    """The files of the session that the arguments name, as a JSON list of ``FileArgument``; ``None`` for no files."""
+
+    @property
+    def argument_bytes(self) -> int:
+        """The size of its arguments in the store."""
+        return len(self.arguments.encode()) + len((self.unmasked or "").encode())
 
     @property
     def equal(self) -> EqualCall:

@@ -71,8 +71,12 @@ class Files(Protocol):
         """Return the entry at ``path``, or ``None``."""
         ...
 
-    async def read(self, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content. Raises ``FileError`` if it does not exist or is a directory."""
+    async def read(self, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+        """Return a file and its content, or at most ``size`` bytes of it from the offset ``start`` on.
+
+        Large files are best read in parts: as long as ``version`` is the same, the parts belong together. Raises
+        ``FileError`` if the file does not exist or is a directory.
+        """
         ...
 
     async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:

@@ -126,7 +126,9 @@ class Principal:
     the principal it acts for, as records name it: ``user:ada``; ``acting_for`` sets it. ``allowance`` is what its
     sessions and runs may use, and limits on all its calls together. ``attributes`` are stated by its key, its token or
     the host, such as ``{"tier": "pro"}``, for policies to read: a flat JSON object. ``on_behalf_of_attributes`` are
-    those of each principal that ``on_behalf_of`` names, the nearest first, and empty where none are known.
+    those of each principal that ``on_behalf_of`` names, the nearest first, and empty where none are known. ``makers``
+    are those who made its key or entered it, and who made theirs, as records name them: who approves a request counts
+    as all of its makers, and so does who made it.
     Raises ``DefinitionError`` for an empty id, an unknown kind, or a malformed permission or attribute.
     """
 
@@ -138,6 +140,7 @@ class Principal:
     allowance: Allowance | None
     attributes: Attributes
     on_behalf_of_attributes: tuple[Attributes, ...]
+    makers: tuple[str, ...]
 
     def __init__(
         self,
@@ -150,6 +153,7 @@ class Principal:
         allowance: Allowance | None = None,
         attributes: Mapping[str, Any] | None = None,  # a policy knows the types of its own attributes
         on_behalf_of_attributes: Iterable[Mapping[str, Any]] = (),  # as above
+        makers: Iterable[str] = (),
     ) -> None:
         if not checked_text("a principal's id", id).strip() or not id.isprintable():
             raise DefinitionError(f"a principal's id must be printable text, and not empty; got {id!r}")
@@ -166,6 +170,8 @@ class Principal:
         store(self, "allowance", allowance)
         store(self, "attributes", Attributes(attributes, what=f"principal {id!r}: attributes"))
         store(self, "on_behalf_of_attributes", self._others(on_behalf_of_attributes))
+        what = f"principal {id!r}: makers"
+        store(self, "makers", tuple(checked_text(what, maker) for maker in listed(what, makers)))
 
     @classmethod
     def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
@@ -183,7 +189,15 @@ class Principal:
         both = self.permissions & other.permissions
         theirs = (other.attributes, *other.on_behalf_of_attributes)
         allowance = lowest_allowance((self.allowance, other.allowance))
-        return replace(self, permissions=both, on_behalf_of=whom, on_behalf_of_attributes=theirs, allowance=allowance)
+        makers = tuple(dict.fromkeys((*self.makers, *other.makers)))
+        return replace(
+            self,
+            permissions=both,
+            on_behalf_of=whom,
+            on_behalf_of_attributes=theirs,
+            allowance=allowance,
+            makers=makers,
+        )
 
     def with_permissions(self, more: Iterable[str]) -> Principal:
         """Return this principal with more permissions, such as the default ones."""

@@ -53,9 +53,10 @@ def is_secret_name(name: str) -> bool:
 
 _CHUNK: Final = re.compile(r'[^\s"<>]+')
 """A part of a text that can hold a URL, with what stands around it."""
-_USER: Final = re.compile(r"//([^/?#\\]*)@")
+# A secret in a URL ends where a shell, SQL or code could read on: what runs is never hidden behind a name.
+_USER: Final = re.compile(r"//([^/?#\\;'`$(){}|]*)(?:@|(?=[;'`$(){}|][^/?#\\]*@))")
 _PARAMETER: Final = re.compile(r"[?&;#]([^=?&;#\s]{1,100})=")
-_VALUE: Final = re.compile(r"[^&#]*")
+_VALUE: Final = re.compile(r"[^&#;'`\\$(){}|*,]*")
 _IN_QUERIES: Final = frozenset({"jwt", "key", "pass", "sig", "signature"})
 """Words of the names of secrets in queries alone, where APIs have their keys and signed URLs their signatures."""
 
@@ -64,7 +65,8 @@ def mask_urls(text: str) -> str:
     """Return a text with the secrets in its URLs masked.
 
     These are the user's name and password, and in the query and the fragment the values of names that are those of a
-    secret. A name without a password is none where it is usual: outside of http and https.
+    secret. A name without a password is none where it is usual: outside of http and https. A secret ends at the first
+    character that a shell, SQL or code could read, such as a quote, a bracket or a semicolon: the rest stays legible.
     """
     if "//" not in text and not text.startswith("/"):
         return text
@@ -89,7 +91,11 @@ def _masked_chunk(match: re.Match[str]) -> str:
 def _masked_user(match: re.Match[str]) -> str:
     scheme = match.string[max(match.start() - 6, 0) : match.start()].lower()
     is_plain = ":" not in match[1] and scheme.endswith(":") and not scheme.endswith(("http:", "https:"))
-    return match[0] if is_plain else f"//{MASK}@"
+    if is_plain:
+        return match[0]
+    if match[0].endswith("@"):
+        return f"//{MASK}@"
+    return f"//{MASK}" if match[1] and MASK not in match[1] else match[0]  # masked already, as the value of a parameter
 
 
 def _is_secret_in_query(name: str) -> bool:

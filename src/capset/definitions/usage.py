@@ -61,9 +61,9 @@ class UsageLimit:
     """The most that the models of agents may use within any ``window``, counted per ``per``.
 
     Written ``UsageLimit("1d", tokens=1_000_000, cost=20, per="org")``. It is counted in the kernel's store, so it holds
-    across processes and restarts. A step that is under way is not cut off: each running turn may use more by one step
-    at most. ``window=None`` is the whole life of a session, and so is only for ``per="session"``. Raises
-    ``DefinitionError`` for a limit of nothing, and for invalid numbers and windows.
+    across processes and restarts. A step reserves as much as it may use before it begins, so all agents together use
+    more by one step of one agent at most. ``window=None`` is the whole life of a session, and so is only for
+    ``per="session"``. Raises ``DefinitionError`` for a limit of nothing, and for invalid numbers and windows.
     """
 
     window: int | None = checked_field(lambda name, window: None if window is None else window_seconds(window))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import pairwise
 from operator import itemgetter
@@ -19,6 +19,7 @@ from capset.fingerprint.checkpoints import (
     GENESIS,
     Checkpoint,
     PublicKey,
+    TrustedKey,
     Unsound,
     check_follows,
     check_signature,
@@ -39,7 +40,8 @@ class Verification:
     """The result of ``verify``: how many links are valid, and the ``seq`` of the first invalid one.
 
     ``since`` is the first record present; all earlier ones were pruned, or are not in the file. ``covered`` is the last
-    record covered by a checkpoint whose signature was checked; ``None`` if no key was given.
+    record covered by a checkpoint whose signature was checked; ``None`` if no key was given. ``keys`` are those that
+    were given, and their successors, each with the records for which it is trusted.
     """
 
     checked: int
@@ -47,6 +49,7 @@ class Verification:
     seq: int | None = None
     since: int = 1
     covered: int | None = None
+    keys: tuple[TrustedKey, ...] = ()
     ok: bool = field(init=False)
     """Whether every link is valid."""
 
@@ -115,33 +118,45 @@ def _flat(columns: Mapping[str, Any]) -> bytes | None:
 
 def verify(
     rows: Iterable[Mapping[str, Any]],
-    checkpoints: Iterable[Mapping[str, Any]] = (),
+    checkpoints: Iterable[Mapping[str, Any]] | None = None,
     *,
     since: int = 1,
     previous: str | None = None,
-    keys: Sequence[PublicKey] = (),
+    keys: Sequence[PublicKey | TrustedKey] = (),
     kept: Sequence[Checkpoint] = (),
 ) -> Verification:
     """Walk a chain from its first link, in ``seq`` order, and stop at the first invalid one.
 
     Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a truncated tail and a
-    recomputed chain. ``checkpoints`` are the log's own, by their number, ``kept`` those stored elsewhere. If there are
-    ``keys``, the signatures of all of them are checked, and there must be at least one; a key that a trusted one has
-    named as its successor, in a record before, is trusted from there on. A log that begins with a later
+    recomputed chain. ``checkpoints`` are the log's own, by their number, ``None`` if they are not at hand; ``kept``
+    are those stored elsewhere, and the log must have its own up to the newest of them. If there are ``keys``, the
+    signatures of all are checked, and there must be at least one. Where a record says that a trusted key hands over,
+    and that key has signed it, its successor is trusted from there on, and it no longer. A log that begins with a later
     record, ``since``, needs the hash of the record before: as ``previous``, or from a checkpoint.
     """
     walk = _Walk(since, previous or (GENESIS if since == 1 else None), keys)
+    newest = 0
+
+    def own() -> Iterator[Checkpoint]:
+        nonlocal newest
+        for mark in sound(checkpoints or (), since):
+            newest = mark.number
+            yield mark
+
     try:
         if kept and max(map(_seq, kept)) < since - 1:
             raise Unsound(f"no checkpoint that was kept covers record {since} or a later one", since)
-        marks = merge(sound(checkpoints, since), sorted(kept, key=_seq), key=_seq)
-        walk.along(rows, iter(marks))
+        walk.along(rows, merge(own(), sorted(kept, key=_seq), key=_seq))
         if walk.covered is None and (keys or kept):
             raise Unsound("there is no checkpoint over any of the records", since)
+        if checkpoints is not None and kept and newest < (last := max(one.number for one in kept)):
+            lost = f"checkpoint {last} is" if last == newest + 1 else f"checkpoints {newest + 1}–{last} are"
+            raise Unsound(f"{lost} missing: the log has lost what was kept of it elsewhere")
     except Unsound as error:
         seq = walk.seq + 1 if error.seq is None else error.seq
         return Verification(walk.seq - since + 1, str(error), seq, since)
-    return Verification(walk.seq - since + 1, since=since, covered=walk.covered if keys else None)
+    covered = walk.covered if keys else None
+    return Verification(walk.seq - since + 1, since=since, covered=covered, keys=walk.keys)
 
 
 def verify_part(
@@ -168,7 +183,7 @@ def verify_part(
             check_follows(before, this)
         signed = [one for one in marks if own is not None and one.key == own.id]
         for one in signed:
-            check_signature(one, [] if own is None else [own])
+            check_signature(one, [] if own is None else [TrustedKey(own)])
         walk.along(rows, iter(marks))
     except Unsound as error:
         seq, problem, signed = walk.seq + 1 if error.seq is None else error.seq, str(error), []
@@ -181,11 +196,11 @@ def verify_part(
 class _Walk:
     """The progress of a verification: ``seq`` and ``hash`` of the last valid link, and the last covered record."""
 
-    def __init__(self, since: int, previous: str | None, keys: Sequence[PublicKey]) -> None:
+    def __init__(self, since: int, previous: str | None, keys: Sequence[PublicKey | TrustedKey]) -> None:
         self.seq = self._start = since - 1
         self.covered: int | None = None
+        self.keys = tuple([one if isinstance(one, TrustedKey) else TrustedKey(one) for one in keys])
         self._hash = previous
-        self._keys = list(keys)
         self._mark: Checkpoint | None = None
 
     @property
@@ -198,7 +213,7 @@ class _Walk:
         following = iter(marks)
         self._mark = next(following, None)
         while self._mark is not None and self._mark.seq < self._start:  # for pruned records
-            check_signature(self._mark, self._keys)
+            check_signature(self._mark, self.keys)
             self._mark = next(following, None)
         self._compare(following)
         if self._hash is None:
@@ -206,7 +221,7 @@ class _Walk:
         for row in rows:
             self._hash = _checked(row, self._hash, self.seq + 1)
             self.seq += 1
-            if row["act"] == "checkpoint_key.succeed" and self._keys:
+            if row["act"] == "checkpoint_key.succeed" and self.keys:
                 self._follow(row["arguments"])
             if self._mark is not None:
                 self._compare(following)
@@ -214,18 +229,33 @@ class _Walk:
             missing = f"record {left.seq} is" if left.seq == self.seq + 1 else f"records {self.seq + 1}–{left.seq} are"
             raise Unsound(f"{missing} missing at the end: checkpoint {left.number} covers so many", self.seq + 1)
 
-    def _follow(self, statement: object) -> None:
-        """Trust the key that takes over, if a trusted one says so."""
+    def _follow(self, arguments: object) -> None:
+        """Trust the key that takes over from this record on, and the one before it up to here, if that one says so.
+
+        A successor that the caller trusts anyway takes over without a signature, as when the key before was lost.
+        """
         try:
-            stated = json.loads(statement) if isinstance(statement, str) else None
+            data = json.loads(arguments) if isinstance(arguments, str) else None
         except (ValueError, RecursionError):
             return  # another program's record: its hash holds, but it names no key
-        if isinstance(stated, dict) and (key := successor_of(cast("dict[str, Any]", stated), self._keys)) is not None:
-            self._keys.append(key)
+        if not isinstance(data, dict):
+            return
+        statement = cast("dict[str, Any]", data)
+        trusted = {one.key.id: one.key for one in self.keys if one.covers(self.seq)}
+        before = next((key for key in trusted.values() if key.id == statement.get("before")), None)
+        if before is None:
+            return
+        successor = successor_of(statement, before)
+        is_known = any(key.id == statement.get("id") and key is not before for key in trusted.values())
+        if successor is None and not is_known:
+            return
+        self.keys = tuple([replace(one, until=self.seq) if one.key.id == before.id else one for one in self.keys])
+        if successor is not None and not is_known:
+            self.keys += (TrustedKey(successor, self.seq),)
 
     def _compare(self, following: Iterable[Checkpoint]) -> None:
         while (mark := self._mark) is not None and mark.seq == self.seq:
-            check_signature(mark, self._keys)
+            check_signature(mark, self.keys)
             if self._hash is None:
                 self._hash = mark.hash
             if mark.hash != self._hash:

@@ -80,6 +80,19 @@ class PublicKey:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """A key, and the records that its checkpoints may end at: ``since`` to ``until``, or to the end of the log."""
+
+    key: PublicKey
+    since: int = 1
+    until: int | None = None
+
+    def covers(self, seq: int) -> bool:
+        """Whether a checkpoint of this key may end at a record."""
+        return self.since <= seq and (self.until is None or seq <= self.until)
+
+
 class CheckpointKey:
     """The private half, which signs checkpoints. With it and the database, anyone can forge the whole log."""
 
@@ -245,14 +258,13 @@ def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[s
     return {**stated, "signature": None if old is None else old.sign(_succession_bytes(stated))}
 
 
-def successor_of(statement: Mapping[str, Any], keys: Sequence[PublicKey]) -> PublicKey | None:
-    """Return the key that takes over, if one of ``keys`` has signed this; ``None`` for any other statement."""
+def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey | None:
+    """Return the key that takes over from ``before``, if that has signed this; ``None`` for any other statement."""
     stated = {name: statement.get(name) for name in ("id", "public", "before")}
     signature = statement.get("signature")
     if not all(isinstance(one, str) for one in (*stated.values(), signature)):
         return None
-    known = [key for key in keys if key.id == stated["before"]]
-    if not known or not known[0].holds(str(signature), _succession_bytes(stated)):
+    if stated["before"] != before.id or not before.holds(str(signature), _succession_bytes(stated)):
         return None
     try:
         key = PublicKey.load(str(stated["public"]))
@@ -261,17 +273,25 @@ def successor_of(statement: Mapping[str, Any], keys: Sequence[PublicKey]) -> Pub
     return key if key.id == stated["id"] else None
 
 
-def check_signature(checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> None:
-    """Raise ``Unsound`` unless one of the keys, if there are any, has signed it."""
+def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
+    """Raise ``Unsound`` unless one of the keys, if there are any, has signed it and is trusted at its record."""
     if not keys:
         return
-    known = [key for key in keys if key.id == checkpoint.key]
-    if not known:
+    known = next((one for one in keys if one.key.id == checkpoint.key), None)
+    if known is None:
         raise Unsound(f"checkpoint {checkpoint.number} is signed by another key: {checkpoint.key[:16]!r}")
+    if known.until is not None and checkpoint.seq > known.until:
+        raise Unsound(f"{_misplaced(checkpoint)} handed over at record {known.until}", known.until + 1)
+    if checkpoint.seq < known.since:
+        raise Unsound(f"{_misplaced(checkpoint)} took over at record {known.since}", checkpoint.seq)
     columns = asdict(checkpoint)
     del columns["signature"]
-    if not known[0].holds(checkpoint.signature, _signed_bytes(columns)):
+    if not known.key.holds(checkpoint.signature, _signed_bytes(columns)):
         raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature does not hold")
+
+
+def _misplaced(checkpoint: Checkpoint) -> str:
+    return f"checkpoint {checkpoint.number} covers record {checkpoint.seq}, but its key {checkpoint.key}"
 
 
 def sound(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint]:

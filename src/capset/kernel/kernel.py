@@ -44,6 +44,7 @@ from capset.kernel.governance.checkpoints import Checkpoints, Signing, begin_sig
 from capset.kernel.governance.deliveries import Deliveries, checked_channels
 from capset.kernel.governance.quotas import SessionLimits, session_limits
 from capset.kernel.governance.redaction import Redactor, redactor_of
+from capset.kernel.revocation import CurrentRows
 from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime, workspace_folder
 from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
@@ -144,6 +145,11 @@ class Kernel:
     def store(self) -> Store:
         """The store with all data; operations on it are neither governed nor on record."""
         return self._entered().store
+
+    @property
+    def current(self) -> CurrentRows:
+        """The pins and the agents of the store, as they were a moment ago at most."""
+        return self._entered().current
 
     @property
     def audit(self) -> AuditLog:

@@ -23,6 +23,7 @@ from capset.kernel.governance.deliveries import Deliveries
 from capset.kernel.governance.quotas import Quotas
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.governance.refusals import Refusals
+from capset.kernel.revocation import CurrentRows
 from capset.stores.base import ScopeKey, Store
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class KernelRuntime:
         "audit",
         "calls",
         "clock",
+        "current",
         "deliveries",
         "generator",
         "governance",
@@ -89,6 +91,7 @@ class KernelRuntime:
         self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
         """Locks of the values that tasks of this process read and then change, as long as any does."""
         self.audit = store.audit
+        self.current = CurrentRows(store)
         self.clock = clock
         self.ids = Ids(clock)
         self.mark = self.ids.mark

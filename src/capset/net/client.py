@@ -105,7 +105,7 @@ class HttpClient:
 
         Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to the
         refused destination; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
-        ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
+        ``too_many_interim``, ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
         """
         here, sent = read_url(url), checked_headers(headers or {})
         follows = redirects is not None and method in _REDIRECTED
@@ -136,7 +136,7 @@ class HttpClient:
         try:
             import httpcore2
 
-            from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
+            from capset.net.connections import CheckedConnection, CheckedNetwork, convert_failures, usual_tls
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
@@ -147,7 +147,7 @@ class HttpClient:
         where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
         length = len(content or b"") if content is not None or method in _WITH_BODY else None
         request = httpcore2.Request(method, where, headers=_headers(url, headers, length), content=content)
-        connection = httpcore2.AsyncHTTPConnection(where.origin, ssl_context=tls, network_backend=network)
+        connection = CheckedConnection(where.origin, ssl_context=tls, network_backend=network)
         scope = asyncio.timeout(seconds)
         try:
             try:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final, TypeVar
 
+import h11
 import httpcore2
 
 from capset.errors import ToolError, TransientError
@@ -20,6 +21,8 @@ _TRIED: Final = 4
 """How many addresses of one name are tried; all are checked."""
 _SECONDS: Final = 3.0
 """How long a connection to one address may take, in seconds, if there are others."""
+MAX_INTERIM: Final = 8
+"""How many interim responses (1xx) may come before a response: RFC 9110 sets no limit, and servers send one or two."""
 _TOO_LONG: Final = 431
 """The status with which h11 rejects a line or headers without end; it reads 100 KiB of them."""
 
@@ -71,6 +74,49 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         """Close every open stream: a cancelled handshake leaves one."""
         while self._streams:
             await self._streams.pop().aclose()
+
+
+class CheckedConnection(httpcore2.AsyncHTTPConnection):
+    """A connection over HTTP/1.1 that ends if more than ``MAX_INTERIM`` interim responses come before a response.
+
+    httpcore itself reads them without end, and without a pause where many arrive at once.
+    """
+
+    async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send a request, and return its response. Raises ``ToolError`` (``too_many_interim``) as well."""
+        async with self._request_lock:
+            if self._connection is None:
+                try:
+                    stream = await self._connect(request)
+                except BaseException:
+                    self._connect_failed = True
+                    raise
+                self._connection = _Exchanges(self._origin, stream, self._keepalive_expiry)
+        return await super().handle_async_request(request)
+
+
+class CheckedPool(httpcore2.AsyncConnectionPool):
+    """A pool of such connections."""
+
+    def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
+        """Return a connection that is not connected yet."""
+        return CheckedConnection(origin, ssl_context=self._ssl_context, network_backend=self._network_backend)
+
+
+class _Exchanges(httpcore2.AsyncHTTP11Connection):
+    """Requests and responses on one stream."""
+
+    _interim = 0
+
+    async def _receive_event(self, timeout: float | None = None) -> h11.Event | type[h11.PAUSED]:
+        event = await super()._receive_event(timeout)
+        if isinstance(event, h11.InformationalResponse):
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise too_many_interim(self._origin.host.decode("ascii"))
+        elif isinstance(event, h11.Response):
+            self._interim = 0
+        return event
 
 
 async def first_connected(
@@ -136,6 +182,12 @@ def headers_too_long(host: str) -> ToolError:
     """Return the error of a response whose headers, or lines between parts of its body, are too long."""
     long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
     return ToolError(long, code="headers_too_long", status=502)
+
+
+def too_many_interim(host: str) -> ToolError:
+    """Return the error of a server that sends interim responses without coming to its response."""
+    said = f"The host {host!r} sent more than {MAX_INTERIM} interim answers (1xx), and no answer."
+    return ToolError(said, code="too_many_interim", status=502)
 
 
 def _broken(host: str) -> TransientError:

@@ -15,7 +15,15 @@ import httpcore2
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from capset.net.addresses import Allowed, Resolver
-from capset.net.connections import checked_addresses, convert_failures, first_connected, headers_too_long, usual_tls
+from capset.net.connections import (
+    MAX_INTERIM,
+    checked_addresses,
+    convert_failures,
+    first_connected,
+    headers_too_long,
+    too_many_interim,
+    usual_tls,
+)
 
 MAX_CONNECTIONS: Final = 10
 """How many requests may run at once, as in a pool of httpcore's; others wait."""
@@ -193,7 +201,7 @@ class _Connection(asyncio.Protocol):
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
-        self._size = self._received = 0
+        self._size = self._received = self._interim = 0
         self._is_headed = self._is_complete = self._is_framed = self._is_whole = False
 
     async def exchange(self, request: bytes) -> None:
@@ -334,6 +342,9 @@ class _Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200:  # another one follows
             self.headers = []
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                self._fail(too_many_interim(self.host))
             return
         self.status, self._is_headed = status, True
         names = {name for name, _ in self.headers}

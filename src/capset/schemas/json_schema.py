@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 from capset.errors import DefinitionError, Field
 from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, graph
 from capset.schemas.own_code import EXACT
-from capset.schemas.schema import MAPS_OF_SCHEMAS, Schema, sorted_enums
+from capset.schemas.schema import MAPS_OF_SCHEMAS, SECRETS_WITHIN, Schema, has_marked_files, sorted_enums
 from capset.schemas.strict_json import copy_json, parse_json
 from capset.schemas.validation_errors import SchemaMismatch, fields_of
 
@@ -63,7 +63,7 @@ def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
         meant: list[SchemaNode] = []
         others: list[SchemaNode] = []
         for option in options:
-            (meant if _can_mean(option, value) else others).append(option)
+            (meant if can_mean(option, value) else others).append(option)
         yield meant, value, fills and len(meant) == 1, True
         yield others, value, False, False
     yield node.tests, value, False, True
@@ -96,7 +96,7 @@ def _met_by_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_
         yield node.each, item, False, True
 
 
-def _can_mean(node: SchemaNode, value: Any) -> bool:
+def can_mean(node: SchemaNode, value: Any) -> bool:
     """Whether a value may fit, judged by its type and by constants and enums, which distinguish options."""
     types = node.schema.get("type")
     if types is not None and _types_of(value).isdisjoint([types] if isinstance(types, str) else types):
@@ -107,7 +107,7 @@ def _can_mean(node: SchemaNode, value: Any) -> bool:
         for name in node.fields.keys() & members.keys():
             if not _is_among(members[name], node.fields[name].schema):
                 return False
-    return all(_can_mean(one, value) for one in node.always)
+    return all(can_mean(one, value) for one in node.always)
 
 
 def _is_among(value: Any, schema: dict[str, Any]) -> bool:
@@ -180,6 +180,7 @@ class JsonSchema(Schema):
         self.hash_input = sorted_enums(document)
         self.is_exact = self.only_scalars = self.may_be_infinite = False
         self.digested = frozenset[str]()  # a mark of capset's own, which a plain JSON Schema does not have
+        self.takes_files = has_marked_files(document)
         known: dict[SchemaNode, bool] = {}
         self.write_only = frozenset(
             name for name, inner in fields.items() if any(_hides(node, known) for node in inner)
@@ -201,6 +202,11 @@ class JsonSchema(Schema):
     def names(self) -> list[str]:
         """The names of an object's fields, including those behind references."""
         return list(self._names)
+
+    @property
+    def root(self) -> SchemaNode:
+        """The schema as a graph, for walks."""
+        return self._root
 
     def _check(self, value: Any) -> Any:
         return self._fitting(copy_json(value))
@@ -231,6 +237,19 @@ def compile_json_schema(what: str, json_schema: Mapping[str, Any]) -> JsonSchema
     schema = JsonSchema(document, root, validator)
     _check_defaults(what, schema, root)
     return schema
+
+
+def graph_of(schema: Schema) -> SchemaNode:
+    """Return the graph of any schema. Raises ``DefinitionError`` for one that is too large to be walked."""
+    if isinstance(schema, JsonSchema):
+        return schema.root
+    import jsonschema_rs as rs
+
+    document = schema.json_schema
+    try:
+        return graph(document, rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE))
+    except (rs.ReferencingError, ValueError) as error:  # an UnsoundSchema is a ValueError
+        raise DefinitionError(f"the schema of these arguments cannot be walked: {error}") from None
 
 
 def _document(what: str, json_schema: Mapping[str, Any]) -> Data:
@@ -320,9 +339,9 @@ def _fields(root: SchemaNode) -> dict[str, list[SchemaNode]]:
 
 
 def _hides(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
-    """Whether a field is, or may be, a secret by its schema; ``known`` caches the answers."""
+    """Whether a field is, may be, or holds a secret by its schema; ``known`` caches the answers."""
     if node not in known:
-        is_secret = node.schema.get("writeOnly", False) is True
+        is_secret = node.schema.get("writeOnly", False) is True or node.schema.get(SECRETS_WITHIN, False) is True
         known[node] = is_secret or any(_hides(one, known) for one in node.in_place)
     return known[node]
 

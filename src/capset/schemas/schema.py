@@ -36,6 +36,10 @@ MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", 
 _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
 
 _DIGEST: Final = ("x-digest", "sha256")
+SESSION_FILE: Final = ("x-session-file", True)
+"""The keyword of a text that is the path of a file of the session, and its value."""
+SECRETS_WITHIN: Final = "x-secrets-within"
+"""The keyword of an argument with secrets inside: records mask it as a whole, and approvers see all but the secrets."""
 
 
 def digested() -> dict[str, JsonValue]:
@@ -46,6 +50,15 @@ def digested() -> dict[str, JsonValue]:
     guessable values. If the host masks a part of the text, the digest is that of the masked text.
     """
     return dict([_DIGEST])
+
+
+def session_file() -> dict[str, JsonValue]:
+    """Return the marker for a text argument that is the path of a file of the session, whose content the tool takes.
+
+    Pass it as ``Field(json_schema_extra=session_file())``. An approval of a call then covers the content of the file:
+    approvers see its size and its SHA-256 and can read it, and a file that has changed since needs a new approval.
+    """
+    return dict([SESSION_FILE])
 
 
 _VALUES: Final = frozenset({"enum", "const"})
@@ -63,10 +76,10 @@ class Schema:
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode; both raise
     pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be changed;
     ``hash_input`` also has every ``enum`` sorted, and is the form that hashes cover. ``write_only`` names the fields
-    that are secrets by type, ``digested`` those marked by ``digested()``. If ``may_be_infinite``, valid JSON may still
-    contain NaN or an infinity. ``json_form`` says how JSON data differs from a value.
-    ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
-    annotation at run time.
+    that are secrets by type, ``digested`` those marked by ``digested()``; ``takes_files`` is whether anything in it is
+    marked by ``session_file()``. If ``may_be_infinite``, valid JSON may still contain NaN or an infinity. ``json_form``
+    says how JSON data differs from a value. ``annotation`` is the type itself. It and the adapter's type parameter are
+    ``Any``: a schema is built from an annotation at run time.
     """
 
     __slots__ = (
@@ -86,6 +99,7 @@ class Schema:
         "json_schema",
         "may_be_infinite",
         "only_scalars",
+        "takes_files",
         "write_only",
     )
 
@@ -115,6 +129,7 @@ class Schema:
         self.only_scalars = all(map(_is_scalar, fields.values()))
         self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
         self.digested = frozenset(name for name, inner in fields.items() if _DIGEST in inner.items())
+        self.takes_files = has_marked_files(json_schema)
 
     @property
     def has_own_code(self) -> bool:
@@ -381,6 +396,16 @@ def _is_name(title: str, name: str) -> bool:
     plain_title, plain_name = (re.sub(r"[^\w.-]", "_", text) for text in (title, name))
     # A definition's name may be prefixed with its module.
     return plain_name == plain_title or plain_name.endswith(f"__{plain_title}")
+
+
+def has_marked_files(json_schema: object) -> bool:
+    """Whether anything in a JSON Schema, or in a part of one, is marked by ``session_file()``."""
+    if isinstance(json_schema, list):
+        return any(map(has_marked_files, cast("list[object]", json_schema)))
+    if not isinstance(json_schema, dict):
+        return False
+    members = cast("dict[str, object]", json_schema)
+    return SESSION_FILE in members.items() or any(map(has_marked_files, members.values()))
 
 
 def _objects(schema: Any) -> Iterator[dict[str, Any]]:

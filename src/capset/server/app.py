@@ -30,9 +30,10 @@ from capset.server.approvals.slack import SlackEndpoint
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.console.app import Console
+from capset.server.http.bodies import ClientLeft
 from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
-from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
+from capset.server.http.request_context import CLIENT_LEFT, HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
 from capset.server.http.routes import (
     APPROVAL_PAGE,
@@ -150,6 +151,7 @@ async def open_app(
         await asyncio.wait(background)
         await slack.close()
         await service.checker.close()
+        await service.store_probe.close()
         access.flush()
         await asyncio.to_thread(writer.drain)
 
@@ -242,6 +244,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     """Answer that something went wrong; the middleware logs the error itself."""
+    if isinstance(error, ClientLeft):  # while its body was read
+        return Response(status_code=CLIENT_LEFT)
     return await _failed(request, InternalError("Something went wrong; the log has the details."))
 
 

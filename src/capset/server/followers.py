@@ -44,7 +44,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class FollowerCredential:
     """A follower, and the header by which it was let in, if it has a token."""
 
     callers: Callers
@@ -68,7 +68,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[Bell]] = defaultdict(set)
-        self._credentials: defaultdict[Credential, set[Bell]] = defaultdict(set)
+        self._credentials: defaultdict[FollowerCredential, set[Bell]] = defaultdict(set)
         self.closed: Final = asyncio.Event()
         """Set once the server is shutting down."""
         self.is_watching = False
@@ -105,7 +105,7 @@ class Notifier:
         self.ring(None)
 
     @contextmanager
-    def heard(self, session: str, credential: Credential | None = None) -> Generator[Bell]:
+    def heard(self, session: str, credential: FollowerCredential | None = None) -> Generator[Bell]:
         """Yield an event that is set at each notification of a session, and when the credential is found invalid."""
         rung = Bell()
         self._waiting[session].add(rung)
@@ -185,7 +185,7 @@ class Notifier:
             except CapsetError:
                 continue  # the store is away, as `_check` reports
 
-    def _wake(self, credential: Credential) -> None:
+    def _wake(self, credential: FollowerCredential) -> None:
         for one in self._credentials.get(credential, ()):
             one.set()
 
@@ -244,7 +244,7 @@ async def follow(
     *,
     turn: str | None = None,
     waits: bool = True,
-    credential: Credential | None = None,
+    credential: FollowerCredential | None = None,
 ) -> AsyncGenerator[EventRow | Gap]:
     """Yield the events of a session after a number, then new ones as they come; or of one ``turn``, up to its end.
 

@@ -24,13 +24,15 @@ from capset.kernel.call.session import Session
 from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.kernel.ttl_cache import TtlCache
 from capset.server.auth.callers import Caller, Callers, Identifies
+from capset.server.auth.credentials import SessionCredential
 from capset.server.auth.open_id import OpenIdSignIn
 from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
 from capset.server.followers import FollowerLimit, Notifier
 from capset.server.http.request_context import HttpRefusal, RequestLimits
-from capset.server.http.ttl_cache import TtlCache
+from capset.server.store_probe import StoreProbe
 from capset.stores.base import Begun, SessionRow
 
 ANYONE: Final = "anyone"
@@ -84,6 +86,7 @@ class Service:
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
         self.turns = ServerTurns(kernel, self, limits=self.limits)
         self.checker = ConfigChecker(self.limits.share_seconds)
+        self.store_probe = StoreProbe(kernel)
         self._env = env or {}
         self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
         self._agent_sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
@@ -119,6 +122,23 @@ class Service:
     async def session(self, caller: Caller, id: str) -> Session:
         """Return the caller's session, entered at most a second ago. Raises ``NotFound``, also for another's."""
         return await self._sessions.get((caller, id), lambda: self._enter(caller, id))
+
+    async def check_tool(self, caller: Caller, tool: str, *, session: str | None, agent_id: str | None) -> None:
+        """Raise ``InsufficientScope`` for a tool of a session, or of an agent, that the caller may not call.
+
+        It is for calls that are made later; each is checked again, and one of a tool that only dynamic ``uses`` bring
+        is checked then alone. Raises ``NotFound`` for another's session, and ``Conflict`` for an archived agent.
+        """
+        if caller.tools is None:
+            return
+        if session is not None:
+            agent = await self.agents.of_session(await self.session_row(caller, session))
+        else:
+            agent = (await self.agents.active(caller.principal.org, agent_id or "")).agent
+        composition = self.kernel.compose(agent)
+        installed = composition.tools.get(tool.rpartition(".")[2])
+        if installed is not None or not composition.dynamic:
+            caller.check_tool(None if installed is None else installed.own_name)
 
     async def new_session(
         self,
@@ -166,8 +186,17 @@ class Service:
         raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
 
     async def open_turn(self, caller: Caller, row: SessionRow, hooks: Hooks) -> Session:
-        """Return the caller's session for one turn of its agent, with hooks that report the turn's calls."""
+        """Return the caller's session for one turn of its agent, with hooks that report the turn's calls.
+
+        Raises ``Unauthenticated`` for a caller whose key is not valid any more, ``PermissionDenied`` for an archived
+        agent.
+        """
+        await self.credential(caller, row.agent_id).check()
         return await self._open(caller, row, await self.agents.of_session(row), hooks)
+
+    def credential(self, caller: Caller, agent_id: str | None, authorization: str = "") -> SessionCredential:
+        """Return by what a caller acts in a session of an agent; ``authorization`` is the header with its token."""
+        return SessionCredential(self.callers, self.kernel.current, caller, agent_id, authorization)
 
     async def rewind_session(self, caller: Caller, id: str, turn: str) -> int:
         """Take the conversation of the caller's session back to before a turn; return how many messages went.
@@ -253,7 +282,8 @@ class Service:
     async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
         """Open a session: its principal and environment come from the service, never from a request (spec 2, F16)."""
         who = caller.principal
-        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
+        session = await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
+        return session.options(credential=self.credential(caller, row.agent_id))
 
     async def _version(self, row: SessionRow, version: int | None) -> Loaded:
         """Return another version of a session's agent."""
@@ -301,6 +331,7 @@ class ServerTurns:
         self._service = service
         self.turns = TurnService(kernel, self, seconds=limits.turn_seconds, most=limits.turns, stored=self.bell.ring)
         self.bell.on("approval", self._decided)
+        self.bell.on("lists", lambda _: kernel.current.forget())
 
     def _decided(self, request: str | None) -> None:
         """Go on at once with what waits for a request that another process has decided; ``None``: for any."""

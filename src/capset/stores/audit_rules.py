@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, check_signature, signed
+from capset.fingerprint.checkpoints import (
+    Checkpoint,
+    CheckpointKey,
+    PublicKey,
+    TrustedKey,
+    Unsound,
+    check_signature,
+    signed,
+)
 from capset.stores.base import Entry
 
 # A record's columns by name; until it is chained, without the writer's own.
@@ -64,6 +72,19 @@ def interrupted(intent: Mapping[str, Any], now: str) -> Row:
     return checked(columns | {"phase": "outcome", "outcome": "interrupted", "code": "interrupted", "time": now})
 
 
+def check_may_sign(key: CheckpointKey, retired: Collection[str]) -> None:
+    """Raise ``Conflict`` for a key that has handed over; ``retired`` are the ids of those.
+
+    A store checks this in the transaction that signs: a checkpoint of such a key after its succession would make the
+    log unverifiable.
+    """
+    if key.public.id in retired:
+        raise Conflict(
+            f"the key {key.public.id} has handed over to another, and signs this log no more",
+            hint="sign with the key that the newest act checkpoint_key.succeed names",
+        )
+
+
 def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int], str | None]) -> None:
     """Raise ``StoreError`` if the log does not match its newest checkpoint.
 
@@ -71,7 +92,7 @@ def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int]
     """
     if newest.key == key.public.id:
         try:
-            check_signature(newest, [key.public])
+            check_signature(newest, [TrustedKey(key.public)])
         except Unsound as error:
             raise StoreError(f"no checkpoint was made: {error}", hint=HINT) from None
     if newest.seq >= newest.since and hash_at(newest.seq) != newest.hash:
@@ -89,12 +110,15 @@ def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointK
     return signed(key, newest, seq=head[0], hash=head[1], since=newest.since, now=now)
 
 
-def may_adopt(key: PublicKey, adopted: PublicKey | None, newest: str | None, replacing: str | None) -> bool:
+def may_adopt(
+    key: PublicKey, adopted: PublicKey | None, newest: str | None, replacing: str | None, retired: Collection[str]
+) -> bool:
     """Return whether a key may become a log's own.
 
-    ``newest`` is the id of the newest checkpoint's key, ``replacing`` that of the key to be succeeded, if any.
+    ``newest`` is the id of the newest checkpoint's key, ``replacing`` that of the key to be succeeded, if any;
+    ``retired`` are the ids of those that have handed over, which never come back.
     """
-    if key.id == replacing:
+    if key.id == replacing or key.id in retired:
         return False  # no key succeeds itself
     return newest in (None, key.id, replacing) if adopted is None else adopted.id == replacing
 

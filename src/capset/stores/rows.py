@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, TypeVar, get_args
 
 from capset.errors import StoreError
@@ -14,9 +15,11 @@ from capset.stores.base import (
     AgentRow,
     CapabilityRow,
     EnvelopeRow,
+    KeyRow,
     LinkRow,
     PayloadKind,
     PayloadRow,
+    PersonRow,
     RegistrationRow,
     SigningKey,
     TransitionRow,
@@ -82,6 +85,23 @@ def version_row(
         elif field.kind == "texts":
             kept[field.name] = tuple(kept[field.name])
     return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)
+
+
+def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
+    """Return the SHA-256, in hexadecimal, of what an act sets: it stands in the act, and is compared with the row.
+
+    It covers the members that are not null, as JSON: a later version of capset adds only such as may be. Of an agent
+    these are its version's, without its times and its author; of a key all but the time of its revocation.
+    """
+    if isinstance(row, AgentRow):
+        named = {"id": row.id, "org": row.org, "version": row.version, "static_hash": row.static_hash}
+        values: dict[str, Any] = {**json.loads(version_text(row)), **named}
+    else:
+        values = asdict(row)
+        values.pop("revoked_at", None)
+    # Read once more, so that names are texts before they are sorted.
+    values = json.loads(json.dumps({name: value for name, value in values.items() if value is not None}))
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def copied(row: AgentRow) -> AgentRow:

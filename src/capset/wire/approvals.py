@@ -18,6 +18,7 @@ from capset.evaluation.code import known_code
 from capset.fingerprint.canonical import read
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.audit import redacted
+from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.governance.redaction import Redactor
 from capset.stores.base import ApprovalPage, ApprovalQuery, MessageRow, PendingSummary
 from capset.wire.agents import Text
@@ -87,16 +88,42 @@ class GivenApprovalShape(Shape):
     scope: ApprovalScope
 
 
+class FileArgumentShape(Shape):
+    """A file of the session that arguments name, as it was when the approval was asked for.
+
+    ``argument`` is its place in the arguments. ``size_bytes`` and ``sha256`` are null if there was no such file;
+    ``path`` and ``name`` are empty if the tool's schema says that they are secret. The approval is for this content.
+    """
+
+    argument: str
+    path: str
+    name: str
+    size_bytes: int | None = None
+    sha256: str | None = None
+
+
+class ApprovalArgumentsShape(Shape):
+    """The arguments of a request with only the secrets masked that its tool's schema declares.
+
+    ``modified`` are those that an approver put in their place, null if there are none.
+    """
+
+    arguments: Any  # JSON data of the tool's own schema
+    modified: Any = None
+
+
 class ApprovalShape(Shape):
     """A request, and what became of it; ``used`` is an approval for one call that was made.
 
-    ``arguments`` are whole but for secrets, and ``digest`` tells the exact ones; ``modified`` are those that the
-    approver put in their place. ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO
-    8601 UTC. ``reason`` is why it has to be approved, ``note`` what the approver said. ``code_hash`` is the hash of
-    the tool's code as it was, ``code`` whose that is, where this process runs it too. ``needs`` is what rules demand of
-    approvers, and ``approvals`` are those that count so far; ``round`` counts how often approvers have changed the
-    arguments. ``escalates_at`` is the time of the next escalation, ``escalated_at`` of the last one that was noticed.
-    ``decidable`` is whether the caller may approve it, and ``refusal`` why not.
+    ``arguments`` are whole, and masked as in a record; if ``masked``, more than the secrets of the tool's schema is,
+    and those who may decide can have it shown. ``digest`` tells the exact arguments, and the content of the ``files``
+    that they name; ``modified`` are those that the approver put in their place. ``call`` is the id of the attempt's
+    record. Principals are ``kind:id``; times are ISO 8601 UTC. ``reason`` is why it has to be approved, ``note`` what
+    the approver said. ``code_hash`` is the hash of the tool's code as it was, ``code`` whose that is, where this
+    process runs it too. ``needs`` is what rules demand of approvers, and ``approvals`` are those that count so far;
+    ``round`` counts how often approvers have changed the arguments. ``escalates_at`` is the time of the next
+    escalation, ``escalated_at`` of the last one that was noticed. ``decidable`` is whether the caller may approve it,
+    and ``refusal`` why not.
     """
 
     id: str
@@ -104,6 +131,8 @@ class ApprovalShape(Shape):
     scope: ApprovalScope
     tool: str
     arguments: Any  # JSON data of the tool's own schema
+    masked: bool = False
+    files: list[FileArgumentShape] = Field(default_factory=list[FileArgumentShape])
     modified: Any = None
     reason: str
     policies: list[str]
@@ -157,7 +186,7 @@ class ApprovalPageShape(Shape):
 
 Refusal = Callable[[ApprovalRow], str | None]
 """Returns why the caller may not approve a request, or ``None`` if it may."""
-_MADE: Final = frozenset({"code", "needs", "approvals", "round", "decidable", "refusal"})
+_MADE: Final = frozenset({"masked", "files", "code", "needs", "approvals", "round", "decidable", "refusal"})
 """The members of a request's shape that are not fields of its row."""
 
 
@@ -168,7 +197,8 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
     """
     try:
         parsed = {name: read(getattr(row, name)) for name in ("arguments", "policies")}
-        modified = None if row.modified is None else redacted(read(row.modified), longest=None)
+        written = None if row.modified is None else read(row.modified)
+        modified = redacted(written, longest=None)
     except ValueError:
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
     told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
@@ -176,6 +206,8 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
     refused = refusal and refusal(row)
     made = {
         "modified": modified,
+        "masked": row.status == "pending" and (row.unmasked is not None or modified != written),
+        "files": [{name: getattr(file, name) for name in FileArgumentShape.model_fields} for file in files_of(row)],
         "code": code and code_shape(code),
         "needs": _needs_shape(row),
         "approvals": [{name: getattr(one, name) for name in GivenApprovalShape.model_fields} for one in given],

@@ -58,12 +58,16 @@ class UpgradeShape(Shape):
 
 
 class DatabaseCheckShape(Shape):
-    """What was found; ``problems`` are sentences, ``verification`` is there if it was asked for."""
+    """What was found; ``problems`` are sentences, ``verification`` is there if it was asked for.
+
+    ``notes`` are sentences about what could not be compared.
+    """
 
     ok: bool
     revision: str | None = None
     head: str
     problems: list[str]
+    notes: list[str] | None = None
     verification: VerificationShape | None = None
 
 
@@ -72,6 +76,13 @@ class BackupShape(Shape):
 
     file: str
     bytes: int
+
+
+class RestorationShape(Shape):
+    """The last record of the backup, and how many approvals and open requests ended when it was restored."""
+
+    last: int
+    approvals: int
 
 
 class DoorShape(Shape):
@@ -166,7 +177,8 @@ class KeyShape(Shape):
     """A key, without what must be kept secret; times are ISO 8601 UTC.
 
     ``attributes`` are the principal's, and masked where their names are those of secrets.
-    ``allowance`` is what the principal may use by it.
+    ``allowance`` is what the principal may use by it. ``makers`` are the principals who made it, and who made theirs:
+    where requests are approved, they count as its principal.
     """
 
     id: str
@@ -182,6 +194,7 @@ class KeyShape(Shape):
     agent: str | None = None
     attributes: dict[str, str | int | float | bool | None] = Field(default_factory=dict[str, Any])
     allowance: AllowanceShape | None = None
+    makers: list[str] = Field(default_factory=list[str])
 
 
 class KeyPageShape(Shape):
@@ -353,4 +366,5 @@ def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
 def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
     values = {name: getattr(row, name) for name in KeyShape.model_fields}
     said = Attributes(row.attributes).masked()
-    return {**values, "permissions": list(row.permissions), "scopes": list(row.scopes), "attributes": said}
+    lists = {name: list(getattr(row, name)) for name in ("permissions", "scopes", "makers")}
+    return {**values, **lists, "attributes": said}

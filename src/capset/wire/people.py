@@ -38,7 +38,10 @@ class PersonInput(Shape):
 
 
 class PersonShape(Shape):
-    """A user of a Slack workspace, and the principal that it is here; `created_by` entered it."""
+    """A user of a Slack workspace, and the principal that it is here; `created_by` entered it.
+
+    `makers` are those who did over REST, and who made their keys: for approvals, they count as the person.
+    """
 
     id: str
     team: str
@@ -50,6 +53,7 @@ class PersonShape(Shape):
     attributes: dict[str, Any] | None = None
     created_at: str
     created_by: str
+    makers: list[str] = Field(default_factory=list[str])
 
 
 class PersonPageShape(Shape):
@@ -63,7 +67,8 @@ def person_shape(row: PersonRow) -> PersonShape:
     """Return the wire shape of a person; values of attributes that look like secrets are masked."""
     told = {name: getattr(row, name) for name in PersonShape.model_fields}
     shown = None if row.attributes is None else dict(Attributes(row.attributes).masked())
-    return PersonShape.model_validate({**told, "permissions": list(row.permissions), "attributes": shown})
+    lists = {"permissions": list(row.permissions), "makers": list(row.makers)}
+    return PersonShape.model_validate({**told, **lists, "attributes": shown})
 
 
 async def person_page_shape(

@@ -22,6 +22,7 @@ notifications:
     timeout: 5
   chat:
     type: slack
+    team: T0ACME
     conversation: C0CHAT
     token: ${SLACK_TOKEN}
     signing_secret: ${SLACK_SIGNING}
@@ -57,6 +58,7 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
         ),
         Slack(
             name="chat",
+            team="T0ACME",
             conversation="C0CHAT",
             token="${SLACK_TOKEN}",
             signing_secret="${SLACK_SIGNING}",
@@ -87,15 +89,17 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
         ("secret: ${OPS_SECRET}", "secrte: x", ("line 5", "did you mean 'secret'?")),
         ("    timeout: 5", "    timeout: 5\n    recipients: [a@example.org]", ("recipients is no field of a webhook",)),
         ("timeout: 5", "timeout: 500", ("line 8", "notifications.ops.timeout")),
+        ("team: T0ACME", "team: acme", ("line 9", "the id of a workspace")),
+        ("    team: T0ACME\n", "", ("line 9", "a slack needs team")),
         ("conversation: C0CHAT", "conversation: approvals", ("line 9", "the id of a conversation")),
-        ("[clerk]", "[]", ("line 15", "notifications.chat.agents")),
+        ("[clerk]", "[]", ("line 16", "notifications.chat.agents")),
         ("approval.expired", "approval.exspired", ("notifications.mail.events.1",)),
         (
             "tls: none",
             "tls: none\n    username: ${A}\n    password: ${B}",
-            ("line 16", "a password goes over TLS only"),
+            ("line 17", "a password goes over TLS only"),
         ),
-        ("  mail:", "  Mail Box:", ("line 16", "must match")),
+        ("  mail:", "  Mail Box:", ("line 17", "must match")),
     ],
 )
 def test_problems_of_channels_have_their_lines(tmp_path: Path, before: str, after: str, told: tuple[str, ...]) -> None:

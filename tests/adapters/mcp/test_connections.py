@@ -17,9 +17,10 @@ from starlette.types import Receive, Scope, Send
 from capset.adapters.mcp import McpServer, connection
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.failures import NotListed, pause_after
-from capset.errors import PermissionDenied, ToolError, TransientError
+from capset.errors import CapsetError, PermissionDenied, ToolError, TransientError
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
+from tests.net import support as net
 from tests.waiting import moment, until
 
 OLDER, NEWEST = "2025-06-18", "2026-07-28"
@@ -155,6 +156,20 @@ async def test_a_server_that_has_its_stream_opened_without_end_is_cut_off() -> N
         seen = server.streams
         await moment(0.3)
         assert server.streams == seen < 50
+
+
+@pytest.mark.spec("M4", "T43")
+async def test_interim_answers_without_end_are_no_answer() -> None:
+    async def hinting(asked: net.Asked, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")
+            await writer.drain()
+
+    async with net.server({"/mcp": hinting}) as site:
+        books = McpServer(name="books", url=site.url("/mcp"), internal=[f"127.0.0.1:{site.port}"], start_timeout=30)
+        async with McpConnection(books, NONE) as connection:
+            with pytest.raises(CapsetError, match="more than 8 interim answers"):
+                await connection.offers()
 
 
 OTHER = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -223,6 +224,19 @@ async def test_one_that_hangs_ends_by_its_timeout(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match=r"did not answer within 0.5 s"):
         await offers_of(server("silent", tmp_path, start_timeout=0.5))
     assert time.monotonic() - started < 20
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("M2", "T43")
+@pytest.mark.parametrize("kind", ["leaving", pytest.param("clinging", marks=pytest.mark.nightly)])
+async def test_what_it_has_started_ends_with_it_in_whatever_session_it_is(kind: str, tmp_path: Path) -> None:
+    async with opened(server(kind, tmp_path, trust_first_use=True)) as site:
+        await site.call(f"{kind}_shout")
+        await until((tmp_path / "left").exists)
+        left = int((tmp_path / "left").read_text())
+        os.kill(left, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(left, 0)
 
 
 @pytest.mark.realtime

@@ -39,10 +39,9 @@ class SlackTown(Listener):
     def channel(self, name: str = "chat", **more: Any) -> Slack:
         """Return the channel of a conversation here."""
         host = f"127.0.0.1:{self.port}"
-        given: dict[str, Any] = {"api_url": f"http://{host}/api/", "internal": [host], **more}
-        return Slack(
-            name=name, conversation="C0CHAT", token="${SLACK_TOKEN}", signing_secret="${SLACK_SIGNING}", **given
-        )
+        given: dict[str, Any] = {"team": "T1", "conversation": "C0CHAT", "api_url": f"http://{host}/api/"}
+        given |= {"token": "${SLACK_TOKEN}", "signing_secret": "${SLACK_SIGNING}", "internal": [host]}
+        return Slack(name=name, **given | more)
 
     async def message(self, count: int = 1) -> dict[str, Any]:
         """Return the newest message, once there are so many."""

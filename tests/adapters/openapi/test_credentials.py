@@ -9,7 +9,8 @@ import pytest
 
 from capset.adapters.openapi import OpenApi, OpenApiClient
 from capset.errors import DefinitionError, ToolError
-from tests.adapters.openapi.support import declared, document, echo, no_secret, opened, pets, serving, things
+from capset.stores.base import ApprovalQuery
+from tests.adapters.openapi.support import ADA, declared, document, echo, no_secret, opened, pets, serving, things
 from tests.kernel.support import records_of
 
 
@@ -88,6 +89,23 @@ async def test_what_is_write_only_is_on_no_record(field: str) -> None:
         (record,) = await records_of(site.kernel.audit, tool="things_make")
         assert "1234-5678" not in (record.arguments or "")
         assert ("Oslo" in (record.arguments or "")) is (field == "password"), "the rest too, if its name does not tell"
+
+
+@pytest.mark.spec("M8", "G51", "T49")
+async def test_approvers_see_all_of_a_body_but_what_is_write_only() -> None:
+    secret = {"type": "string", "format": "password"}
+    schema = {"type": "object", "properties": {"pin": secret, "city": {"type": "string"}}}
+    data = document()
+    data["paths"]["/things"]["post"] = {
+        "operationId": "make",
+        "requestBody": {"content": {"application/json": {"schema": schema}}},
+    }
+    async with serving(echo()) as there, opened(things(there, data, rules={"make": {"approval": "ask"}})) as site:
+        ready = site.session.options(approvals="defer")
+        await ready.try_call(site.tool("things_make"), body={"pin": "1234-5678", "city": "Oslo"})
+        (row,) = (await site.kernel.approvals.list(ApprovalQuery(ADA.org))).items
+        assert json.loads(row.arguments) == {"body": {"pin": "[redacted]", "city": "Oslo"}}
+        assert row.unmasked is None
 
 
 @pytest.mark.spec("M9")

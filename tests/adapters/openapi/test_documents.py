@@ -117,7 +117,7 @@ def test_a_document_of_3_0_becomes_json_schema() -> None:
     }
     schema = put.shape["inputSchema"]
     assert schema["required"] == ["body", "id"]
-    assert schema["properties"]["body"] == {"$ref": "#/$defs/Book", "writeOnly": True}, "since it has a pin"
+    assert schema["properties"]["body"] == {"$ref": "#/$defs/Book", "x-secrets-within": True}, "since it has a pin"
     assert schema["$defs"] == {
         "Book": {
             "type": "object",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -12,8 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from capset import Principal
 from capset.adapters.openapi.uploads import multipart
-from capset.errors import FileError, InvalidArguments, LimitExceeded, PermissionDenied, ToolError
+from capset.errors import ApprovalRequired, FileError, InvalidArguments, LimitExceeded, PermissionDenied, ToolError
+from capset.ext import Answer
+from capset.kernel.governance.file_arguments import files_of
+from capset.kernel.results import Result
+from capset.stores.base import ApprovalQuery
 from tests.adapters.openapi.support import There, serving
 from tests.adapters.openapi.upload_support import BYTES, FILE, READ, encoded, parts_app, sending
 from tests.kernel.support import records_of
@@ -304,3 +310,29 @@ async def test_operations_share_the_limits_of_their_api(there: There) -> None:
             with pytest.raises(LimitExceeded, match="the capability 'api:files' takes 2/1h"):
                 await site.call(name, body=body)
         assert len(there.got) == 2
+
+
+@pytest.mark.spec("M23", "G52", "T50")
+async def test_an_approval_is_for_the_content_of_a_file_that_is_sent(there: There) -> None:
+    rules = {"put": {"approval": "ask"}}
+    async with sending(there, rules=rules) as site:
+        await site.session.files.write("/a.txt", b"harmless")
+        ready = site.session.options(approvals="defer")
+
+        async def sent() -> Result[Any]:
+            return await ready.try_call(site.tool("files_put"), body={"path": "/a.txt"})
+
+        assert isinstance((await sent()).error, ApprovalRequired)
+        (row,) = (await site.kernel.approvals.list(ApprovalQuery(None))).items
+        (file,) = files_of(row)
+        assert (file.argument, file.path, file.sha256) == ("body.path", "/a.txt", sha256(b"harmless").hexdigest())
+        await site.kernel.approvals.decide(row.id, Answer(approved=True), by=Principal("boss"))
+        await site.session.files.write("/a.txt", b"the customer list")
+        assert isinstance((await sent()).error, ApprovalRequired), "a new one is needed"
+        assert there.got == []
+        await site.session.files.write("/a.txt", b"harmless")
+        assert (await sent()).data == {"length": 8, "type": "image/png"}
+        assert there.last.body == b"harmless"
+        await ready.try_call(site.tool("files_put"), body=encoded(b"the customer list", "/a.txt"))
+        newest = (await site.kernel.approvals.list(ApprovalQuery(None, "pending"))).items[0]
+        assert files_of(newest) == (), "a name is no path"

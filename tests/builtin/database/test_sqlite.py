@@ -8,6 +8,7 @@ from threading import active_count
 
 import pytest
 
+from capset import Kernel
 from capset.builtin.database import DatabaseConfig
 from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.sqlite import open_read_only
@@ -204,11 +205,21 @@ def test_a_wide_table_that_comes_while_a_query_begins_does_not_keep_it_from_read
     columns = ", ".join(f"c{number} INTEGER" for number in range(300))
     with closing(sqlite3.connect(file)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
-        with closing(open_read_only(file, DatabaseConfig(), Halt(10))) as connection:
+        with closing(open_read_only(file, DatabaseConfig(), Halt(10), "main")) as connection:
             writer.execute(f"CREATE TABLE wide ({columns})")
             assert connection.execute("SELECT count(*) FROM people").fetchall() == [(3,)]
-        with closing(open_read_only(file, DatabaseConfig(), Halt(10))) as connection:
+        with closing(open_read_only(file, DatabaseConfig(), Halt(10), "main")) as connection:
             assert connection.execute("SELECT count(c299) FROM wide").fetchall() == [(0,)]
+
+
+@pytest.mark.spec("G30", "P91", "T91")
+async def test_a_store_of_capsets_is_not_asked(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/capset.db"
+    async with Kernel(store=url):
+        pass
+    async with asking(url) as desk:
+        error = await refused(desk, "SELECT 1")
+    assert (error.code, error.status) == ("own_store", 403)
 
 
 @pytest.mark.spec("G24")

@@ -191,6 +191,22 @@ async def test_nothing_of_the_system_can_be_written_through_proc_or_a_device() -
 
 @pytest.mark.realtime
 @pytest.mark.spec("P18", "T28")
+async def test_code_in_bash_learns_no_path_of_the_host_from_the_mounts() -> None:
+    names = "{mountinfo,mounts,mountstats}"
+    code = (
+        f"cat /proc/mounts /proc/swaps /proc/{{self,thread-self,1}}/{names} /proc/self/task/*/{names} 2> /dev/null; "
+        "grep -h '^Cap[EPA]' /proc/1/status /proc/self/status | tr -d '\\t0' | sort -u; diff <(echo a) <(echo a); pwd; "
+        "echo kept > /f; echo out > /dev/stdout"
+    )
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+        assert await texts(desk.session) == {"/f": "kept\n"}
+    assert result["stdout"].splitlines() == ["CapAmb:", "CapEff:", "CapPrm:", "/", "out"]
+    assert str(Path(os.__file__).parent) not in result["stdout"] + result["stderr"]
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18", "T28")
 async def test_code_in_bash_has_nothing_of_the_first_process_nor_of_what_only_root_may_read() -> None:
     code = (
         "for name in environ maps mem fd/0 fd/1 fd/2 fd/3 fd/4; do (exec 9<> /proc/1/$name) 2>/dev/null && echo $name; "

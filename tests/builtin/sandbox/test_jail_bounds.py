@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import capset
-from capset.builtin.sandbox import jail, jail_users, process, process_trees
+from capset.builtin.sandbox import SandboxConfig, jail, jail_users, process, process_trees
+from capset.builtin.sandbox.child.frames import Order
 from capset.builtin.sandbox.jail import JailUnavailable
 from tests.builtin.sandbox.support import (
     box,
@@ -221,6 +222,39 @@ async def test_processes_are_looked_at_no_more_than_a_tenth_of_the_time(monkeypa
         await run(desk.session, "bash", "sleep 1")
     assert len(looks) > 1
     assert all(begins - ended > 0.29 for (_, ended), (begins, _) in itertools.pairwise(looks))
+
+
+@pytest.mark.spec("P18", "T29")
+def test_a_run_whose_memory_grows_quickly_is_ended_without_looking_at_each_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = SandboxConfig(memory_bytes=64 << 20).limits
+    order = Order(backend="isolated-bash", code="", limits=limits, files=[])
+    sizes = iter([90 << 20, 300 << 20, 500 << 20])
+    exact_looks = list[list[int]]()
+
+    def look(pids: list[int]) -> int:
+        exact_looks.append(pids)
+        return 0
+
+    monkeypatch.setattr(process, "processes_below", lambda _pid: [1])
+    monkeypatch.setattr(process, "memory_at_most", lambda _pids: next(sizes))
+    monkeypatch.setattr(process, "memory_of", look)
+    child = process.ChildRun(order, {})
+    found: list[bool] = []
+    for _ in range(3):
+        child._next_look = 0.0
+        found.append(child._exceeds_memory(1))
+    assert found == [False, False, True]
+    assert len(exact_looks) == 1, "only where the processes may share what they seem to take"
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18", "T29")
+async def test_code_is_what_the_kernel_ends_first_where_memory_runs_out() -> None:
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", "cat /proc/self/oom_score_adj")
+    assert result["stdout"] == "1000\n"
 
 
 @pytest.mark.realtime

@@ -51,3 +51,9 @@ async def meddled() -> AsyncGenerator[tuple[Session, Meddling]]:
         kernel.open(agent, principal=Principal("user-1", permissions=FILES)) as session,
     ):
         yield session, store.meddling
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Return data in pieces, some of them perhaps empty."""
+    ends = sorted(cut % (len(data) + 1) for cut in cuts)
+    return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]

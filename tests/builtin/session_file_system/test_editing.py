@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from capset import Agent, Kernel, Principal
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.read import INLINE_BYTES
+from capset.builtin.session_file_system.read import PART_BYTES
 from capset.builtin.session_file_system.write import edit_file, replaced
 from capset.definitions.governance import Governance
 from capset.errors import FileError, InvalidArguments, PermissionDenied, QuotaExceeded, ToolError, VersionMismatch
@@ -147,9 +147,9 @@ async def test_what_is_not_text_is_refused(data: bytes) -> None:
 
 async def test_a_large_file_is_edited_all_the_same() -> None:
     async with session_of(session_file_system, *FILES) as session:
-        await session.files.write("/large", b"line\n" * (INLINE_BYTES // 4) + b"end")
+        await session.files.write("/large", b"line\n" * (PART_BYTES // 4) + b"end")
         await session.call(edit_file, path="/large", old_text="line\nend", new_text="END")
-        assert (await session.files.read("/large"))[1] == b"line\n" * (INLINE_BYTES // 4 - 1) + b"END"
+        assert (await session.files.read("/large"))[1] == b"line\n" * (PART_BYTES // 4 - 1) + b"END"
 
 
 @pytest.mark.parametrize(

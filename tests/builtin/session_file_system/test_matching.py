@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capset.builtin.session_file_system.search import LINE_CHARACTERS, LineHit, compile_pattern, hits
+from capset.builtin.session_file_system.search import (
+    LINE_CHARACTERS,
+    LineHit,
+    LineSearch,
+    LineWindow,
+    compile_pattern,
+    hits,
+)
+from tests.builtin.session_file_system.support import pieces
 
 PATTERNS = ["a", "é", "a+b", "^", "$", "^$", "b$", "^b", ".", "[^a]", r"\bb", "a|b\n", r"\s", "(?i)A", "x*", "b?$"]
 texts = st.text(alphabet="ab é\t\n", max_size=40)
@@ -35,6 +43,24 @@ def expected(pattern: str, text: str, context: int) -> list[LineHit]:
 @example("$", "a", 0)
 def test_it_finds_what_a_search_line_by_line_finds(pattern: str, text: str, context: int) -> None:
     assert list(hits(compile_pattern(pattern), text.encode(), context)) == expected(pattern, text, context)
+
+
+@pytest.mark.spec("P24")
+@given(st.sampled_from(PATTERNS), texts, st.integers(0, 3), st.lists(st.integers(0, 200), max_size=4), st.booleans())
+def test_a_large_file_that_comes_in_pieces_is_searched_alike(
+    pattern: str, text: str, context: int, cuts: list[int], is_dos: bool
+) -> None:
+    data = (text.replace("\n", "\r\n") if is_dos else text).encode()
+    search = LineSearch(compile_pattern(pattern), context, 1000)
+    window = LineWindow(search, "/large")
+    *first, last = pieces(data, cuts)
+    assert all(window.feed(piece, final=False) for piece in first)
+    window.feed(last, final=True)
+    assert window.is_searched
+    lines = [
+        LineHit(hit["line"], hit["column"], hit["text"], (*hit["before"],), (*hit["after"],)) for hit in search.matches
+    ]
+    assert lines == expected(pattern, text, context)
 
 
 @given(st.sampled_from(PATTERNS), texts, st.integers(0, 2))

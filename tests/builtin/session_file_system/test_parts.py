@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 
 from capset import Agent, Session
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.content import part_of
+from capset.builtin.session_file_system.content import ContentPart, PartReader, TextUnit, part_of
 from capset.builtin.session_file_system.read import read_file
 from capset.definitions.governance import RESULT_BYTES, Governance
 from capset.errors import ToolError
 from tests.adapters.support import run
+from tests.builtin.session_file_system.support import meddled, pieces
 from tests.builtin.support import FILES
 from tests.kernel.support import opened
 from tests.server.mcp.support import bench, text_of
@@ -124,6 +126,80 @@ def test_the_parts_that_fit_give_the_file(data: bytes, room: int, limit: int | N
         assert part.next > part.offset
         offset, unit = part.next, "characters" if part.unit == "characters" else None
     assert parts == data
+
+
+def part_of_pieces(
+    data: bytes, cuts: list[int], offset: int, limit: int | None, unit: TextUnit | None, room: int | None
+) -> ContentPart:
+    reader = PartReader(offset, limit, unit, room)
+    *first, last = pieces(data, cuts)
+    for piece in first:
+        reader.feed(piece, final=False)
+    reader.feed(last, final=True)
+    if reader.is_text:
+        return reader.text_part()
+    return reader.bytes_part(data[offset : reader.end_of_bytes(len(data))], len(data))
+
+
+def outcome(make: Callable[[], ContentPart]) -> ContentPart | str:
+    try:
+        return make()
+    except ToolError as error:
+        return error.message
+
+
+@pytest.mark.spec("P23")
+@given(
+    st.binary(max_size=60) | st.text(alphabet='ab\n\r"\\\x01é🦉', max_size=80).map(str.encode),
+    st.lists(st.integers(0, 400), max_size=5),
+    st.integers(0, 30),
+    st.none() | st.integers(1, 9),
+    st.sampled_from([None, "lines", "characters"]),
+    st.none() | st.integers(4, 40),
+)
+def test_a_file_in_pieces_has_the_same_parts(
+    data: bytes, cuts: list[int], offset: int, limit: int | None, unit: TextUnit | None, room: int | None
+) -> None:
+    whole = outcome(lambda: part_of(data, offset, limit, unit, room=room))
+    assert outcome(lambda: part_of_pieces(data, cuts, offset, limit, unit, room)) == whole
+
+
+@pytest.mark.spec("P23")
+@pytest.mark.parametrize("end", [b"", b"\xff", b"\0"], ids=["text", "not UTF-8", "with NUL"])
+async def test_a_part_of_a_large_file_is_as_that_of_a_small_one(end: bytes) -> None:
+    data = b"".join(b"%07d: some text of a line\n" % number for number in range(100_000)) + "é\n".encode() + end
+    async with opened(Agent("reader", uses=[session_file_system]), permissions=FILES) as desk:
+        await desk.session.files.write("/large", data)
+        cases: tuple[dict[str, Any], ...] = (
+            *({}, {"offset": 99_990}, {"offset": 50_000, "limit": 2}, {"limit": 1}, {"offset": 10_000_000}),
+            *({"unit": "characters", "offset": 1_500_000, "limit": 30}, {"unit": "lines", "offset": 100_001}),
+        )
+        for arguments in cases:
+            result = await desk.session.try_call(read_file, path="/large", **arguments)
+            offset, limit, unit = (arguments.get(name) for name in ("offset", "limit", "unit"))
+            whole = outcome(partial(part_of, data, offset or 0, limit, unit, room=RESULT_BYTES))
+            if isinstance(whole, str):
+                assert result.error is not None
+                assert result.error.message == whole
+            else:
+                assert result.data is not None
+                assert result.data["content"] == whole.content[: len(result.data["content"])]
+                assert (result.data["total"], result.data["offset"]) == (whole.total, whole.offset)
+                assert len(result.data["content"]) >= min(len(whole.content), RESULT_BYTES - 4_000)
+
+
+@pytest.mark.spec("P23")
+async def test_a_large_file_that_is_written_meanwhile_is_not_mixed_with_what_was_there() -> None:
+    async with meddled() as (session, meddling):
+        await session.files.write("/large", b"a" * 3_000_000)
+
+        async def write() -> None:
+            if meddling.asked["read"] == 3:
+                await session.files.write("/large", b"b" * 3_000_000)
+
+        meddling.before["read"] = write
+        with pytest.raises(ToolError, match="changed while it was read"):
+            await session.call(read_file, path="/large")
 
 
 @pytest.mark.spec("P23")

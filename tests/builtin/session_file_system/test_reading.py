@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.session_file_system.content import part_of
-from capset.builtin.session_file_system.read import INLINE_BYTES, list_directory, read_file, stat_file
+from capset.builtin.session_file_system.read import PART_BYTES, list_directory, read_file, stat_file
 from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
 from tests.builtin.support import FILES, fields_of, session_of
 
@@ -90,7 +90,7 @@ async def test_an_offset_beyond_the_end_is_an_error(data: bytes, has: str) -> No
             await session.call(read_file, path="/f", offset=3)
 
 
-@pytest.mark.parametrize("data", [b"line\n" * (INLINE_BYTES // 4), b"\xff" * (INLINE_BYTES + 1)])
+@pytest.mark.parametrize("data", [b"line\n" * (PART_BYTES // 4), b"\xff" * (PART_BYTES + 1)])
 async def test_large_files_are_cut_all_the_same(data: bytes) -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/large", data)

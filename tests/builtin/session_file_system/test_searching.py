@@ -239,11 +239,31 @@ async def test_files_are_read_by_the_batch_and_no_further_than_needed() -> None:
         assert meddling.asked["read_many"] == 3
 
 
+@pytest.mark.spec("P24")
+async def test_a_file_larger_than_memory_for_it_is_searched_in_parts() -> None:
+    lines = b"".join(b"%08d: a line of the log\n" % number for number in range(330_000))
+    assert len(lines) > BATCH_BYTES
+    async with session_of(session_file_system, READ) as session:
+        await fill(
+            session,
+            {"/a.log": lines, "/b.bin": lines + b"\0", "/c.log": b"x" * (BATCH_BYTES + 1), "/d.txt": "00329998: small"},
+        )
+        found = await session.call(grep_files, pattern="^0032999[89]", context_lines=1)
+        assert [(match["path"], match["line"]) for match in found["matches"]] == [
+            ("/a.log", 329_999),
+            ("/a.log", 330_000),
+            ("/d.txt", 1),
+        ]
+        assert found["matches"][0]["before"] == ["00329997: a line of the log"]
+        assert found["matches"][0]["after"] == ["00329999: a line of the log"]
+        assert (found["files_searched"], found["files_skipped"]) == (2, 2)
+
+
 @given(st.lists(st.integers(0, 2 * BATCH_BYTES) | st.integers(0, BATCH_BYTES // 4), max_size=40))
 def test_a_batch_is_no_larger_than_it_must_be(sizes: list[int]) -> None:
     files = [FileStat(f"/{number}", False, size, 1, "", "") for number, size in enumerate(sizes)]
     batches = list(batched(files))
-    assert [path for batch in batches for path in batch] == [one.path for one in files]
+    assert [stat for batch in batches for stat in batch] == files
     for batch in batches:
         assert 0 < len(batch) <= BATCH_FILES
-        assert len(batch) == 1 or sum(sizes[int(path[1:])] for path in batch) <= BATCH_BYTES
+        assert len(batch) == 1 or sum(stat.size_bytes for stat in batch) <= BATCH_BYTES

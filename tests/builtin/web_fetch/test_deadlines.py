@@ -47,33 +47,19 @@ SILENT: dict[str, Page] = {
     "half the headers": saying(b"HTTP/1.1 200 OK\r\nX: 1\r\n", FOR_EVER),
     "a byte at a time": trickling(b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1_000, 0.05),
     "headers without end": after(b"HTTP/1.1 200 OK\r\n", trickling(b"X", 0.01)),
-    "continue without end": trickling(CONTINUE, 0.001),
-    "continue at once": endless(b"", CONTINUE * 100),
     "continue and silence": saying(CONTINUE, FOR_EVER),
 }
-BUSY = ("continue without end", "continue at once")
-"""Those that keep the machine so busy that they are tried alone."""
 
 
 @pytest.mark.gate
 @pytest.mark.spec("P26", "T27")
 async def test_servers_that_do_not_answer_are_given_up() -> None:
-    quiet: dict[str, Answer] = {
-        f"/{number}": page for number, (name, page) in enumerate(SILENT.items()) if name not in BUSY
-    }
+    quiet: dict[str, Answer] = {f"/{number}": page for number, page in enumerate(SILENT.values())}
     asked = [(path, method) for path in quiet for method in ("GET", "HEAD")]
     async with site(pages=quiet) as it:
         with Clock(FIRST):
             errors = await asyncio.gather(*(it.failed(path, method=method) for path, method in asked))
     assert dict(zip(asked, errors, strict=True)) == dict.fromkeys(asked, (504, "timeout", LATE))
-
-
-@pytest.mark.spec("P26", "T27")
-@pytest.mark.parametrize(("page", "method"), [(BUSY[0], "GET"), (BUSY[1], "HEAD")])
-async def test_a_server_that_never_comes_to_its_answer_is_given_up(page: str, method: str) -> None:
-    async with site(SILENT[page]) as it:
-        with Clock(FIRST):
-            assert await it.failed(method=method) == (504, "timeout", LATE)
 
 
 @pytest.mark.spec("P26")

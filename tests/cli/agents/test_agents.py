@@ -129,7 +129,7 @@ def test_whose_agents_they_are_and_what_cannot_be(run: Run, made: dict[str, Any]
 
 
 @pytest.mark.spec("M26", "P16")
-def test_an_agent_of_a_file_has_servers_of_its_own_and_its_sessions_go_on_with_them(run: Run, tmp_path: Path) -> None:
+def test_an_agent_of_a_file_has_servers_of_its_own_until_it_drops_them(run: Run, tmp_path: Path) -> None:
     async def approve(agent: str) -> None:
         async with Kernel(store="sqlite:///capset.db") as kernel:
             source = McpServer(name="shop", agent=agent, url="http://127.0.0.1:8123/mcp")
@@ -147,7 +147,7 @@ def test_an_agent_of_a_file_has_servers_of_its_own_and_its_sessions_go_on_with_t
     session = run("sessions", "create", made["id"], "--json").json["id"]
     assert run("agents", "change", made["id"], '{"mcp_servers": null, "capabilities": []}').code == 0
     again = run("call", "shop_sell", "--session", session, "--args", "{}", "--json").json
-    assert "leads to an address that is not public" in again["error"]["message"]
+    assert "is not declared any more" in again["error"]["message"], "in sessions that were open before, too"
     (tmp_path / "sh.json").write_text(json.dumps({"name": "a", "mcp_servers": {"shop": {"command": ["sh"]}}}))
     refused = run("agents", "create", "sh.json")
     assert (refused.code, "command: only the operator" in refused.said) == (2, True)

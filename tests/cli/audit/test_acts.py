@@ -34,6 +34,7 @@ ACT_OF = {
     "audit export": "log.read",
     "audit prune": "log.prune",
     "audit succeed": "checkpoint_key.succeed",
+    "db restore": "database.restore",
     "serve": "checkpoint_key.adopt",
     "gateway serve": "checkpoint_key.adopt",
     "mcp approve": "mcp.approve",
@@ -83,7 +84,7 @@ def test_every_command_has_an_act_or_a_reason() -> None:
     assert not missing, f"{missing}: put the act into ACT_OF of {__name__}, or the reason why there is none into EXEMPT"
     assert not gone, f"{gone} in ACT_OF or EXEMPT of {__name__} are no commands"
     assert not ACT_OF.keys() & EXEMPT.keys()
-    over_rest_or_by_signal = {"file.write", "file.delete", "config.reload", "conversation.read"}
+    over_rest_or_by_signal = {"file.write", "file.delete", "config.reload", "conversation.read", "approval.show"}
     over_rest_or_by_signal |= {"schedule.create", "schedule.change", "schedule.delete"}
     by_code = {"api.approve"}
     by_time = {"approval.escalate"}

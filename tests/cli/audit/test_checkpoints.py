@@ -59,7 +59,11 @@ def test_a_checkpoint_is_made_shown_and_verified_by(keyed: Run) -> None:
     keyed(*ADD)
     told = keyed(*BY_KEY)
     assert told.out == "verified: 4 records, every hash holds\n"
-    assert told.said == "signed checkpoints cover records up to 3; of those after it, a tail may be missing"
+    assert told.said == (
+        "signed checkpoints cover records up to 3; of those after it, a tail may be missing "
+        "records alone are verified, not agents, keys, people or settings; "
+        "capset db check --verify compares the first three with their acts"
+    )
     second = keyed("audit", "checkpoint", "--key", "audit.key", "--json").json
     listed = keyed("audit", "checkpoints", "--json").out.splitlines()
     assert [json.loads(line) for line in listed] == [same, second]

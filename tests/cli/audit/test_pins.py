@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey
+from capset.fingerprint.checkpoints import signed as sign
 from tests.cli.audit.test_checkpoints import change
 from tests.cli.support import ADD, Run
 
@@ -56,6 +61,41 @@ def test_a_pin_that_another_log_does_not_hold_to_is_named_and_can_be_removed(sig
     assert signed("audit", "pin", "--key", "new.key.pub").code == 0
     assert signed("audit", "verify").code == 0
     assert "pinned" not in signed("audit", "verify", "--pins", "none.json").said
+
+
+@pytest.mark.spec("G42", "T15")
+def test_a_pinned_log_that_has_lost_its_checkpoints_is_not_verified(signed: Run) -> None:
+    assert signed("audit", "pin", "--key", "audit.key.pub").code == 0
+    change("DELETE FROM checkpoints")
+    lost = signed("audit", "verify")
+    assert (lost.code, "verified" in lost.out) == (3, False)
+    assert "checkpoint 1 is missing: the log has lost what was kept of it elsewhere" in lost.said
+    assert signed("audit", "pin").code == 3
+
+
+@pytest.mark.spec("G41", "G42", "T15")
+def test_who_finds_a_key_that_has_handed_over_cannot_sign_with_it(signed: Run) -> None:
+    signed("audit", "pin", "--key", "audit.key.pub")
+    assert signed("audit", "succeed", "--to", "new.key", "--key", "audit.key").code == 0
+    assert signed("audit", "pin").code == 0
+    signed(*ADD)
+    refused = signed("audit", "checkpoint", "--key", "audit.key")
+    assert (refused.code, "has handed over to another" in refused.said) == (2, True)
+    back = signed("audit", "succeed", "--to", "audit.key", "--key", "new.key")
+    assert (back.code, "is or was its key already" in back.said) == (2, True)
+    assert signed("audit", "verify").code == 0
+    with closing(sqlite3.connect("capset.db", isolation_level=None)) as database:  # as one with the file can
+        database.row_factory = sqlite3.Row
+        newest = Checkpoint(**database.execute("SELECT * FROM checkpoints ORDER BY number DESC LIMIT 1").fetchone())
+        seq, head = database.execute("SELECT seq, hash FROM records ORDER BY seq DESC LIMIT 1").fetchone()
+        stolen = CheckpointKey.read("audit.key")
+        forged = asdict(sign(stolen, newest, seq=seq, hash=head, since=1, now=newest.time))
+        names = ", ".join(forged)
+        marks = ", ".join("?" * len(forged))
+        database.execute(f"INSERT INTO checkpoints ({names}) VALUES ({marks})", tuple(forged.values()))
+    for options in ((), ("--key", "audit.key.pub"), ("--pins", "none.json", "--key", "audit.key.pub")):
+        found = signed("audit", "verify", *options)
+        assert (found.code, "handed over at record 3" in found.said) == (3, True), options
 
 
 @pytest.mark.spec("G42")

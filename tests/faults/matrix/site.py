@@ -143,7 +143,9 @@ class Site:
     async def besieged(self) -> Besieged:
         """Return the same site as attacks know one; who attacks has a session of their own."""
         member = Member(self.key, self.agent, await self.session())
-        return Besieged(tuple(one.port for one in self.servers), (), member, member)
+        return Besieged(
+            tuple(one.port for one in self.servers), (), member, member, (), self.key, member, self.url, self.key
+        )
 
     async def revive(self) -> list[str]:
         """Start the servers and workers whose processes have ended, as a supervisor would, and return their names."""

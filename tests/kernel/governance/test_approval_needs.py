@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,13 @@ DECIDERS = st.builds(
     st.frozensets(st.sampled_from(PERMISSIONS)),
     st.dictionaries(NAMES, VALUES, max_size=2),
 )
+MADE = st.builds(
+    lambda name, kind, makers: Principal(name, kind=kind, org="acme", makers=makers),
+    st.sampled_from(["ann", "ben", "cat", "dan"]),
+    st.sampled_from(["user", "agent", "org"]),
+    st.lists(st.sampled_from(["user:ann", "agent:ben", "user:eve", "org:fay"]), max_size=2, unique=True),
+)
+NOW = "2026-01-01T00:00:01.000000Z"
 ATTEMPTS = st.tuples(DECIDERS, st.sampled_from([None, {"n": 1}, {"n": 2}]), st.none() | st.integers(0, 3))
 ROW = replace(approval_row("id-1"), created_at="2026-01-01T00:00:00.000000Z", expires_at="2027-01-01T00:00:00.000000Z")
 START = 1_767_225_600 * 1_000_000_000
@@ -115,6 +123,40 @@ def test_a_repetition_is_one_of_the_same_people(first: Principal, second: Princi
     assert (repetition(given, second) is not None) == (first.id == second.id)
     bot = Principal("bot", kind="agent", org="acme", permissions=PERMISSIONS)
     assert (repetition(given, bot.acting_for(second)) is not None) == (first.id == second.id)
+
+
+@pytest.mark.spec("G17", "G48", "T7")
+@given(MADE, MADE)
+def test_who_made_a_key_counts_as_its_holder_whatever_their_kinds_are(first: Principal, second: Principal) -> None:
+    def has_made(maker: Principal, other: Principal) -> bool:
+        return maker.id in {name.partition(":")[2] for name in other.makers}
+
+    request = replace(
+        ROW, principal=f"{first.kind}:{first.id}", makers=json.dumps(first.makers) if first.makers else None
+    )
+    is_one = first.id == second.id or has_made(first, second) or has_made(second, first)
+    assert (refusal_of(request, second, Governance(), NOW) is not None) == is_one
+    assert refusal_of(request, second, Governance(own_approvals=True), NOW) is None
+    given = given_approvals(answered(row(approvals=2), Answer(True), first, Governance(), START))
+    assert (repetition(given, second) is not None) == is_one
+    bot = Principal("bot", kind="agent", org="acme", makers=["user:zoe"])
+    assert {*bot.acting_for(first).makers} == {"user:zoe", *first.makers}
+    assert refusal_of(request, bot.acting_for(first), Governance(), NOW) is not None
+
+
+@pytest.mark.spec("G17", "T7")
+@pytest.mark.parametrize(
+    ("by", "makers"), [("x for ada", []), ("x for user:ada", []), ("x", ["user:y for ada"]), ("ada", ["user:y"])]
+)
+def test_no_name_hides_who_is_behind_it(by: str, makers: list[str]) -> None:
+    request = replace(ROW, principal="user:ada")
+    assert refusal_of(request, Principal(by, org="acme", makers=makers), Governance(), NOW) is not None
+
+
+def test_makers_that_were_tampered_with_are_named() -> None:
+    for makers in ("{", "3", "[3]"):
+        with pytest.raises(StoreError, match="id-1 was changed: the makers of its key cannot be read"):
+            refusal_of(replace(ROW, makers=makers), Principal("bea", org="acme"), Governance(), NOW)
 
 
 def test_an_anonymous_principal_approves_nothing() -> None:

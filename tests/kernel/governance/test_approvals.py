@@ -74,6 +74,8 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
             "code": {"kind": "module", "name": "approving.py", "version": None},
             "expires_at": row.expires_at,
             "needs": None,
+            "masked": False,
+            "files": [],
         }
 
 

@@ -24,7 +24,7 @@ from capset.errors import (
 from capset.ext import Answer, Governance
 from capset.kernel.results import Result
 from tests.kernel.governance.approving import FOR_SESSION, NO, till
-from tests.kernel.support import read, turns
+from tests.kernel.support import Badge, read, turns
 from tests.waiting import until
 
 
@@ -213,13 +213,9 @@ async def test_an_approval_for_the_session_is_met_by_those_who_wait_too() -> Non
 
 @pytest.mark.spec("G18")
 async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> None:
-    known = True
-
-    async def credential() -> bool:
-        return known
-
+    badge = Badge(is_seen_late=True)
     async with till() as here:
-        session = (await here.session()).options(credential=credential)
+        session = (await here.session()).options(credential=badge)
         waiting = [asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=one)) for one in (5, 6)]
 
         async def both_ask() -> bool:
@@ -227,7 +223,7 @@ async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> N
 
         for is_known in (True, False):
             await until(both_ask)
-            known = is_known
+            badge.is_valid = is_known
             (*_, row) = await here.requests(status="pending")
             await here.decided(row.id)
             async with asyncio.timeout(60):
@@ -243,19 +239,17 @@ async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> N
 
 @pytest.mark.spec("G18")
 async def test_what_a_call_makes_is_held_to_its_callers_credential() -> None:
-    async def revoked() -> bool:
-        return False
-
     @tool(effect="read")
     async def relay(ctx: Context) -> str:
         """Pay by another tool."""
         return await ctx.call(here.pay, to="bob", amount=5)
 
     async with till(relay) as here:
-        session = (await here.session()).options(credential=revoked)
+        badge = Badge(is_valid=False, is_seen_late=True)
+        session = (await here.session()).options(credential=badge)
         waits = asyncio.ensure_future(session.try_message(session.message("relay", {})))
         await here.decided((await here.waiting()).id)
-        assert "the credential of this call is not valid any more" in str((await waits).error)
+        assert "The badge was withdrawn" in str((await waits).error)
         assert [one.outcome for one in await here.records()] == ["unauthenticated", "failed"]
         assert here.paid == []
 

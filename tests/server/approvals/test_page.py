@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
-from typing import Any
+from hashlib import sha256
+from typing import Annotated, Any
 
 import httpx2
 import pytest
+from pydantic import Field
 
-from capset import Capability, Principal, tool
+from capset import Capability, Context, Principal, tool
 from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import MASK
+from capset.ext import session_file
 from capset.server.approvals.page import SIGN_IN
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import revoke_key
 from capset.server.auth.sign_ins import is_foreign
+from capset.stores.base import AuditQuery
 from capset.testing import FakeClock
 from tests.server.approving import again, asked, pay, till
 from tests.server.support import Site, call, make_session, problem, site
@@ -270,6 +274,47 @@ async def test_secrets_are_masked(shop: Site, browser: httpx2.AsyncClient) -> No
     assert "&quot;ada&quot;" in page.text
 
 
+@pytest.mark.spec("M20", "G51", "T49")
+async def test_what_is_masked_is_shown_on_request(shop: Site, browser: httpx2.AsyncClient) -> None:
+    _, asked_for = await requested(shop, tool="login", name="ada", password="hunter2")
+    await browser.get(f"/approve/{asked_for}?show=arguments")
+    page = await signed_in(browser, shop.keys["boss"], asked_for)
+    assert '<a href="?show=arguments">' in page.text
+    shown = await browser.get(f"/approve/{asked_for}?show=arguments")
+    hold_headers(shown)
+    assert "&quot;hunter2&quot;" in shown.text
+    assert '<a href="?show=arguments">' not in shown.text
+    acts = AuditQuery(act="approval.show", approval=asked_for)
+    assert [act.principal for act in (await shop.kernel.audit.query(acts)).items] == ["boss"]
+
+
+@tool(effect="external", approval="ask", permissions={"session_files:read"})
+async def send(ctx: Context, path: Annotated[str, Field(json_schema_extra=session_file())]) -> str:
+    """Send a file."""
+    return (await ctx.files.read(path))[1].decode()
+
+
+@pytest.mark.spec("M20", "G52", "T50")
+@pytest.mark.parametrize("content", [b"a <b>report</b>", b"\0\xff"], ids=["text", "bytes"])
+async def test_a_file_is_shown_with_its_hash_and_on_request_with_its_content(content: bytes) -> None:
+    async with site(Capability("post", tools=[send])) as here, here.client(None, follow_redirects=True) as browser:
+        await here.key("boss", scopes=["capset:approve"])
+        async with here.client() as caller:
+            session = await make_session(caller, "post", "session_file_system")
+            await caller.put(f"/v1/sessions/{session}/files/report", content=content)
+            asked_for = (await call(caller, session, "send", path="/report")).json()["approval"]
+        page = await signed_in(browser, here.keys["boss"], asked_for)
+        digest = sha256(content).hexdigest()
+        assert f"path: /report, {len(content)} bytes, SHA-256 {digest}" in page.text
+        shown = await browser.get(f"/approve/{asked_for}?show=0")
+        if content.startswith(b"a"):
+            hold_headers(shown)
+            assert "a &lt;b&gt;report&lt;/b&gt;" in shown.text
+        else:
+            assert (shown.content, shown.headers["content-disposition"]) == (content, "attachment")
+        assert (await browser.get(f"/approve/{asked_for}?show=1")).status_code == 404
+
+
 @pytest.mark.spec("M20", "T44")
 async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
     clock = FakeClock()
@@ -283,9 +328,14 @@ async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
         for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SIGN_IN.seconds}"):
             assert said in cookie
         value = browser.cookies[SIGN_IN.cookie]
-        digest, end, seal = value.split(".")
+        digest, end, nonce, seal = value.split(".")
         assert here.keys["boss"] not in cookie
-        for changed in (f"{digest}.{int(end) + 60}.{seal}", f"{'0' * 64}.{end}.{seal}", f"{digest}.{end}.{'0' * 64}"):
+        for changed in (
+            f"{digest}.{int(end) + 60}.{nonce}.{seal}",
+            f"{'0' * 64}.{end}.{nonce}.{seal}",
+            f"{digest}.{end}.{'0' * 16}.{seal}",
+            f"{digest}.{end}.{nonce}.{'0' * 64}",
+        ):
             headers = {"Cookie": f"other=1; {SIGN_IN.cookie}={changed}"}
             async with here.client(None) as thief:
                 assert "Sign in" in (await thief.get(f"/approve/{asked_for}", headers=headers)).text
@@ -302,12 +352,16 @@ async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
 
 
 @pytest.mark.spec("M20")
-async def test_signing_out_removes_the_cookie(shop: Site, browser: httpx2.AsyncClient) -> None:
+async def test_signing_out_removes_the_cookie_and_ends_its_copies(shop: Site, browser: httpx2.AsyncClient) -> None:
     _, asked_for = await requested(shop)
     page = await signed_in(browser, shop.keys["boss"], asked_for)
+    copied = {"Cookie": f"{SIGN_IN.cookie}={browser.cookies[SIGN_IN.cookie]}"}
     left = await decided(browser, asked_for, page, action="sign_out")
     assert "Sign in" in left.text
     assert SIGN_IN.cookie not in browser.cookies
+    async with shop.client(None, headers=copied) as copy:
+        assert "Sign in" in (await copy.get(f"/approve/{asked_for}")).text
+        assert (await decided(copy, asked_for, page, action="approve")).status_code == 401
 
 
 @pytest.mark.spec("M20")

@@ -25,7 +25,7 @@ from tests.adapters.notifications.slack_town import (
     words,
 )
 from tests.server.approving import again, approved, asked
-from tests.server.support import ALL_SCOPES, Site, problem
+from tests.server.support import ALL_SCOPES, Site, make_session, problem
 
 ADMIN = (*ALL_SCOPES, "capset:admin")
 BEA = {"team": "T1", "user": "U1", "principal": "bea"}
@@ -89,15 +89,85 @@ async def test_a_click_rejects() -> None:
 
 
 @pytest.mark.spec("N32", "T48")
-@pytest.mark.parametrize("user", [{"user": "U9"}, {"user": "U1", "team": "T9"}])
-async def test_who_was_not_entered_decides_nothing_and_is_told(user: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        ({"user": "U9"}, "are not entered here"),
+        ({"user": "U1", "team": "T9"}, "from this workspace"),
+        ({"user": "U1", "channel": {"id": "C0OTHER"}}, "from this workspace and conversation"),
+    ],
+)
+async def test_who_was_not_entered_or_clicks_elsewhere_decides_nothing_and_is_told(
+    who: dict[str, Any], told: str
+) -> None:
     async with chatting() as (there, here, client, session):
+        async with here.client("root") as root:
+            elsewhere = {**BEA, "team": "T9", "principal": "dan"}
+            assert (await root.post("/v1/people", json=elsewhere)).status_code == 201
         request = await asked(client, session)
-        response = await click(here, buttons(await there.message())["capset_approve"], **user)
+        response = await click(here, buttons(await there.message())["capset_approve"], **who)
         assert response.status_code == 200
-        assert "are not entered here" in await there.answered()
-        assert there.told[0]["user"] == user["user"]
+        assert told in await there.answered()
+        assert there.told[0]["user"] == who["user"]
         assert await status(client, request) == "pending"
+
+
+@pytest.mark.spec("N32", "T48")
+async def test_the_secret_of_one_channel_decides_no_request_that_another_tells_of() -> None:
+    """Also as a person of that request's organisation, whom the holder of the secret can name."""
+    other = "the secret of another app"
+    async with slack_town() as there:
+        channels = there.channel(orgs=["acme"]), there.channel("other", orgs=["globex"], signing_secret="${OTHER}")
+        async with paying(*channels, secrets=Secrets(**SECRETS, OTHER=other)) as (here, client, session):
+            await here.key("root", scopes=ADMIN, permissions=())
+            async with here.client("root") as root:
+                assert (await root.post("/v1/people", json=BEA)).status_code == 201
+            request = await asked(client, session)
+            button = buttons(await there.message())["capset_approve"]
+            forged = interaction(button)
+            assert (await sent(here, forged, signed(forged, secret=other))).status_code == 200
+            assert "not one that this conversation is told of" in await there.answered()
+            assert await status(client, request) == "pending"
+            await click(here, button, trigger_id="its own")
+            assert await status(client, request) == "approved"
+
+
+@pytest.mark.spec("N30", "N32")
+async def test_a_user_is_a_person_of_each_organisation_and_decides_as_that_ones() -> None:
+    async with chatting() as (there, here, client, session):
+        await here.key("globex", scopes=ADMIN, org="globex")
+        await here.key("gail", org="globex")
+        async with here.client("globex") as globex, here.client("gail") as gail:
+            trixie = {**BEA, "principal": "trixie"}
+            assert (await globex.post("/v1/people", json=trixie)).status_code == 201, "acme's bea is in nobody's way"
+            problem(await globex.post("/v1/people", json=trixie), 409, "conflict")
+            theirs, ours = await asked(gail, await make_session(gail, "till")), await asked(client, session)
+            await there.message(2)
+            for request, asker, by in ((theirs, gail, "user:trixie"), (ours, client, "user:bea")):
+                (button,) = [
+                    one
+                    for message in there.messages.values()
+                    for one in buttons(message).values()
+                    if (one["action_id"], one["value"]) == ("capset_approve", request)
+                ]
+                await click(here, button)
+                decided = (await asker.get(f"/v1/approvals/{request}")).json()
+                assert (decided["status"], decided["decided_by"]) == ("approved", by)
+
+
+@pytest.mark.spec("N30", "G17", "T7")
+async def test_a_person_counts_as_who_entered_it() -> None:
+    async with chatting() as (there, here, client, session):
+        async with here.client("root") as root:
+            request = await asked(root, await make_session(root, "till"))
+        await click(here, buttons(await there.message())["capset_approve"])
+        assert "who made a key, or entered a person, counts as its holder" in await there.answered()
+        assert (await here.kernel.approvals.get(request, org="acme")).status == "pending"
+        own = await asked(client, session)
+        await there.message(2)
+        (last,) = [one for one in there.messages.values() if buttons(one)["capset_approve"]["value"] == own]
+        await click(here, buttons(last)["capset_approve"])
+        assert await status(client, own) == "approved", "ada entered nobody"
 
 
 @pytest.mark.spec("N30")
@@ -122,13 +192,12 @@ async def test_own_requests_and_those_of_others_organisations_are_refused() -> N
             assert (await root.post("/v1/people", json=own)).status_code == 201
             other = {"team": "T1", "user": "U3", "principal": "eve"}
             assert (await globex.post("/v1/people", json=other)).status_code == 201
-            problem(await globex.post("/v1/people", json=BEA), 409, "conflict")
         request = await asked(client, session)
         button = buttons(await there.message())["capset_approve"]
         await click(here, button, "U2")
         assert "another principal than the one who made it" in await there.answered(1)
         await click(here, button, "U3")
-        assert "there is no request" in await there.answered(2)
+        assert "are not entered here for the organisation of this request" in await there.answered(2)
         assert await status(client, request) == "pending"
 
 
@@ -256,6 +325,20 @@ async def test_what_is_not_shown_whole_cannot_be_approved_by_a_click() -> None:
         assert f"https://a.example/approve/{request}" in words(message)
         assert len(words(message)) < 10_000
         await settled(here, "chat", request)
+
+
+@pytest.mark.spec("N31", "N32", "G51", "T49")
+async def test_what_is_masked_cannot_be_approved_by_a_click() -> None:
+    async with chatting(public_url="https://a.example") as (there, here, client, session):
+        request = await asked(client, session, to="curl https://ok/?token=x;{rm,-rf,/srv/data}")
+        message = await there.message()
+        assert "token=[redacted];{rm,-rf,/srv/data}" in words(message)
+        assert buttons(message) == {}
+        await settled(here, "chat", request)
+        made_up = {"type": "button", "action_id": "capset_approve", "value": request}
+        assert (await click(here, made_up)).status_code == 200
+        assert "a part of the arguments is masked" in await there.answered()
+        assert await status(client, request) == "pending"
 
 
 @pytest.mark.spec("N31", "N26")

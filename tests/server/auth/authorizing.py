@@ -7,7 +7,7 @@ import json
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -232,7 +232,7 @@ class IdTokens(OpenIDCode):
         return {"nonce": authorization_code.get_nonce(), **self._provider.id_claims}
 
     def generate_user_info(self, user: Person, scope: str) -> UserInfo:
-        return UserInfo(sub=user.name)
+        return UserInfo(sub=self._provider.id_claims.get("sub", user.name))
 
 
 class Provider(AuthorizationServer):
@@ -252,6 +252,10 @@ class Provider(AuthorizationServer):
         self.codes: dict[str, Code] = {}
         self.id_claims: dict[str, Any] = {}
         """Claims of ID tokens in the place of those that they would have."""
+        self.answered: Callable[[dict[str, Any]], Any] = lambda tokens: tokens
+        """What is answered in the place of tokens: JSON data, or bytes."""
+        self.described_as: dict[str, Any] = {}
+        """Members of the metadata in the place of those that they would have."""
         self.asked: list[dict[str, str]] = []
         self.described = 0
         self._trust = trust
@@ -316,7 +320,7 @@ class Provider(AuthorizationServer):
         )
         metadata.validate()
         more = {"client_id_metadata_document_supported": True, "authorization_response_iss_parameter_supported": True}
-        return JSONResponse({**metadata, **more})
+        return JSONResponse({**metadata, **more, **self.described_as})
 
     async def _jwks(self, request: Request) -> Response:
         return JSONResponse({"keys": [self.key.as_dict(private=False)]})
@@ -334,7 +338,11 @@ class Provider(AuthorizationServer):
     async def _token(self, request: Request) -> Response:
         async with request.form() as form:
             given = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        return cast("Response", self.create_token_response(Asked(request, given)))
+        response = cast("Response", self.create_token_response(Asked(request, given)))
+        if response.status_code != 200:
+            return response
+        answer = self.answered(json.loads(bytes(response.body)))
+        return Response(answer) if isinstance(answer, bytes) else JSONResponse(answer)
 
     async def _learn(self, client_id: str | None) -> None:
         """Read the metadata document of a client whose id is its URL."""

@@ -9,9 +9,9 @@ import pytest
 
 from capset import Principal
 from capset.errors import DefinitionError
+from capset.kernel.ttl_cache import SECONDS
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import create_key
-from capset.server.http.ttl_cache import SECONDS
 from capset.testing import FakeClock
 from tests.server.support import Site, call, make_session, problem, site
 from tests.server.walk import ADMINISTERED, Belongings, steps
@@ -137,6 +137,7 @@ async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) 
         **dict.fromkeys(("list_records", "summarize_records", "verify_records", "export_records"), "audit"),
         **dict.fromkeys(("list_sightings", "list_deliveries", "get_delivery"), "audit"),
         **dict.fromkeys(("approve", "summarize_approvals", "get_approval_conversation"), "approve"),
+        **dict.fromkeys(("get_approval_arguments", "get_approval_file"), "approve"),
         **dict.fromkeys(ADMINISTERED, "admin"),
         "reject": "approve",
         "metrics": "metrics",

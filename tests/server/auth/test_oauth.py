@@ -122,7 +122,7 @@ async def test_a_client_with_a_good_token_is_not_sent_away(here: Site, by: Provi
 async def test_a_client_that_lacks_the_scope_of_a_tool_asks_for_it_and_goes_on(
     here: Site, by: Provider, era: Era
 ) -> None:
-    by.narrowed["capset:call"] = "capset:call:echo"  # all that the person consents to at first
+    by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
     wallet = registered()
     async with connected(f"{here.url}/mcp/agents/foreman", era, wallet) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["echo"]
@@ -130,7 +130,7 @@ async def test_a_client_that_lacks_the_scope_of_a_tool_asks_for_it_and_goes_on(
         assert len(by.asked) == 1
         assert not (await client.call_tool("note", {"text": "kept"})).is_error
         assert [one.name for one in (await client.list_tools()).tools] == ["echo", "note"]
-    assert set(by.asked[1]["scope"].split()) >= {"capset:call:echo", "capset:call:note"}
+    assert set(by.asked[1]["scope"].split()) >= {"capset:call:kit.echo", "capset:call:kit.note"}
     assert wallet.token is not None
-    assert set((wallet.token.scope or "").split()) == {"capset:call:echo", "capset:call:note"}
+    assert set((wallet.token.scope or "").split()) == {"capset:call:kit.echo", "capset:call:kit.note"}
     assert [one.tool for one in await here.records()] == ["echo", "note"]

@@ -20,9 +20,9 @@ from capset import Kernel, Principal
 from capset.definitions.governance import Roles
 from capset.errors import DefinitionError, Unauthenticated
 from capset.ext import Governance
+from capset.kernel.ttl_cache import TtlCache
 from capset.server.auth.callers import Caller
 from capset.server.auth.tokens import MAX_TOKEN, Issuer, Tokens
-from capset.server.http.ttl_cache import TtlCache
 from capset.testing import FakeClock
 from tests.server.auth.issuing import (
     AUDIENCE,

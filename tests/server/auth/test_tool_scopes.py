@@ -24,7 +24,7 @@ MCP = "/mcp/agents/foreman"
 @pytest.fixture
 async def narrow(shared: Site) -> AsyncGenerator[httpx2.AsyncClient]:
     """Give a client whose key is for ``echo`` and ``steps``."""
-    await shared.key("narrow", principal="ada", scopes=["capset:call:echo", "capset:call:steps"])
+    await shared.key("narrow", principal="ada", scopes=["capset:call:kit.echo", "capset:call:kit.steps"])
     async with shared.client("narrow") as client:
         yield client
 
@@ -53,10 +53,35 @@ async def test_over_rest_it_calls_the_tools_that_are_named(narrow: httpx2.AsyncC
     session = await made_session(narrow)
     assert (await narrow.get(f"/v1/sessions/{session}")).status_code == 200
     assert (await call(narrow, session, "echo", text="hello")).json()["data"] == "hello"
-    assert lacks(await call(narrow, session, "note", text="hello")) == "capset:call:note"
-    assert lacks(await call(narrow, session, "there_is_none")) == "capset:call:there_is_none", "as one that there is"
-    for name in ("kit.echo", "Echo ", 'x", realm="evil', "a\r\nb", "a" * 65):
+    assert (await call(narrow, session, "kit.echo", text="hello")).json()["data"] == "hello"
+    refused = await call(narrow, session, "note", text="hello")
+    assert lacks(refused) == "capset:call:kit.note"
+    assert refused.json()["record"], "the refusal is on record"
+    body, events = {"tool": "note", "arguments": {"text": "hello"}}, {"Accept": "text/event-stream"}
+    refused = await narrow.post(f"/v1/sessions/{session}/calls", json=body, headers=events)
+    assert lacks(refused) == "capset:call:kit.note"
+    assert refused.json()["record"]
+    for name in ("there_is_none", "Echo ", 'x", realm="evil', "a\r\nb", "a" * 65):
         assert lacks(await call(narrow, session, name)) == "capset:call", "the name of no tool is not repeated"
+
+
+@pytest.mark.spec("M15", "T62")
+async def test_an_agent_that_renames_a_tool_leads_no_scope_to_it(shared: Site, asker: httpx2.AsyncClient) -> None:
+    renamed = [{"id": "kit", "rename": {"note": "add", "echo": "say"}}]
+    made = await asker.post("/v1/agents", json={"name": "trickster", "capabilities": renamed})
+    assert made.status_code == 201, made.text
+    await shared.key("adds", principal="ada", scopes=["capset:call:test_math.add", "capset:call:kit.echo"])
+    async with shared.client("adds") as client:
+        session = (await client.post("/v1/sessions", json={"agent_id": made.json()["id"]})).json()["id"]
+        assert (await call(client, session, "say", text="hello")).json()["data"] == "hello"
+        assert lacks(await call(client, session, "add", text="x")) == "capset:call:kit.note"
+        at, body = f"/mcp/sessions/{session}", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        listed = (await client.post(at, json=body, headers=MCP_HEADERS)).text
+        assert ('"name":"say"' in listed, '"name":"add"' in listed) == (True, False)
+        adds = {**body, "method": "tools/call", "params": {"name": "add", "arguments": {"text": "x"}}}
+        assert lacks(await client.post(at, json=adds, headers=MCP_HEADERS)) == "capset:call:kit.note"
+        run = {"session_id": session, "tool": "add", "arguments": {"text": "x"}}
+        assert lacks(await client.post("/v1/runs", json=run)) == "capset:call:kit.note"
 
 
 @pytest.mark.spec("M15")
@@ -77,7 +102,7 @@ async def test_all_else_of_the_scope_for_calls_stays_closed(shared: Site, narrow
         assert response.status_code == 403, path
         assert 'scope="capset:call"' in response.headers["www-authenticate"], path
     assert (await narrow.get("/v1/agents")).status_code == 403
-    await shared.key("wide", principal="ada", scopes=["capset:call:echo", "capset:call"])
+    await shared.key("wide", principal="ada", scopes=["capset:call:kit.echo", "capset:call"])
     async with shared.client("wide") as wide:
         assert (await call(wide, session, "nothing")).status_code == 200, "the wider scope counts"
 
@@ -91,9 +116,9 @@ async def test_over_mcp_it_lists_and_calls_the_tools_that_are_named(shared: Site
     ]
     assert '"hello"' in (await said(narrow, "tools/call", name="echo", arguments={"text": "hello"})).text
     before = len(await shared.records())
-    assert lacks(await said(narrow, "tools/call", name="note", arguments={"text": "x"})) == "capset:call:note"
+    assert lacks(await said(narrow, "tools/call", name="note", arguments={"text": "x"})) == "capset:call:kit.note"
     assert lacks(await said(narrow, "tools/call", name="kit.note", arguments={"text": "x"})) == "capset:call"
-    assert len(await shared.records()) == before, "it was refused before its session"
+    assert len(await shared.records()) == before, "it was refused before its call began"
     broken = await narrow.post(MCP, content=b"{", headers=MCP_HEADERS | {"content-type": "application/json"})
     assert broken.status_code == 400
 
@@ -102,7 +127,7 @@ async def test_over_mcp_it_lists_and_calls_the_tools_that_are_named(shared: Site
 async def test_what_gets_past_the_entrance_is_refused_by_the_protocol() -> None:
     era: Era = "auto"
     async with bench(era) as here:
-        exchange = Exchange(here.session, tools={"echo"})
+        exchange = Exchange(here.session, tools={"kit.echo"})
         async with Client(make_server(lambda: exchange), mode=era) as client:
             assert [one.name for one in (await client.list_tools()).tools] == ["echo"]
             assert not (await client.call_tool("echo", {"text": "x"})).is_error
@@ -114,19 +139,21 @@ async def test_what_gets_past_the_entrance_is_refused_by_the_protocol() -> None:
 @pytest.mark.spec("M15")
 async def test_a_token_may_be_for_single_tools_too() -> None:
     async with issuing() as here:
-        given = token(scope="openid capset:call:echo capset:call: capset:call:a.b")
+        given = token(scope="openid capset:call:kit.echo capset:call: capset:call:note capset:call:a.b.c")
         caller = await here.site.service.callers.identify(f"Bearer {given}")
-        assert caller.scopes == {"capset:call:echo"}
+        assert caller.scopes == {"capset:call:kit.echo"}
         async with here.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
             session = await made_session(client)
             assert (await call(client, session, "echo", text="hello")).json()["data"] == "hello"
-            assert lacks(await call(client, session, "note", text="x")) == "capset:call:note"
+            assert lacks(await call(client, session, "note", text="x")) == "capset:call:kit.note"
 
 
 @pytest.mark.spec("M15")
-@pytest.mark.parametrize("scope", ["capset:call:", "capset:call:a b", "capset:call:a.b", "capset:read:echo"])
+@pytest.mark.parametrize(
+    "scope", ["capset:call:", "capset:call:echo", "capset:call:a b.c", "capset:call:a.b.c", "capset:read:kit.echo"]
+)
 async def test_a_key_for_what_no_tool_is_named_is_not_made(shared: Site, scope: str) -> None:
-    with pytest.raises(DefinitionError, match="capset:call:TOOL"):
+    with pytest.raises(DefinitionError, match=r"capset:call:CAPABILITY\.TOOL"):
         await shared.key("odd", scopes=[scope])
 
 

@@ -11,8 +11,9 @@ import httpx2
 import pytest
 
 from capset.server.auth.keys import revoke_key
+from capset.server.auth.sign_ins import FAILURES
 from capset.server.console.app import SIGN_IN
-from capset.server.console.login import FAILURES, local_path
+from capset.server.console.login import local_path
 from tests.server.approving import till
 from tests.server.support import Site, call, make_session, site
 
@@ -140,11 +141,36 @@ async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.As
 
 
 @pytest.mark.spec("N1", "T46")
-async def test_sign_ins_that_fail_are_limited(browser: httpx2.AsyncClient) -> None:
+@pytest.mark.parametrize(("path", "form"), [("/login", {}), ("/approve/0199", {"action": "sign_in"})])
+async def test_wrong_sign_ins_are_limited_and_a_valid_key_always_signs_in(path: str, form: dict[str, str]) -> None:
+    """All that comes through a proxy has one address."""
     async with site() as own, own.client(None) as client:
-        tried = [one.status_code for one in await asyncio.gather(*(sign_in(client, "wrong") for _ in range(30)))]
-        assert Counter(tried) == {401: FAILURES, 429: 30 - FAILURES}
-        assert (await sign_in(client, own.keys["ada"])).status_code == 429
+
+        async def tried(key: str, times: int) -> Counter[int]:
+            ways = [client.post(path, data={**form, "key": key}) for _ in range(times)]
+            return Counter([answer.status_code for answer in await asyncio.gather(*ways)])
+
+        assert await tried(own.keys["ada"], 2 * FAILURES) == {303: 2 * FAILURES}
+        assert await tried("wrong", 30) == {401: FAILURES, 429: 30 - FAILURES}
+        assert await tried(own.keys["ada"], 1) == {303: 1}
+        assert await tried("wrong", 1) == {429: 1}, "a sign-in does not forget what failed"
+
+
+@pytest.mark.spec("N1", "T46")
+async def test_a_sign_out_ends_every_copy_of_the_cookie_on_every_server(store: str) -> None:
+    async with site(store=store) as here, site(store=store) as other, here.client(None) as browser:
+        await sign_in(browser, here.keys["ada"])
+        copied = {"Cookie": f"{SIGN_IN.cookie}={browser.cookies[SIGN_IN.cookie]}"}
+        async with here.client(None, headers=copied) as copy, other.client(None, headers=copied) as elsewhere:
+            for thief in (copy, elsewhere):
+                assert (await thief.get("/agents")).status_code == 200
+            forged = await browser.post("/logout", headers={"Sec-Fetch-Site": "cross-site"})
+            assert "set-cookie" not in forged.headers
+            assert (await copy.get("/agents")).status_code == 200, "another site signs nobody out"
+            await browser.post("/logout")
+            for thief in (copy, elsewhere):
+                left = await thief.get("/agents")
+                assert (left.status_code, left.headers["location"]) == (303, "/login?next=%2Fagents")
 
 
 @pytest.mark.spec("N4")

@@ -117,6 +117,9 @@ async def test_a_request_shows_all_that_is_known_of_it() -> None:
             assert part in page, part
         assert "sk-1" not in page
         assert "[redacted]" in page
+        assert f'href="/approvals/{request}?shown=1"' in page
+        for path in (f"/approvals/{request}?shown=1", f"/approvals/{request}/edit?shown=1"):
+            assert "sk-1" in (await boss.get(path)).text, path
         read = await boss.get(f"/approvals/{request}/conversation")
         assert "There is none" in read.text
         async with at_console(shop, "chief") as chief:

@@ -64,7 +64,7 @@ async def rows(here: Site) -> list[KeyRow]:
 
 async def test_a_key_is_made_with_all_that_the_form_says(here: Site, client: httpx2.AsyncClient) -> None:
     more = {
-        "tools": "echo\r\n note ",
+        "tools": "kit.echo\r\n kit.note ",
         "key/permissions": "session_files:read\n",
         "key/agent": "foreman",
         "key/attributes": '{"tier": "gold", "seats": 3}',
@@ -79,13 +79,13 @@ async def test_a_key_is_made_with_all_that_the_form_says(here: Site, client: htt
     async with here.client(None, headers={"Authorization": f"Bearer {key}"}) as robot:
         me = (await robot.get("/v1/whoami")).json()
     assert (me["principal"], me["kind"], me["org"], me["agent"]) == ("robot", "agent", "acme", "foreman")
-    assert me["scopes"] == ["capset:call:echo", "capset:call:note", "capset:read"]
+    assert me["scopes"] == ["capset:call:kit.echo", "capset:call:kit.note", "capset:read"]
     assert (me["permissions"], me["attributes"]) == (["session_files:read"], {"tier": "gold", "seats": 3})
     assert me["allowance"]["limits"] == ["100/1h"]
     assert me["allowance"]["session"]["calls"] == 5
     assert me["allowance"]["run"]["cost"] == 1.5
     page = await client.get(f"/keys/{me['key']}")
-    for shown in ("capset:call:echo", "session_files:read", "seats = 3", "100/1h", "5 calls", "foreman"):
+    for shown in ("capset:call:kit.echo", "session_files:read", "seats = 3", "100/1h", "5 calls", "foreman"):
         assert shown in page.text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -113,7 +113,21 @@ async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_cli
 
 
 @pytest.mark.spec("N1", "T47")
-@pytest.mark.parametrize("claims", [{"nonce": "x"}, {"aud": "other"}, {"iss": "https://evil.example"}], ids=json.dumps)
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"nonce": "x"},
+        {"aud": "other"},
+        {"iss": "https://evil.example"},
+        {"azp": "other"},
+        {"azp": 5},
+        {"aud": [CLIENT[0], "other"]},
+        {"sub": "eve"},
+        {"sub": 5},
+        {"exp": "soon"},
+    ],
+    ids=json.dumps,
+)
 async def test_an_id_token_for_something_else_is_refused(
     authority: Provider, browser_client: httpx2.AsyncClient, claims: dict[str, Any]
 ) -> None:
@@ -125,6 +139,59 @@ async def test_an_id_token_for_something_else_is_refused(
         authority.id_claims = {}
     assert back.status_code == 401
     assert "set-cookie" not in back.headers or "capset_console=" not in back.headers["set-cookie"]
+
+
+@pytest.mark.spec("N1")
+async def test_an_id_token_for_several_that_was_issued_to_this_client_signs_in(
+    authority: Provider, browser_client: httpx2.AsyncClient
+) -> None:
+    said = await came_back(await asked(browser_client))
+    authority.id_claims = {"aud": [CLIENT[0], "other"], "azp": CLIENT[0]}
+    try:
+        back = await browser_client.get(CALLBACK, params=said)
+    finally:
+        authority.id_claims = {}
+    assert (back.status_code, back.headers["location"]) == (303, "/")
+
+
+BAD_ANSWERS: dict[str, tuple[Callable[[Provider, dict[str, Any]], Any], int]] = {
+    "no ID token": (lambda _, tokens: {**tokens, "id_token": None}, Unreachable("").status),
+    "an ID token that is none": (lambda _, tokens: {**tokens, "id_token": "ä.b.c"}, 401),
+    "an ID token of numbers": (lambda _, tokens: {**tokens, "id_token": 5}, Unreachable("").status),
+    "no access token": (lambda _, tokens: {**tokens, "access_token": None}, Unreachable("").status),
+    "an opaque access token": (lambda _, tokens: {**tokens, "access_token": "opaque"}, 401),
+    "an access token in Greek": (lambda _, tokens: {**tokens, "access_token": "α.β.γ"}, 401),
+    "an access token for a number": (lambda by, tokens: {**tokens, "access_token": by.token(aud=5)}, 401),
+    "an access token for numbers": (lambda by, tokens: {**tokens, "access_token": by.token(aud=[5, {}])}, 401),
+    "a list": (lambda _, tokens: [tokens], Unreachable("").status),
+    "no JSON": (lambda _, tokens: b"{", Unreachable("").status),
+    "JSON of no depth that anybody reads": (lambda _, tokens: b"[" * 100_000, Unreachable("").status),
+}
+
+
+@pytest.mark.spec("N1", "T47")
+@pytest.mark.parametrize("answer", BAD_ANSWERS)
+async def test_a_bad_answer_of_the_provider_is_said_and_signs_nobody_in(
+    authority: Provider, browser_client: httpx2.AsyncClient, answer: str
+) -> None:
+    said = await came_back(await asked(browser_client))
+    change, status = BAD_ANSWERS[answer]
+    authority.answered = lambda tokens: change(authority, tokens)
+    try:
+        back = await browser_client.get(CALLBACK, params=said)
+    finally:
+        authority.answered = lambda tokens: tokens
+    assert (back.status_code, "Sign in" in back.text) == (status, True)
+    assert (await browser_client.get("/approvals")).status_code == 303
+
+
+@pytest.mark.spec("N1")
+async def test_an_endpoint_beyond_ascii_is_led_to_as_browsers_write_it() -> None:
+    async with provider() as own, protected(own, None, client=CLIENT) as found, found.client(None) as client:
+        own.described_as = {"authorization_endpoint": f"{own.issuer}/authorisé?a=→#here"}
+        answer = await client.get("/login/provider")
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith(f"{own.issuer}/authoris%C3%A9?a=%E2%86%92&response_type=code")
 
 
 @pytest.mark.spec("N1")

@@ -152,6 +152,26 @@ async def test_a_stream_ends_with_its_sign_in(talk: tuple[Site, str]) -> None:
         assert SECRET not in again.text
 
 
+@pytest.mark.realtime
+@pytest.mark.spec("N12", "T46")
+async def test_a_stream_tells_nothing_after_a_sign_out(talk: tuple[Site, str]) -> None:
+    found, session = talk
+    said, is_signed_in = "", True
+    async with visitor(found) as page, found.client("boss") as client:
+        path = f"/sessions/{session}/events?start=0&after=0"
+        async with asyncio.timeout(60), page.client.stream("GET", path, headers={"hx-request": "true"}) as answer:
+            async for line in answer.aiter_lines():
+                said += line
+                if "The end." in line and is_signed_in:
+                    is_signed_in = False
+                    assert (await page.client.post("/logout")).url.path == "/login"
+                    await asyncio.sleep(1.1)
+                    await client.post(f"/v1/sessions/{session}/messages", json={"content": "go on"})
+        await until_state(found, session, "turn.ended")
+    assert "The end." in said
+    assert "More." not in said
+
+
 @pytest.mark.spec("N12")
 async def test_a_form_that_is_sent_twice_begins_one_turn(talk: tuple[Site, str]) -> None:
     found, session = talk

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
 import httpx2
 import pytest
 
+from capset import Capability, tool
 from capset.server.http.request_context import RequestLimits
 from tests.server.support import Site, call, checked_problem, make_session, problem, site
-from tests.server.wire import ask, line, request
+from tests.server.wire import Line, ask, line, request
 from tests.waiting import moment, until
 
 JSON = "application/json"
@@ -259,30 +262,116 @@ async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: 
         assert "at most 20000 values" in told["detail"]
 
 
+@dataclass
+class WaitingRoom:
+    """A capability ``room`` whose tool ``wait`` waits until all may go on, and how many calls do."""
+
+    inside: int = 0
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def capability(self) -> Capability:
+        """Return the capability."""
+
+        @tool(effect="read")
+        async def wait(text: str) -> int:
+            """Wait."""
+            self.inside += 1
+            await self.go_on.wait()
+            return len(text)
+
+        return Capability("room", tools=[wait])
+
+
+UPLOAD = "/v1/sessions/ID/files/a.bin"
+
+
+def begun(here: Site, method: str, path: str, key: str = "ada", size: int = 50_000_000) -> bytes:
+    """Return the beginning of a request with a large body."""
+    head = request(here, method, path, key=key, content_type=JSON)
+    return head.replace(b"content-length: 0\r\n", b"").replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n{" % size)
+
+
 @pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
-async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memory() -> None:
-    limits = RequestLimits(memory=4_000_000, own_memory=2_800_000, share_seconds=0.3, body_seconds=3.0)
-    async with site(limits=limits) as here, here.client() as ada:
-        await here.key("bob", org="other")
-        session = await make_session(ada)
-        path, long = f"/v1/sessions/{session}/calls", b"length: 300000"
-        waiting = request(here, "POST", path, content_type=JSON).replace(b"length: 0", long) + b" " * 1000
-        async with line(here) as one, line(here) as two, line(here) as three, here.client("bob") as bob:
-            await one.send(waiting)
-            await two.send(waiting)
-            await asyncio.sleep(0.1)
-            await three.send(waiting)
-            refused = await three.answer()
-            assert (refused.status, json.loads(refused.body)["code"]) == (503, "overloaded")
-            own = await make_session(bob)
-            assert (await call(bob, own, "echo", text="a" * 200_000)).status_code == 200
-            assert (await call(ada, session, "echo", text="a" * 60_000)).status_code == 200, "small ones need none"
+async def test_large_bodies_that_do_not_come_hold_up_only_their_principal() -> None:
+    async with site(limits=RequestLimits(share_seconds=0.3)) as here, here.client() as ada, AsyncExitStack() as slow:
+        await here.key("bob")
+        await here.key("eve", org="other")
+        path = UPLOAD.replace("ID", await make_session(ada))
+        for _ in range(2):
+            there = await slow.enter_async_context(line(here))
+            await there.send(begun(here, "PUT", path))
 
-        async def has_room() -> bool:
-            return (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200
+        async def is_refused() -> bool:
+            return (await ada.put(path, content=b"a" * 100_000)).status_code == 429
 
-        await until(has_room, "all of the memory to be free again")
+        await until(is_refused, "both bodies to be under way")
+        problem(await ada.put(path, content=b"a" * 100_000), 429, "too_many_transfers")
+        assert (await ada.put(path, content=b"a" * 60_000)).status_code == 200, "small ones are none"
+        for name in ("bob", "eve"):
+            async with here.client(name) as client:
+                own = UPLOAD.replace("ID", await make_session(client))
+                assert (await client.put(own, content=b"a" * 10_000_000)).status_code == 200
+        await slow.aclose()
+        await until(lambda: _is_stored(ada, path), "the bodies that were left to be over")
+
+
+async def _is_stored(client: httpx2.AsyncClient, path: str) -> bool:
+    return (await client.put(path, content=b"a" * 100_000)).status_code == 200
+
+
+@pytest.mark.spec("P46", "T32")
+@pytest.mark.parametrize(
+    ("method", "path", "key", "status"),
+    [
+        ("PUT", UPLOAD, "metrics", 403),
+        ("PUT", UPLOAD.replace("ID", "none"), "ada", 404),
+        ("PUT", UPLOAD, "bob", 404),
+        ("PUT", UPLOAD, "reader", 403),
+        ("POST", "/v1/sessions/ID/calls", "metrics", 403),
+        ("POST", "/v1/sessions/ID/calls", "bob", 404),
+        ("POST", "/v1/sessions/ID/messages", "metrics", 403),
+        ("POST", "/v1/sessions/ID/messages", "bob", 404),
+        ("POST", "/v1/agents", "metrics", 403),
+        ("POST", "/v1/responses", "metrics", 403),
+        ("POST", "/v1/agents/none/ag-ui", "metrics", 403),
+        ("POST", "/mcp/sessions/ID", "metrics", 403),
+        ("POST", "/mcp/sessions/ID", "bob", 404),
+        ("POST", "/mcp/agents/none", "ada", 404),
+        ("POST", "/v1/nothing", "ada", 404),
+        ("PUT", "/v1/sessions/ID/messages", "ada", 405),
+    ],
+)
+async def test_who_may_not_send_a_large_body_is_told_before_it_comes(
+    shared: Site, asker: httpx2.AsyncClient, method: str, path: str, key: str, status: int
+) -> None:
+    await shared.key("metrics", scopes=["capset:metrics"])
+    await shared.key("bob")
+    await shared.key("reader", principal="ada", permissions=["session_files:read"])
+    path = path.replace("ID", await make_session(asker))
+    async with line(shared) as there:
+        await there.send(begun(shared, method, path, key, 1_000_000))
+        assert (await there.answer()).status == status
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_large_json_that_is_handled_leaves_memory_to_others() -> None:
+    room = WaitingRoom()
+    limits = RequestLimits(memory=8 * 2**20, share_seconds=0.3)
+    async with site(room.capability(), limits=limits) as here, here.client() as ada:
+        await here.key("eve", org="other")
+        session = await make_session(ada, "kit", "room")
+        text = "a" * 900_000  # which counts four times: one call has all that is given to one caller
+        async with asyncio.TaskGroup() as calls:
+            waiting = calls.create_task(call(ada, session, "wait", text=text))
+            await until(lambda: room.inside == 1, "the first call to hold its memory")
+            problem(await call(ada, session, "echo", text=text), 503, "overloaded")
+            async with here.client("eve") as eve:
+                own = await make_session(eve)
+                assert (await call(eve, own, "echo", text="a" * 200_000)).status_code == 200
+            room.go_on.set()
+        assert waiting.result().status_code == 200
+        assert (await call(ada, session, "echo", text=text)).status_code == 200
 
 
 @pytest.mark.realtime
@@ -299,45 +388,89 @@ async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
 
 @pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
-async def test_a_download_that_nobody_reads_is_cut_off() -> None:
-    limits = RequestLimits(send_seconds=2, memory=50_000_000, share_seconds=0.2)
-    async with site(limits=limits) as here, here.client() as ada, line(here) as there:
+async def test_downloads_that_are_not_read_are_cut_off() -> None:
+    async with site(limits=RequestLimits(send_seconds=2, share_seconds=0.2)) as here, here.client() as ada:
         url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
         size = 40_000_000  # more than sockets on the way take
         assert (await ada.put(url, content=b"a" * size)).status_code == 200
+        async with line(here) as one, line(here) as two:
+            for there in (one, two):
+                await there.send(request(here, "GET", url))
+
+            async def refusals() -> list[httpx2.Response]:
+                answer = await ada.get(url)
+                return [] if answer.status_code == 200 else [answer]
+
+            async def is_answered() -> bool:
+                return (await ada.get(url)).status_code == 200
+
+            (refused,) = await until(refusals, "both downloads to begin")
+            problem(refused, 429, "too_many_transfers")
+            await until(is_answered, "a download to be cut off")
+            for there in (one, two):
+                with contextlib.suppress(ConnectionError):
+                    assert len(await there.rest()) < size
+
+
+@pytest.mark.spec("P25", "P46")
+async def test_a_download_is_broken_off_if_its_file_is_changed() -> None:
+    async with site() as here, here.client() as ada, line(here) as there:
+        url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
+        size = 40_000_000
+        assert (await ada.put(url, content=b"a" * size)).status_code == 200
         await there.send(request(here, "GET", url))
-
-        async def refusals() -> list[httpx2.Response]:
-            answer = await ada.get(url)
-            return [] if answer.status_code == 200 else [answer]
-
-        async def is_answered() -> bool:
-            return (await ada.get(url)).status_code == 200
-
-        (refused,) = await until(refusals, "the download to begin, and to take the memory")
-        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
-        await until(is_answered, "the download to be cut off")
-        with contextlib.suppress(ConnectionError):
-            assert len(await there.rest()) < size
+        assert (await there.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert (await ada.put(url, content=b"b" * size)).status_code == 200
+        content = await there.rest()
+        assert len(content) < size
+        assert set(content) == set(b"a")
 
 
 @pytest.mark.spec("P46", "T32")
-async def test_connections_are_bounded() -> None:
-    async with site(limits=RequestLimits(connections=3)) as here:
-        async with line(here) as one, line(here) as two, line(here) as three:
-            for there in (one, two, three):
-                await there.send(request(here, "GET", "/v1/healthz", key=None))
-                assert (await there.answer()).status == 200
-            async with line(here) as four:
-                with contextlib.suppress(ConnectionError):
-                    await four.send(request(here, "GET", "/v1/healthz", key=None))
-                    assert await four.rest() == b""
+async def test_idle_connections_make_room_for_new_ones() -> None:
+    async with AsyncExitStack() as lines:
+        here = await lines.enter_async_context(site(limits=RequestLimits(connections=3)))
+        health = request(here, "GET", "/v1/healthz", key=None)
+        connections: list[Line] = []
+        for _ in range(4):
+            connections.append(await lines.enter_async_context(line(here)))
+            await connections[-1].send(health)
+            assert (await connections[-1].answer()).status == 200
+        one, two, *_ = connections
+        assert await one.closed(), "it was idle for the longest time"
+        await two.send(health)
+        assert (await two.answer()).status == 200
 
-        async def is_let_in() -> bool:
-            async with line(here) as again:
-                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                    await again.send(request(here, "GET", "/v1/healthz", key=None))
-                    return (await again.answer()).status == 200
-            return False
 
-        await until(is_let_in, "a connection to be let in once others have ended")
+@pytest.mark.spec("P46", "T32")
+async def test_requests_without_a_credential_leave_connections_to_others() -> None:
+    async with AsyncExitStack() as lines:
+        here = await lines.enter_async_context(site(limits=RequestLimits(connections=10)))
+        begun = request(here, "POST", "/approve/none", key=None).replace(b"length: 0", b"length: 5000")
+        for _ in range(5):
+            there = await lines.enter_async_context(line(here))
+            await there.send(begun + b"a")
+        async with line(here) as there:
+            await there.send(request(here, "POST", "/approve/none", key=None))
+            assert (await there.answer()).status == 429
+        async with here.client() as ada:
+            assert (await ada.get("/v1/agents")).status_code == 200
+            assert (await ada.get("/v1/healthz")).status_code == 200
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_requests_of_an_organisation_leave_connections_to_others() -> None:
+    room = WaitingRoom()
+    async with site(room.capability(), limits=RequestLimits(connections=10)) as here, here.client() as ada:
+        await here.key("eve", org="other")
+        session = await make_session(ada, "kit", "room")
+        async with asyncio.TaskGroup() as calls:
+            waiting = [calls.create_task(call(ada, session, "wait", text="a")) for _ in range(5)]
+            await until(lambda: room.inside == 5, "as many calls as a principal may have under way")
+            refused = await call(ada, session, "echo", text="a")
+            problem(refused, 429, "too_many_requests")
+            assert refused.headers["retry-after"] == "1"
+            async with here.client("eve") as eve:
+                assert (await eve.get("/v1/agents")).status_code == 200
+            room.go_on.set()
+        assert [answer.result().status_code for answer in waiting] == [200] * 5

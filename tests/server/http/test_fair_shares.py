@@ -105,7 +105,7 @@ async def test_only_dear_requests_wait_for_others_that_take_almost_nothing_unles
 
 
 async def test_a_stream_that_waits_for_events_is_not_under_way() -> None:
-    shares = FairShares(RequestLimits(requests=1))
+    shares = FairShares(RequestLimits())
     with shares.enter(Principal("a", org="a")) as share:
         with resting():
             assert share.requests == 0
@@ -242,18 +242,6 @@ async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
     assert raised.value.status == 503
     assert raised.value.retryable
     assert time.perf_counter() - started >= 0.2
-
-
-async def test_the_requests_of_a_principal_are_counted_while_they_are_under_way() -> None:
-    shares, who = FairShares(RequestLimits(requests=2)), Principal("a", org="a")
-    with shares.enter(who), shares.enter(who):
-        with pytest.raises(HttpRefusal, match="at most 2 requests") as raised, shares.enter(who):
-            raise AssertionError("it is one too many")
-        with shares.enter(Principal("b", org="a")):
-            pass
-    assert (raised.value.status, raised.value.retry_after) == (429, 1.0)
-    with shares.enter(who):
-        pass
 
 
 async def test_a_timed_coroutine_is_like_its_own() -> None:

@@ -34,6 +34,8 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
             if step.name in ("cancel_turn", "resume_turn", "rewind_session"):  # the session is in no turn
                 told = ("is not in the turn", "runs no agents", "has no messages of a turn")
                 assert any(one in response.text for one in told), (step, response.text)
+            elif step.name == "get_approval_file":
+                assert "has no file 0" in problem(response, 404, "not_found")["detail"]
             elif step.name in ADMINISTERED:
                 problem(response, 403, "permission_denied")
             elif not step.name.startswith("mcp"):

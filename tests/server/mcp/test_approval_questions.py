@@ -208,6 +208,14 @@ async def test_nobody_decides_on_what_is_cut_or_hidden(home: Site) -> None:
     assert "\\u{202e}" in hidden
 
 
+@pytest.mark.spec("M20", "G51", "T49")
+async def test_what_is_masked_is_decided_on_the_page_and_not_in_a_form(home: Site) -> None:
+    secret = "https://ok/?token=x"
+    assert (await caller(home, FORMS).call("pay", to=secret))["isError"] is True
+    assert question(await caller(home, BOTH).call("pay", to=secret))["mode"] == "url"
+    assert paid == []
+
+
 @pytest.mark.spec("M16", "M19", "M20")
 @pytest.mark.parametrize("capabilities", [{}, PAGES, {"extensions": {TASKS: {}}}])
 async def test_ordinary_calls_are_answered_as_by_the_sdk(office: Site, capabilities: dict[str, Any]) -> None:

@@ -219,7 +219,7 @@ def message(**wanted: Any) -> dict[str, Any]:
 
 @pytest.mark.spec("M15", "M24")
 async def test_who_may_use_single_tools_is_told_of_these_alone(shared: Site) -> None:
-    await shared.key("single", principal="ada", scopes=["capset:call:echo"])
+    await shared.key("single", principal="ada", scopes=["capset:call:kit.echo"])
     async with client(shared, "/mcp/agents/foreman", "single") as here:
         assert here.server_capabilities.model_dump(exclude_none=True) == {"tools": {"list_changed": True}}
         async with here.listen(**ALL, resource_subscriptions=[NOTE]) as changed:

@@ -43,8 +43,8 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *rules: ApproverRule) -> AsyncGenerator[Desk]:
-    runner = AgentRunner(ScriptedModel(Call("pay", to="bob", amount=7), "Paid.", Call("pay", to="eve"), "Paid, too."))
+async def desk(folder: Path, *rules: ApproverRule, to: str = "bob") -> AsyncGenerator[Desk]:
+    runner = AgentRunner(ScriptedModel(Call("pay", to=to, amount=7), "Paid.", Call("pay", to="eve"), "Paid, too."))
     governance = Governance(own_approvals=True, approvers=rules)
     store = f"sqlite:///{folder / 'capset.db'}"
     async with site(till, store=store, generator=runner, governance=governance) as here:
@@ -67,6 +67,19 @@ async def test_an_answer_for_a_turn_that_is_over_decides_nothing(tmp_path: Path)
         late = await kim.respond(input=approved(request), previous_response_id=first["id"])
         assert (late.status_code, "is over" in late.text) == (409, True)
         assert await kim.status(request) == "pending"
+
+
+@pytest.mark.spec("R18", "R19", "G51", "T49")
+async def test_what_is_masked_is_approved_where_it_can_be_shown_and_not_in_a_chat(tmp_path: Path) -> None:
+    async with desk(tmp_path, to="https://ok/?token=x") as kim:
+        first = (await kim.respond(input="pay")).json()
+        request = first["output"][0]["id"]
+        refused = await kim.respond(input=approved(request), previous_response_id=first["id"])
+        assert (refused.status_code, "is masked here" in refused.text) == (403, True)
+        assert await kim.status(request) == "pending"
+        shown = (await kim.client.get(f"/v1/approvals/{request}/arguments")).json()
+        assert shown["arguments"]["to"] == "https://ok/?token=x"
+        assert (await kim.client.post(f"/v1/approvals/{request}/approve", json={})).is_success
 
 
 @pytest.mark.spec("R18", "R19", "G48")

@@ -18,6 +18,7 @@ from capset.server.auth.keys import create_key
 from capset.stores.base import AuditQuery
 from tests.server.approving import till
 from tests.server.rest.test_turns import events, send
+from tests.server.runners import Parrot
 from tests.server.sse import Event
 from tests.server.support import Site, make_agent, make_session, problem, site
 from tests.waiting import until
@@ -144,6 +145,21 @@ async def test_a_key_that_was_revoked_does_not_go_on(bank: Site) -> None:
         assert told[-1].data["data"]["error"]["code"] == "unauthenticated"
 
 
+@pytest.mark.spec("R8", "G54")
+async def test_a_running_turn_ends_once_its_key_is_revoked(url: str) -> None:
+    parrot = Parrot()
+    async with site(till, store=url, generator=parrot) as here, here.client() as ada:
+        session = await make_session(ada, "till")
+        assert (await send(ada, session, {"wait": True})).status_code == 202
+        await parrot.started.wait()
+        (row,) = await here.kernel.store.keys.list()
+        await here.key("again", principal="ada")
+        await here.kernel.store.keys.revoke(row.id, here.kernel.now())
+        async with here.client("again") as again:
+            told = await read_until(again, session, "turn.failed")
+        assert (told[-1].data["data"]["error"]["code"], parrot.cut) == ("unauthenticated", 1)
+
+
 @pytest.mark.spec("P10")
 async def test_a_turn_that_waits_can_be_cancelled(bank: Site) -> None:
     async with bank.client() as ada:
@@ -189,8 +205,7 @@ async def test_a_conversation_is_forked_and_rewound_to_a_turn(url: str) -> None:
 
 
 @pytest.mark.spec("R15", "P7")
-async def test_a_session_of_an_archived_agent_is_not_forked(url: str) -> None:
-    """It goes on, but there are no new ones."""
+async def test_a_session_of_an_archived_agent_is_not_forked_and_has_no_more_turns(url: str) -> None:
     async with site(till, store=url, generator=runner("One.", "Two.")) as found, found.client() as ada:
         agent = (await make_agent(ada, "till"))["id"]
         session = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
@@ -199,7 +214,8 @@ async def test_a_session_of_an_archived_agent_is_not_forked(url: str) -> None:
         assert (await ada.delete(f"/v1/agents/{agent}")).status_code == 204
         problem(await ada.post(f"/v1/sessions/{session}/fork", json={}), 409, "conflict")
         assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["items"]] == [session]
-        assert (await send(ada, session, "two")).status_code == 202
+        refused = problem(await send(ada, session, "two"), 403, "permission_denied")
+        assert "archived" in refused["detail"]
 
 
 @pytest.mark.spec("R15")

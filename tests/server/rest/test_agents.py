@@ -144,7 +144,9 @@ async def test_a_change_is_held_to_the_version_that_was_read(asker: httpx2.Async
 
 
 @pytest.mark.spec("P7")
-async def test_an_archived_agent_takes_no_new_sessions_and_keeps_its_old_ones(asker: httpx2.AsyncClient) -> None:
+async def test_an_archived_agent_takes_no_new_sessions_and_its_old_ones_call_nothing(
+    asker: httpx2.AsyncClient,
+) -> None:
     session = await make_session(asker)
     agent_id = (await asker.get(f"/v1/sessions/{session}")).json()["agent_id"]
     assert (await asker.delete(f"/v1/agents/{agent_id}")).status_code == 204
@@ -154,8 +156,11 @@ async def test_an_archived_agent_takes_no_new_sessions_and_keeps_its_old_ones(as
     said = problem(await asker.post("/v1/sessions", json={"agent_id": agent_id}), 409, "conflict")
     assert "archived" in said["detail"]
     body = {"tool": "echo", "arguments": {"text": "still here"}}
-    assert (await asker.post(f"/v1/sessions/{session}/calls", json=body)).json()["data"] == "still here"
+    refused = problem(await asker.post(f"/v1/sessions/{session}/calls", json=body), 403, "permission_denied")
+    assert "archived" in refused["detail"]
+    assert (await asker.get(f"/v1/sessions/{session}")).status_code == 200, "it can be read"
     assert (await asker.patch(f"/v1/agents/{agent_id}", json={"status": None})).json()["status"] == "active"
+    assert (await asker.post(f"/v1/sessions/{session}/calls", json=body)).json()["data"] == "still here"
     assert (await asker.post("/v1/sessions", json={"agent_id": agent_id})).status_code == 201
 
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from capset import Principal
 from capset.evaluation.code import code_of
+from capset.server.auth.keys import create_key
 from capset.testing import FakeClock
 from capset.wire.approvals import ApprovalShape
 from capset.wire.calls import CallProblem, CallShape
 from capset.wire.fingerprints import code_shape
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_calls import events
-from tests.server.support import Site, call, make_session, problem, site
+from tests.server.support import ALL_SCOPES, Site, call, make_session, problem, site
 from tests.waiting import until
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of a new database of each kind."""
+    return request.getfixturevalue("postgres_url") if request.param == "postgres" else f"sqlite:///{tmp_path}/a.db"
 
 
 @pytest.fixture
@@ -131,6 +141,42 @@ async def test_other_arguments_and_an_approval_for_the_session(
     for _ in range(2):
         assert (await call(caller, session, "pay", to="bob", amount=7)).status_code == 200
     assert (await call(caller, session, "pay", to="bob", amount=8)).status_code == 202
+
+
+@pytest.mark.spec("G17", "P49", "T7")
+async def test_the_maker_of_a_key_and_its_holder_are_one(store: str) -> None:
+    """Neither approves for the other, nor does who made the maker's key; two whose keys a third made are two."""
+    admin = (*ALL_SCOPES, "capset:admin")
+    async with site(till, store=store) as here, AsyncExitStack() as stack:
+        await here.key("root", scopes=admin)
+        for name, by in (("left", "root"), ("right", "root"), ("below", "left")):
+            async with here.client(by) as maker:
+                given = {"name": name, "principal": name, "scopes": list(admin)}
+                here.keys[name] = (await maker.post("/v1/keys", json=given)).json()["key"]
+        clients = {name: await stack.enter_async_context(here.client(name)) for name in here.keys}
+        for name, others in (("root", ("left", "right", "below")), ("left", ("root", "below")), ("below", ("left",))):
+            asker = clients[name]
+            request = await asked(asker, await make_session(asker, "till"))
+            for other in others:
+                said = problem(await approved(clients[other], request), 403, "permission_denied")
+                assert "who made a key, or entered a person, counts as its holder" in said["detail"]
+                seen = (await clients[other].get(f"/v1/approvals/{request}")).json()
+                assert (seen["status"], seen["decidable"]) == ("pending", False)
+            approver = "ada" if name == "root" else "right"
+            assert (await approved(clients[approver], request)).status_code == 200
+        request = await asked(clients["ada"], await make_session(clients["ada"], "till"))
+        assert (await approved(clients["below"], request)).status_code == 200
+
+
+@pytest.mark.spec("G17", "T7")
+async def test_an_agent_of_ones_own_name_is_no_other_principal(shop: Site, caller: httpx2.AsyncClient) -> None:
+    twin = Principal("caller", kind="agent", org="acme")
+    _, shop.keys["twin"] = await create_key(shop.kernel, "twin", twin, scopes=["capset:approve"])
+    request = await asked(caller, await make_session(caller, "till"))
+    async with shop.client("twin") as agent:
+        said = problem(await approved(agent, request), 403, "permission_denied")
+        assert "another principal than the one who made it" in said["detail"]
+        assert (await agent.post(f"/v1/approvals/{request}/reject", json={})).status_code == 200
 
 
 @pytest.mark.spec("G17", "P14")

@@ -41,7 +41,7 @@ async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
             allowance=Allowance(limits="9/1h"),
         )
         row, here.keys["carl"] = await create_key(
-            here.kernel, "carl", who, scopes=["capset:call:echo"], lifetime=timedelta(days=1), agent="foreman"
+            here.kernel, "carl", who, scopes=["capset:call:kit.echo"], lifetime=timedelta(days=1), agent="foreman"
         )
         async with here.client("carl") as client:
             found = (await client.get("/v1/whoami")).json()
@@ -56,8 +56,8 @@ async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
             "on_behalf_of": None,
             "permissions": ["clock:read", *FILES],
             "attributes": {"password": "[redacted]", "tier": "pro"},
-            "scopes": ["capset:call:echo"],
-            "tools": ["echo"],
+            "scopes": ["capset:call:kit.echo"],
+            "tools": ["kit.echo"],
             "credential": "key",
             "key": row.id,
             "expires_at": row.expires_at,

@@ -12,11 +12,12 @@ import pytest
 from capset.definitions.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.server.auth.callers import Caller
-from capset.server.auth.keys import create_key, digest_of
+from capset.server.auth.keys import MAX_MAKERS, create_key, digest_of
 from tests.server.support import ALL_SCOPES, FILES, Site, make_session, problem, site
 
 ADMIN = (*ALL_SCOPES, "capset:admin")
-BOT = {"name": "bot", "principal": "bot", "kind": "agent", "scopes": ["capset:call:echo"]}
+PERSON = {"team": "T1", "user": "U1", "principal": "bea"}
+BOT = {"name": "bot", "principal": "bot", "kind": "agent", "scopes": ["capset:call:kit.echo"]}
 pytestmark = pytest.mark.spec("P48")
 
 
@@ -37,7 +38,7 @@ async def test_a_key_is_made_shown_once_used_and_revoked() -> None:
         await boss(here)
         async with here.client("boss") as client:
             key = await made(client, permissions=["session_files:read"], attributes={"tier": "pro", "token": "hush"})
-            assert key["scopes"] == ["capset:call:echo"]
+            assert key["scopes"] == ["capset:call:kit.echo"]
             assert (key["org"], key["principal_kind"], key["attributes"]["token"]) == ("acme", "agent", "[redacted]")
             here.keys["bot"] = key["key"]
             listed = (await client.get("/v1/keys")).json()
@@ -121,6 +122,22 @@ async def test_a_holder_sees_and_revokes_its_own_key_only() -> None:
 def digest_row(here: Site, name: str) -> Any:
     """Look up the row of a key."""
     return here.kernel.store.keys.find(digest_of(here.keys[name]))
+
+
+@pytest.mark.spec("P49")
+async def test_a_key_names_all_who_made_it_and_a_chain_of_makers_ends() -> None:
+    async with site() as here:
+        await boss(here)
+        by = "boss"
+        for number in range(MAX_MAKERS):
+            async with here.client(by) as client:
+                person = {"name": f"k{number}", "principal": f"p{number}", "kind": "user"}
+                key = await made(client, **person, scopes=["capset:admin"])
+            assert key["makers"] == [*(f"user:p{one}" for one in reversed(range(number))), "user:boss"]
+            here.keys[by := f"k{number}"] = key["key"]
+        async with here.client(by) as client:
+            problem(await client.post("/v1/keys", json=BOT), 403, "permission_denied")
+            problem(await client.post("/v1/people", json=PERSON), 403, "permission_denied")
 
 
 @pytest.mark.spec("P49")

@@ -52,7 +52,7 @@ async def test_what_is_no_run_is_refused(asker: httpx2.AsyncClient, given: dict[
 @pytest.mark.spec("D10")
 async def test_keys_for_one_tool_queue_calls_of_that_alone(shared: Site, asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker)
-    await shared.key("ada-echoes", principal="ada", scopes=["capset:call:echo"])
+    await shared.key("ada-echoes", principal="ada", scopes=["capset:call:kit.echo"])
     async with shared.client("ada-echoes") as client:
         call = {"session_id": session, "tool": "echo", "arguments": {"text": "hi"}}
         assert (await client.post("/v1/runs", json=call)).status_code == 202

@@ -62,7 +62,7 @@ async def test_schedules_of_others_are_not_found(shared: Site, asker: httpx2.Asy
         for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")):
             problem(await spy.request(method, f"/v1/schedules/{made['id']}{path}"), 404, "not_found")
         assert (await spy.get("/v1/schedules")).json()["items"] == []
-    await shared.key("schedule-echoes", principal="ada", scopes=["capset:call:echo"])
+    await shared.key("schedule-echoes", principal="ada", scopes=["capset:call:kit.echo"])
     async with shared.client("schedule-echoes") as echoes:
         body = {**DAILY, "session_id": session, "tool": "echo"}
         assert (await echoes.post("/v1/schedules", json=body)).status_code == 201

@@ -11,6 +11,7 @@ from capset import Agent, Capability, Principal, tool
 from capset.definitions.usage import AgentUsage
 from capset.ext import Allowance, Budget, Governance, Limit
 from capset.kernel.governance.quotas import session_limits
+from capset.kernel.governance.usage import UsageMeter
 from capset.server.auth.keys import create_key
 from tests.server.rest.test_keys import ADMIN
 from tests.server.support import Site, call, foreman, problem, site
@@ -69,8 +70,10 @@ async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
                 "", Principal("carl", org="acme"), agent="", agent_id=None, allowances=[("principal", OWN)], budgets=()
             )
             assert terms is not None
-            windows = [one.window for one in terms.usage]
-            await here.kernel.store.usage.add(windows, AgentUsage(tokens=300, cost=0.5), here.kernel.clock.time_ns())
+            meter = UsageMeter(terms.usage, here.kernel.store, here.kernel.clock)
+            for step in ("settled", "under way"):
+                await meter.reserve(step, AgentUsage(steps=1, tokens=400, cost=1.0))
+            await meter.settle("settled", AgentUsage(tokens=300, cost=0.5))
             after = dict.fromkeys(usual, 2.0)
             models = {("this principal", "model_tokens", 1_000.0): 300.0, ("this principal", "model_cost", 2.5): 0.5}
             assert await used(client) == after | models, "two were let through, the third was refused"

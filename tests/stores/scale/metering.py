@@ -54,7 +54,7 @@ def metered(store: SqlStore) -> Generator[Meter]:
             meter.cost += int(raw.execute(_READ).fetchone()[0])
 
     def executed(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
-        if statement.startswith(("SELECT", "UPDATE", "DELETE")) and "advisory" not in statement:
+        if statement.startswith(("SELECT", "UPDATE", "DELETE")) and "to_regclass" not in statement:
             meter.asked[statement] = parameters
 
     assert store._engines is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from capset.definitions.approvals import ApprovalRow
+from capset.definitions.usage import AgentUsage, UsageLimit
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import (
     AgentQuery,
@@ -29,8 +30,10 @@ from capset.stores.base import (
     ScopeKey,
     SessionQuery,
     SessionRow,
+    StepClaim,
     Store,
     TurnRow,
+    UsageWindow,
     VersionQuery,
     Window,
     WorkerRow,
@@ -84,6 +87,8 @@ APPROVAL: Final = ApprovalRow(
 LARGE: Final = bytes(PART_BYTES + 1)
 NOTES: Final = ScopeKey("session", ORG, "s", "notes")
 TEXTS: Final = ScopeKey("session", ORG, "s", "texts")
+USAGE: Final = UsageWindow("s/window", None)
+STEP: Final = StepClaim("step-1", ((UsageLimit(per="session", steps=9), USAGE),), AgentUsage(steps=1, tokens=9))
 
 
 async def write_everything(store: Store) -> None:
@@ -131,6 +136,8 @@ async def write_everything(store: Store) -> None:
     await store.workers.take(worker, until=NOW)
     await store.workers.renew(replace(worker, id="w-2"))
     await store.workers.remove("w-2")
+    await store.usage.reserve(STEP, 1)
+    await store.usage.settle(STEP, AgentUsage(steps=1, tokens=7), 2)
     await store.people.add(PERSON)
     await store.people.add(replace(PERSON, id="p-2", user="U2"))
     await store.people.remove(ORG, "p-2")
@@ -214,6 +221,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.directory.orgs(limit=3)
     await store.admissions.counts([Window("window", 9, 60)], 1)
     await store.admissions.spent([session])
+    await store.usage.read([USAGE], 1)
     await store.approvals.get(org, "approval-1")
     asked = (
         {},
@@ -257,6 +265,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         await store.files.list(session, "/a", recursive=recursive)
     await store.files.read(session, "/a/b.txt")
     await store.files.read(session, "/large")
+    await store.files.digest(session, "/a/b.txt")
     await store.files.read_many(session, ["/a/b.txt", "/a/c.txt"])
     await store.states.read([notes, ScopeKey("user", org, principal, "notes")])
     await store.documents.get(texts, "t-1")

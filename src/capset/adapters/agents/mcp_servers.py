@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllow
 from capset.adapters.declarations import secrets_in
 from capset.adapters.mcp.server import McpServer, McpSource
 from capset.adapters.pins import (
+    Approved,
     SeenSource,
     Standing,
     approve,
@@ -120,6 +122,7 @@ class AgentServers:
         self._kernel = kernel
         self._allowances = allowances or ServerAllowances()
         self._rooms: dict[str | None, Room] = {}
+        self._looks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
         self._connections: WeakValueDictionary[tuple[ServerOwner, str, str], McpConnection] = WeakValueDictionary()
         self._is_bound = False
         """Whether the kernel closes the connections when it closes itself."""
@@ -159,10 +162,13 @@ class AgentServers:
     async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
         """Return how the tools of an agent's servers, or of one, stand to what was approved of them; each is asked.
 
-        Raises ``NotFound`` if the agent declares none of this name.
+        One organisation has one look at a time: what its servers say is in memory until the look has ended. Raises
+        ``NotFound`` if the agent declares none of this name.
         """
         names = servers_of(row.mcp_servers) if name is None else (name,)
-        return list(await asyncio.gather(*(self._look_at(*self._named(row, one)) for one in names)))
+        named = [self._named(row, one) for one in names]
+        async with self._looks[row.org]:
+            return list(await asyncio.gather(*(self._look_at(*one) for one in named)))
 
     async def approve(
         self,
@@ -250,7 +256,20 @@ class AgentServers:
         connection = self._connection(owner, server, shape)
         from capset.adapters.mcp.tools import capability_of
 
-        return capability_of(connection, (one for one in pins if one.server == server.pin_key))
+        own = (one for one in pins if one.server == server.pin_key)
+        return capability_of(connection, own, self._approved(owner, server))
+
+    def _approved(self, owner: ServerOwner, server: McpServer) -> Approved:
+        """Return what looks up the approved tools of a server: none once its agent names no server of this URL so."""
+
+        async def approved() -> Mapping[str, str] | None:
+            _, row = await self._kernel.current.agent(owner.org, owner.id)
+            declared = None if row is None else (row.mcp_servers or {}).get(server.name)
+            if declared is None or declared["url"] != server.url:
+                return None
+            return await self._kernel.current.pins(server.pin_key)
+
+        return approved
 
     def _connection(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> McpConnection:
         """Return the connection to a server, not made yet: the one that there is, if it is declared as before.

@@ -48,6 +48,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
 from capset.stores.base.pins import ToolPin
+from capset.stores.rows import row_digest
 from capset.wire.agents import AgentFileShape, AgentInput
 
 _CACHED: Final = 1_000
@@ -269,6 +270,7 @@ class StoredAgents:
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
             if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):
+                self._kernel.current.forget()
                 return changed
         raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
 
@@ -276,6 +278,7 @@ class StoredAgents:
         """Return the entry of a change of an agent."""
         name: ActName = "agent.create" if before is None else "agent.change"
         about: dict[str, Any] = {"id": after.id, "version": after.version, "author": author.name}
+        about["sha256"] = row_digest(after)
         if before is not None:
             if (before.status, after.status) == ("active", "archived"):
                 name = "agent.archive"

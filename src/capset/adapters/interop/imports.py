@@ -123,6 +123,7 @@ def _tool(one: DefinedTool, handler: ToolHandler, rules: Rules, permissions: fro
         permissions=permissions,
         policies=(),
         timeout=timeout,
+        names=arguments.names,
         unknown=unknown_arguments(rules, one.name, arguments.names),
     )
     return make_tool(

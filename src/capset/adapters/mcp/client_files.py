@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from capset.adapters.mcp.server import INHERITED
 from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.errors import DefinitionError
 
@@ -18,8 +19,6 @@ SERVER_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type"})
 _HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
 """A place that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
-_INHERITED: Final = ("PATH", "HOME")
-"""What a process of a client has of its host's environment, and what ``npx`` and ``uvx`` need."""
 _LEFT_OUT: Final = "SECRET-LEFT-OUT"
 """Stands where a file of a configuration has no place for a secret."""
 _UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
@@ -95,7 +94,7 @@ class _ClientReading:
             raise DefinitionError(f"the MCP server {name!r}: its args must be a list; got {arguments!r:.80}")
         texts = [_text(name, "args", one) for one in cast("list[object]", arguments)]
         found["command"] = [given["command"], *self._arguments(name, texts)]
-        found["env"] = {one: f"${{{one}}}" for one in _INHERITED} | self._texts(name, "env", given.get("env"))
+        found["env"] = {one: f"${{{one}}}" for one in INHERITED} | self._texts(name, "env", given.get("env"))
         if given.get("cwd"):
             found["cwd"] = given["cwd"]
         return found

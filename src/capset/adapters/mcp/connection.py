@@ -27,18 +27,19 @@ from mcp_types import (
     Implementation,
     ReadResourceResult,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 if TYPE_CHECKING:
     from mcp.client import Transport
 
-from capset.adapters.declarations import fill_secrets
+from capset.adapters.declarations import fill_secrets, mask_text, mask_value, maskable
 from capset.adapters.mcp.answers import ToolAnswer, answer_of
 from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
 from capset.adapters.mcp.failures import NotListed, cause_of, late, pause_after, unknown_outcome, unreachable
-from capset.adapters.mcp.offers import is_used, offers_of, unmatched
+from capset.adapters.mcp.lists import ListMeter
+from capset.adapters.mcp.offers import is_used, kept_of, offers_of, unmatched
 from capset.adapters.mcp.rooms import Room
-from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.server import INHERITED, McpServer
 from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
 from capset.adapters.offers import Offer
 from capset.definitions.secrets import Secrets
@@ -53,7 +54,10 @@ AGAIN_SECONDS: Final = 2.0
 _HEADER: Final = '"x-mcp-header"'
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
+_MOST_HIDDEN: Final = 32
+"""How many credentials are masked, the newest ones: tokens are renewed."""
 R = TypeVar("R")
+M = TypeVar("M", bound=BaseModel)
 
 
 class _Opened(NamedTuple):
@@ -87,7 +91,9 @@ class McpConnection:
         self._why = ""
         self.failure: CapsetError | None = None
         """Why the last attempt to connect failed, if it did."""
+        self._lists = ListMeter(server, room)
         self._offers: Sequence[Offer] | None = None
+        """The tools as they were listed last, without what is said of them: pins have the hash of that."""
         self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
         self._listed, self._listed_on = 0.0, -1
@@ -97,6 +103,10 @@ class McpConnection:
         self._asked_again = -AGAIN_SECONDS
         self._changes = 0
         self._listing = asyncio.Lock()
+        self._credentials: list[str] = []
+        """The credentials that the server was given, the newest first."""
+        self._hidden: Sequence[str] = ()
+        """Those of them that are masked in what it sends."""
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
@@ -122,14 +132,20 @@ class McpConnection:
         return self._ready is not None and self._ready.done() and self._ready.exception() is None
 
     @property
+    def list_size(self) -> int:
+        """How much the server has said of its tools on this connection, in bytes as they count."""
+        return self._lists.size
+
+    @property
     def known_offers(self) -> Sequence[Offer] | None:
-        """The tools that the server had when it was asked last, if it was on this connection."""
+        """The tools that the server had when it was asked last, if it was on this connection; without their shapes."""
         return self._offers if self._listed_on == self._number else None
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
         """Return the tools that the server has: as it has them now, or as it had them a few minutes ago.
 
-        After a connection broke, the next one is asked: another process may be there.
+        Those of a few minutes ago are without their shapes. After a connection broke, the next one is asked: another
+        process may be there. Raises ``CapsetError`` if it cannot be asked, or says too much.
         """
         asked = monotonic()
         async with self._listing:
@@ -138,20 +154,29 @@ class McpConnection:
                 if self._list_failure is not None and self._list_failure[0] > asked:
                     raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
                 try:
-                    self._offers = await self._list()
+                    offers = await self._list()
                 except CapsetError as error:
                     self._list_failure = monotonic(), error
                     raise
+                self._offers = kept_of(offers)
+                return offers
             return self._offers
 
     async def _list(self) -> Sequence[Offer]:
         opened, changes = await self._connected(), self._changes
         try:
-            with self._failing(opened.number):
+            # What it said of itself when the connection was made belongs to its first list.
+            with self._failing(opened.number), self._lists.reading(from_zero=self._listed_on == opened.number):
                 async with asyncio.timeout(self.server.start_timeout):
-                    offers = await offers_of(self.server, opened.client)
+                    offers = await offers_of(self.server, opened.client, partial(mask_value, hidden=self._hidden))
         except TimeoutError as error:
             raise self._error_for(error) from None
+        except CapsetError:
+            if (refusal := self._lists.error) is None:
+                raise
+            self._end(opened.number, refusal.message)  # nothing of what was refused is kept
+            self._lists.size = 0
+            raise refusal.copy() from None
         self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
         # What changed while it was listed may not be in the list.
         self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
@@ -167,9 +192,10 @@ class McpConnection:
 
     async def first_offers(self) -> Sequence[Offer]:
         """Return the tools that the server has. Raises ``DefinitionError`` if the declaration names others, too."""
-        if odd := await self.unmatched():
+        offers = await self.offers(at_once=True)
+        if odd := unmatched(self.server, offers):
             raise DefinitionError(f"{self.server.label}: {'; '.join(odd)}")
-        return await self.offers()
+        return offers
 
     async def unmatched(self) -> list[str]:
         """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
@@ -186,6 +212,11 @@ class McpConnection:
         server cannot be reached or does not answer in time, and ``ToolError`` for what it refuses, and for what it
         sends that is no answer.
         """
+        answer = await self._call(name, arguments, report and self._masking(report))
+        content, structured = mask_value([answer.content, answer.structured], self._hidden)
+        return ToolAnswer(answer.is_error, content, structured)
+
+    async def _call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
         client, number, direct = await self._listed_connection()
         with self._failing(number):
             if direct is not None and self._offers is not None and name not in self._with_headers:
@@ -205,13 +236,34 @@ class McpConnection:
         """Read a resource. Raises as ``call`` does, but for ``NotListed``."""
         opened = await self._connected()
         with self._failing(opened.number):
-            return await self._in_time(opened.client.read_resource(uri, cache_mode="bypass"))
+            return self._masked(await self._in_time(opened.client.read_resource(uri, cache_mode="bypass")))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
         """Get a prompt by its name there. Raises as ``call`` does."""
         opened = await self._listed_connection()
         with self._failing(opened.number):
-            return await self._in_time(opened.client.get_prompt(name, arguments))
+            return self._masked(await self._in_time(opened.client.get_prompt(name, arguments)))
+
+    def _masked(self, result: M) -> M:
+        """Return what the server sent with the credentials that it was given masked."""
+        if not self._hidden:
+            return result
+        plain = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return type(result).model_validate(mask_value(plain, self._hidden), by_name=False)
+
+    def _masking(self, report: ProgressFnT) -> ProgressFnT:
+        """Return what passes on progress, with its messages masked in the same way."""
+
+        async def masked(progress: float, total: float | None, message: str | None) -> None:
+            await report(progress, total, message and mask_text(message, self._hidden))
+
+        return masked
+
+    def _hide(self, credential: str) -> None:
+        """Mask a credential from now on."""
+        if credential not in self._credentials:
+            self._credentials = [credential, *self._credentials[: _MOST_HIDDEN - 1]]
+            self._hidden = maskable(self._credentials)
 
     async def _listed_connection(self) -> _Opened:
         opened = await self._connected()
@@ -277,7 +329,8 @@ class McpConnection:
                     if self._room is not None:
                         stack.enter_context(self._room.taken(self))
                     async with asyncio.timeout(self.server.start_timeout):
-                        opened = await self._opened(stack, number)
+                        with self._lists.reading(from_zero=True):
+                            opened = await self._opened(stack, number)
                     self.failure, self._since = None, monotonic()
                     ready.set_result(opened)
                     async with asyncio.TaskGroup() as tasks:
@@ -300,10 +353,10 @@ class McpConnection:
     async def _opened(self, stack: AsyncExitStack, number: int) -> _Opened:
         server, ended = self.server, partial(self._end, number)
         if server.url is None:
-            env = await fill_secrets(server.label, "variable", server.env, self._secrets.get)
-            return _Opened(await self._client(stack, process_streams(server, env, ended)), number, None)
-        headers = await fill_secrets(server.label, "header", server.headers, self._secrets.get)
-        transport = CheckedTransport(server, ended)
+            env = await fill_secrets(server.label, "variable", server.env, self._noted)
+            return _Opened(await self._client(stack, process_streams(server, env, ended, self._lists)), number, None)
+        headers = await fill_secrets(server.label, "header", server.headers, self._noted)
+        transport = CheckedTransport(server, ended, self._lists, self._hide if server.auth is not None else None)
         auth = None if server.auth is None else await server.auth(self._secrets)
         http = transport.client(headers, auth)
         client = await self._client(stack, http_streams(server, http))
@@ -312,6 +365,13 @@ class McpConnection:
         direct = DirectCalls(transport, http, client, self._changed)
         stack.push_async_callback(direct.aclose)
         return _Opened(client, number, direct)
+
+    async def _noted(self, name: str) -> str | None:
+        """Return a secret, which is masked from now on; where programs and homes are is none."""
+        value = await self._secrets.get(name)
+        if value is not None and name not in INHERITED:
+            self._hide(value)
+        return value
 
     async def _client(self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Streams]) -> Client:
         client = Client(
@@ -332,7 +392,7 @@ class McpConnection:
                 self._failures = 0 if monotonic() - self._since >= _LASTING_SECONDS else self._failures + 1
                 self._again = monotonic() + pause_after(self._failures - 1)
             self._number += 1
-            self._why = why or self._why
+            self._why = mask_text(why, self._hidden) or self._why
             self._ready = None
             self._broken.set()
 
@@ -377,14 +437,15 @@ class McpConnection:
             raise
         except CallInterrupted as error:
             self._changed()  # its own connection broke, and no other call's; another process may be there now
-            raise unknown_outcome(self.server, str(error)) from None
+            raise unknown_outcome(self.server, mask_text(str(error), self._hidden)) from None
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 self._end(number)
                 raise unknown_outcome(self.server, self._why) from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise late(self.server) from None
-            raise ToolError(f"The MCP server refused: {error.error.message}", code="mcp_error", status=502) from None
+            told = mask_text(error.error.message, self._hidden)
+            raise ToolError(f"The MCP server refused: {told}", code="mcp_error", status=502) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
@@ -392,4 +453,7 @@ class McpConnection:
             raise self._error_for(error) from None
 
     def _error_for(self, error: BaseException) -> CapsetError:
-        return cause_of(self.server, error, self._why)
+        found = cause_of(self.server, error, self._why).copy()
+        found.message = mask_text(found.message, self._hidden)
+        found.args = (found.message,)
+        return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from mcp import Client
@@ -17,6 +19,8 @@ from capset.adapters.tool_rules import EVERY
 from capset.errors import ToolError, unknown
 
 _MAX_PAGES: Final = 100
+_MAX_NAME: Final = 256
+"""The most characters of a name that is kept; that of a tool that could be called has fewer."""
 PROMPT: Final = "prompt"
 """The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
 Listed = TypeVar("Listed", McpTool, McpPrompt)
@@ -24,10 +28,10 @@ Fetch = Callable[[str | None], Awaitable[tuple[Sequence[Listed], str | None]]]
 """Returns a page of a list, and the cursor of the next one."""
 
 
-async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
+async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any]) -> Sequence[Offer]:
     """Return the tools and the chosen prompts that a server has now, by name.
 
-    Raises ``ToolError`` for lists without end.
+    ``mask`` masks credentials in what it says of them, which is JSON. Raises ``ToolError`` for lists without end.
     """
 
     async def tools(cursor: str | None) -> tuple[Sequence[McpTool], str | None]:
@@ -38,15 +42,24 @@ async def offers_of(server: McpServer, client: Client) -> Sequence[Offer]:
         page = await client.list_prompts(cursor=cursor, cache_mode="bypass")
         return page.prompts, page.next_cursor
 
-    given = [offer_of(server, one) for one in await _listed(server, tools, server.tools)]
-    if server.prompts:
-        given += [prompt_offer(server, one) for one in await _listed(server, prompts, server.prompts)]
+    given: list[Offer] = []
+    for tool in await _listed(server, tools, server.tools):
+        given.append(offer_of(server, tool, mask))
+        await asyncio.sleep(0)  # others wait for one tool at most: each may have 256 KiB of schemas
+    for prompt in await _listed(server, prompts, server.prompts) if server.prompts else ():
+        given.append(prompt_offer(server, prompt, mask))
+        await asyncio.sleep(0)
     found: dict[str, Offer] = {}
     for offer in given:
         known = found.setdefault(offer.name, offer)
         if known is not offer:
             found[offer.name] = offer.with_problems("its server lists another tool of this name")
     return distinct(sorted(found.values(), key=lambda one: one.name), server.tool_name)
+
+
+def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
+    """Return offers as a connection keeps them: without what is said of each, and without names that none has."""
+    return [replace(offer, shape={"name": offer.name}) for offer in offers if len(offer.name) <= _MAX_NAME]
 
 
 async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] | None) -> Sequence[Listed]:
@@ -103,10 +116,10 @@ def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
     return server.tools is None or shape["name"] in server.tools
 
 
-def offer_of(server: McpServer, tool: McpTool) -> Offer:
+def offer_of(server: McpServer, tool: McpTool, mask: Callable[[Any], Any]) -> Offer:
     """Return what a server says of one tool, with what is wrong with it."""
     members = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
-    shape = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=members)
+    shape = mask(tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=members))
     name = server.tool_name(tool.name)
     offer = examined(tool.name, name, shape)
     if server.resources and name == server.tool_name(READ):
@@ -114,7 +127,7 @@ def offer_of(server: McpServer, tool: McpTool) -> Offer:
     return offer
 
 
-def prompt_offer(server: McpServer, prompt: McpPrompt) -> Offer:
+def prompt_offer(server: McpServer, prompt: McpPrompt, mask: Callable[[Any], Any]) -> Offer:
     """Return what a server says of one prompt, with what is wrong with it: a tool of ``prompts/NAME`` that reads."""
     given = prompt.arguments or ()
     properties: dict[str, Any] = {
@@ -133,5 +146,5 @@ def prompt_offer(server: McpServer, prompt: McpPrompt) -> Offer:
         },
     }
     shape |= {member: text for member in ("title", "description") if (text := getattr(prompt, member)) is not None}
-    offer = examined(name, server.tool_name(name), shape)
+    offer = examined(name, server.tool_name(name), mask(shape))
     return offer if len(properties) == len(given) else offer.with_problems("two of its arguments have one name")

@@ -1,4 +1,4 @@
-"""Room for the open connections of one owner, so that no one has too many (spec 7, M26)."""
+"""Room for the open connections of one owner, and for what their servers say (spec 7, M26)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from capset.errors import TransientError
 
 MOST: Final = 16
 """How many connections of one owner are open at a time."""
+LISTS_BYTES: Final = 8 * 1024 * 1024
+"""How much the servers of one owner's open connections may say of their tools together, in bytes as they count."""
 IDLE_SECONDS: Final = 60.0
 """How long a connection stays open that nothing uses."""
 
@@ -24,6 +26,11 @@ class Roomer(Protocol):
         """When it was last used, by the monotonic clock; nothing while it is in use."""
         ...
 
+    @property
+    def list_size(self) -> int:
+        """How much its server has said of its tools, in bytes as they count."""
+        ...
+
     def release(self) -> None:
         """Close the connection for now."""
         ...
@@ -32,11 +39,14 @@ class Roomer(Protocol):
 class Room:
     """The open connections of one owner. A new one closes the one that was idle for longest, if there are too many."""
 
-    def __init__(self, owner: str, *, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, owner: str, *, most: int = MOST, idle_seconds: float = IDLE_SECONDS, lists_bytes: int = LISTS_BYTES
+    ) -> None:
         """``owner`` is for messages: ``the organisation 'acme'``."""
         self._owner = owner
         self._most = most
         self._idle_seconds = idle_seconds
+        self._lists_bytes = lists_bytes
         self._open: dict[Roomer, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
@@ -64,6 +74,15 @@ class Room:
         finally:
             if (timer := self._open.pop(one, None)) is not None:
                 timer.cancel()
+
+    def check_lists(self) -> None:
+        """Raise ``TransientError`` if the servers of the open connections say too much of their tools together."""
+        if sum(connection.list_size for connection in self._open) > self._lists_bytes:
+            raise TransientError(
+                f"{self._owner} has MCP servers that say more than {self._lists_bytes / 2**20:g} MiB of their tools "
+                "together: look at fewer of them at once, or try again when their connections are closed.",
+                code="too_many_lists",
+            )
 
     def _make_room(self) -> None:
         idle = [(since, one) for one in self._open if (since := one.idle_since) is not None]

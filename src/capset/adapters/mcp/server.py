@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ PROMPTS: Final = "prompts/"
 """The beginning of the name, there, of the tool that gets a prompt; its pin and its rules have it."""
 OF_AGENTS: Final = "agents/"
 """The beginning of the keys of the pins of stored agents' own servers."""
+INHERITED: Final = ("PATH", "HOME")
+"""Variables that ``npx`` and ``uvx`` need of the machine, and that are no secrets."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
 """Returns what authenticates the requests of one connection, made with the kernel's secrets."""
@@ -173,6 +176,11 @@ class McpServer(McpSource):
         """The names of the secrets that it needs."""
         return secrets_in((*self.headers.values(), *self.env.values()))
 
+    @property
+    def place(self) -> str:
+        """Its URL, or its command: a server of the same name elsewhere is another one."""
+        return self.url or shlex.join(self.command)
+
 
 def tool_options(
     server: McpServer, there: str, effect: Effect, policy: Policy, arguments: Collection[str]
@@ -184,6 +192,7 @@ def tool_options(
         permissions=server.permissions,
         policies=[policy],
         timeout=server.timeout,
+        names=arguments,
         unknown=unknown_arguments(server.rules, there, arguments),
     )
 

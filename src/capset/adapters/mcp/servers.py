@@ -9,7 +9,7 @@ from typing import Self
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.tools import capability_of
-from capset.adapters.pins import pins_of
+from capset.adapters.pins import Approved, approved_in, pins_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
@@ -44,12 +44,12 @@ class McpServers:
         self._connections.append(McpConnection(server, self._secrets))
         return self._connections[-1]
 
-    def capability(self, server: McpServer, pins: Iterable[ToolPin]) -> Capability:
+    def capability(self, server: McpServer, pins: Iterable[ToolPin], approved: Approved | None) -> Capability:
         """Return the capability ``mcp:NAME`` of a server, of those of these pins that are its own.
 
-        Raises ``DefinitionError`` for damaged pins.
+        ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
-        return capability_of(self.connection(server), (one for one in pins if one.server == server.pin_key))
+        return capability_of(self.connection(server), (one for one in pins if one.server == server.pin_key), approved)
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
@@ -72,4 +72,4 @@ async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> Asyn
     given = checked_names(servers)
     async with McpServers(kernel.secrets) as here:
         pins = [pin for one in given for pin in await pins_of(kernel, one, here.connection(one).first_offers)]
-        yield [here.capability(server, pins) for server in given]
+        yield [here.capability(server, pins, approved_in(kernel, server)) for server in given]

@@ -20,7 +20,7 @@ from capset.adapters.mcp.failures import NotListed
 from capset.adapters.mcp.offers import PROMPT, is_used, named
 from capset.adapters.mcp.resources import AllowedUris, context_uris
 from capset.adapters.mcp.server import PROMPTS, READ, McpServer, tool_options
-from capset.adapters.pins import Guard, capability_with, decided, shape_of
+from capset.adapters.pins import Approved, Guard, capability_with, decided, shape_of
 from capset.adapters.tool_rules import RuleNames, effect_of, rules_of
 from capset.definitions.capabilities import Capability
 from capset.definitions.contents import Content, Embedded, Text
@@ -58,8 +58,12 @@ R = TypeVar("R")
 """How many reports of progress may wait for a listener; more are left out."""
 
 
-def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capability:
-    """Return the capability of a server with the tools that are pinned. Raises ``DefinitionError`` for damaged pins."""
+def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: Approved | None) -> Capability:
+    """Return the capability of a server with the tools that are pinned.
+
+    ``approved`` looks up which of them are approved still, at each call; it is ``None`` where nothing can be taken
+    back. Raises ``DefinitionError`` for damaged pins.
+    """
     server = connection.server
     given = [(pin, shape_of(pin)) for pin in pins]
     used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in given if is_used(server, shape)}
@@ -69,13 +73,14 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin]) -> Capabil
     # One that is approved may be gone from its server, and a rule for it is right all the same.
     rules = RuleNames(server.rules, lambda offers: {*named(server, offers), *(pin.tool for pin, _ in given)})
     if server.resources:
-        reader = resource_tool(connection, Guard(server, connection.offers, {}, connection.latest_offers, rules))
+        reading = Guard(server, connection.offers, {}, approved, connection.latest_offers, rules)
+        reader = resource_tool(connection, reading)
         tools.append(reader)
         offers += resource_offers(server, reader)
-        context = resource_context(server, reader)
+        context = resource_context(server, reader, reading)
         used.pop(reader.name, None)
-    approved = {name: pin for name, (pin, _) in used.items()}
-    guard = Guard(server, connection.offers, approved, connection.latest_offers, rules)
+    pinned = {name: pin for name, (pin, _) in used.items()}
+    guard = Guard(server, connection.offers, pinned, approved, connection.latest_offers, rules)
     for name, (_, shape) in sorted(used.items()):
         if shape.get("kind") == PROMPT:
             tools.append(prompt_tool(connection, guard, name, shape))
@@ -146,7 +151,7 @@ async def _verified(guard: Guard, name: str, ask: Callable[[], Awaitable[R]]) ->
     for _ in range(_TRIES):
         if (reason := await guard.verify(name)) is not None:
             raise PermissionDenied(reason)
-        with suppress(NotListed):
+        with suppress(NotListed), guard.until_withdrawn(name):
             return await ask()
     raise TransientError("The connection to the MCP server broke off before the call, again and again.")
 
@@ -178,7 +183,8 @@ def resource_tool(connection: McpConnection, guard: Guard) -> AnyTool:
     async def read(uri: str) -> Sequence[Embedded]:
         if (reason := await guard.verify_rules()) is not None:
             raise PermissionDenied(reason)
-        return [embedded_of(one) for one in (await connection.read(uri)).contents]
+        with guard.until_withdrawn():
+            return [embedded_of(one) for one in (await connection.read(uri)).contents]
 
     chosen = Policy(f"{server.capability}:resources", decide, phase="call")
     return make_tool(
@@ -200,15 +206,18 @@ def resource_offers(server: McpServer, tool: AnyTool) -> Iterator[McpResource]:
         yield McpResource(uri, tool, title=options.get("description"), parameter="uri")
 
 
-def resource_context(server: McpServer, tool: AnyTool) -> Callable[[Context], Any] | None:
-    """Return the context of the resources that are chosen as such, if there are any."""
+def resource_context(server: McpServer, tool: AnyTool, guard: Guard) -> Callable[[Context], Any] | None:
+    """Return the context of the resources that are chosen as such, if there are any.
+
+    ``guard`` knows whether the server is declared still: a text that was read before is not used after that.
+    """
     uris = context_uris(server.resources)
     if not uris:
         return None
     texts = _ContextTexts(tool, uris)
 
     async def context(ctx: Context) -> Mapping[str, Any] | None:
-        found = await texts.of(ctx)
+        found = None if await guard.withdrawal() is not None else await texts.of(ctx)
         return None if found is None else {f"resources-of-{server.name}": {"note": NOTE, "resource": found}}
 
     # Hashes cover the name of a function of context, and nothing that it returns.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -20,15 +20,18 @@ from anyio.abc import ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from capset.adapters.declarations import add_internal_hint
+from capset.adapters.mcp import keeper
+from capset.adapters.mcp.lists import MEMBERS, METHODS, ListMeter
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.offers import shown
 from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.addresses import Allowed, Resolver, system_resolver
-from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
+from capset.net.connections import CheckedNetwork, CheckedPool, convert_failures, usual_tls
 
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 EVENTS: Final = "text/event-stream"
@@ -36,7 +39,10 @@ _PORTS: Final = {"http": 80, "https": 443}
 _BURST: Final = 32
 """How many messages of the maximum size may come at once; after that, one a second."""
 _GRACE_SECONDS: Final = 2.0
-"""How long a process may take to end once its input is closed, and again once it was asked to."""
+"""How long a process may take to end once its input is closed."""
+_END_SECONDS: Final = keeper.GRACE_SECONDS + 5.0
+"""How long its keeper may take to end it, and all that it has started."""
+_KEEPER: Final = (sys.executable, "-I", "-S", keeper.__file__)
 _LEAST: Final = 1_024
 """What a message counts for at least: many small ones take time, too."""
 _LAST_WORDS: Final = 1_024
@@ -71,19 +77,19 @@ class Meter:
 
 @asynccontextmanager
 async def process_streams(
-    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object]
+    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object], lists: ListMeter
 ) -> AsyncGenerator[Streams]:
     """Start the process of a server, and yield the streams of its messages.
 
-    It is the leader of a session of its own, which is ended with it. ``ended`` is told why nothing comes from it any
-    more. Raises ``DefinitionError`` if it cannot be started.
+    It is the leader of a session of its own. All that it has started is ended with it, by its ``keeper``. ``ended`` is
+    told why nothing comes from it any more. Raises ``DefinitionError`` if it cannot be started.
     """
     process = await _start(server, env)
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     said = deque[bytes](maxlen=_PARTS)
     tasks = [
-        asyncio.create_task(_read(server, process, received, said, ended)),
+        asyncio.create_task(_read(server, process, received, said, ended, lists)),
         asyncio.create_task(_write(process, sent)),
         asyncio.create_task(_listen(process, said)),
     ]
@@ -106,7 +112,8 @@ async def _start(server: McpServer, env: Mapping[str, str]) -> Process:
     if found is None:
         raise DefinitionError(f"MCP server {server.name!r}: there is no program {program!r} on this machine's path")
     try:
-        return await anyio.open_process([found, *arguments], env=dict(env), cwd=server.cwd, start_new_session=True)
+        command = [*_KEEPER, found, *arguments]
+        return await anyio.open_process(command, env=dict(env), cwd=server.cwd, start_new_session=True)
     except OSError as error:
         raise DefinitionError(f"MCP server {server.name!r} cannot be started: {error.strerror}") from None
 
@@ -117,6 +124,7 @@ async def _read(
     received: MemoryObjectSendStream[SessionMessage | Exception],
     said: Iterable[bytes],
     ended: Callable[[str], object],
+    lists: ListMeter,
 ) -> None:
     """Pass on each message that the process writes, until it writes no more, or more than it may."""
     meter, why = Meter(server), "it closed its output"
@@ -126,7 +134,10 @@ async def _read(
                 meter.count(max(len(line) + 1, _LEAST))
                 # What is no message is no answer to anything; a call without an answer ends by its timeout.
                 with contextlib.suppress(ValueError):
-                    await received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
+                        lists.count(line)
+                    await received.send(SessionMessage(message))
             if words := await _last_words(process, said):
                 why = f"it ended, and the last that it wrote was {words}"
         except ToolError as error:
@@ -180,39 +191,44 @@ def too_large(server: McpServer) -> ToolError:
 
 
 async def _end(process: Process) -> None:
-    """Close its input, and end it and its session if it goes on after that."""
+    """Close its input, and have its keeper end it if it goes on after that."""
     await cast("ByteSendStream", process.stdin).aclose()
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
+    for number, seconds in ((None, _GRACE_SECONDS), (signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, _GRACE_SECONDS)):
         if number is not None:
-            _signal(process, number)
-        with anyio.move_on_after(_GRACE_SECONDS):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+        with anyio.move_on_after(seconds):
             await process.wait()
-            break
-    _signal(process, signal.SIGKILL)  # to what it has started itself
-
-
-def _signal(process: Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+            return
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Sends requests over connections to checked addresses, and bounds what comes back.
 
-    ``ended`` is told why nothing comes any more, where a request fails.
+    ``ended`` is told why nothing comes any more, where a request fails; ``hide``, which credentials a flow of OAuth
+    sends. ``lists`` counts what the server says of its tools.
     """
 
-    def __init__(self, server: McpServer, ended: Callable[[str], object], resolver: Resolver = system_resolver) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        ended: Callable[[str], object],
+        lists: ListMeter | None = None,
+        hide: Callable[[str], object] | None = None,
+        resolver: Resolver = system_resolver,
+    ) -> None:
         self.server: Final = server
+        self._lists = lists or ListMeter(server)
         self._url = httpx2.URL(server.url or "")
         self.meter: Final = Meter(server)
         self.resolver: Final = resolver
         self.allowed: Final = Allowed.read(server.internal)
         self.ended: Final = ended
+        self._hide = hide
         self._network = CheckedNetwork(
             resolver, self.allowed, cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
         )
-        self._pool = httpcore2.AsyncConnectionPool(ssl_context=usual_tls(), network_backend=self._network)
+        self._pool = CheckedPool(ssl_context=usual_tls(), network_backend=self._network)
 
     def client(self, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
         """Return a client that sends these headers with every request, and follows no redirects.
@@ -233,6 +249,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the SDK's, which asks again without a pause, and waits for the end of a session."""
+        if self._hide is not None and (given := request.headers.get("authorization")):
+            self._hide(given.partition(" ")[2])
         if request.method == "GET":
             try:
                 self.meter.count(self.server.message_bytes)
@@ -282,6 +300,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         is_stream = headers.get("content-type", "").startswith(EVENTS)
         if is_stream:  # is UTF-8; a server could name a codec that takes long
             headers["content-type"] = EVENTS
+        # Of a stream that is read on, nothing says of what request it is.
+        is_list = request.method == "GET" or (is_message and _method_of(request) in METHODS)
         parts = cast("AsyncIterable[bytes]", response.stream)
         answer = httpx2.Response(
             response.status,
@@ -292,6 +312,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 self.meter if is_stream else None,
                 response.aclose,
                 None if is_message and not is_stream else self.ended,
+                self._lists if is_list else None,
             ),
             extensions=cast("Any", response).extensions,
         )
@@ -318,6 +339,11 @@ def refusal(status: int) -> ErrorData:
     if (what_to_do := _WHAT_TO_DO.get(status)) is not None:
         said = f"{said}: {what_to_do}"
     return ErrorData(code=INTERNAL_ERROR, message=said)
+
+
+def _method_of(request: httpx2.Request) -> str | None:
+    """Return the method of MCP of a request of the SDK's, if it has one."""
+    return cast("dict[str, Any]", from_json(request.content)).get("method")
 
 
 async def _is_mcp(answer: httpx2.Response) -> bool:
@@ -367,7 +393,7 @@ def compressed() -> ToolError:
 class BoundedBody(httpx2.AsyncByteStream):
     """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
 
-    ``close`` ends it; ``ended`` is told why one is refused that ends more than itself.
+    ``close`` ends it; ``ended`` is told why one is refused that ends more than itself; ``lists`` counts that of a list.
     """
 
     def __init__(
@@ -377,14 +403,18 @@ class BoundedBody(httpx2.AsyncByteStream):
         meter: Meter | None,
         close: Callable[[], Awaitable[None]],
         ended: Callable[[str], object] | None,
+        lists: ListMeter | None = None,
     ) -> None:
         self._parts, self._server, self._meter, self._close, self._ended = parts, server, meter, close, ended
+        self._lists = lists
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for part in self._parts:
             size += len(part)
             try:
+                if self._lists is not None:
+                    self._lists.count(part)
                 if self._meter is not None:
                     self._meter.count(len(part) + part.count(b"\n") * _LEAST // 4)  # an event has at least three lines
                 elif size > self._server.message_bytes:

@@ -39,6 +39,9 @@ class ChannelShape(StrictShape):
     secret: str | None = Field(
         None, description="Of a webhook: the secret that signs, `${NAME}`; its value is `whsec_` and base64."
     )
+    team: str | None = Field(
+        None, description="Of Slack: the id of the workspace whose users may decide, such as `T0123ABCD`."
+    )
     conversation: str | None = Field(
         None, description="Of Slack: the id of the conversation where requests are shown, such as `C0123ABCD`."
     )

@@ -24,7 +24,8 @@ from capset.adapters.notifications.senders import (
 from capset.adapters.notifications.slack_messages import blocks_of, escaped
 from capset.adapters.notifications.texts import Words, words_of
 from capset.adapters.notifications.webhooks import check_status
-from capset.definitions.channels import NotificationChannel
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.channels import EventName, NotificationChannel
 from capset.definitions.fields import checked_field
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
@@ -34,11 +35,19 @@ from capset.net.client import HttpClient
 from capset.stores.base import DeliveryStore
 
 API: Final = "https://slack.com/api/"
+_TEAM: Final = re.compile(r"[A-Z0-9]{2,32}")
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{2,31}")
+_WITH_BUTTONS: Final[tuple[EventName, ...]] = ("approval.requested", "approval.escalated")
 _ANSWER_BYTES: Final = 256 * 1024
 _CODE: Final = re.compile(r"[a-z_]{1,60}")
 _FINAL: Final = frozenset({"message_not_found", "cant_update_message"})
 """Answers to an update after which there is nothing to update any more."""
+
+
+def _team(field: str, given: object) -> str:
+    if not isinstance(given, str) or not _TEAM.fullmatch(given):
+        raise DefinitionError(f"{field} must be the id of a workspace, such as T0123ABCD; got {given!r:.80}")
+    return given
 
 
 def _conversation(field: str, given: object) -> str:
@@ -55,6 +64,8 @@ class Slack(NotificationChannel):
     address for interactions the path ``/slack/interactions`` of the server.
     """
 
+    team: str = checked_field(_team)
+    """The id of the workspace whose users may decide, such as ``T0123ABCD``."""
     conversation: str = checked_field(_conversation)
     """The id of the conversation in Slack, such as ``C0123ABCD``."""
     token: str = checked_field(secret_place())
@@ -67,6 +78,10 @@ class Slack(NotificationChannel):
     """The internal hosts that ``api_url`` may lead to."""
     timeout: float = checked_field(SECONDS, 10.0)
     """Seconds that a request to Slack may take, 30 at most."""
+
+    def asks_about(self, request: ApprovalRow) -> bool:
+        """Whether its messages of a request have buttons: it tells that the request is open."""
+        return any(self.tells_of(event, request) for event in _WITH_BUTTONS)
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
         """Return the sender of this conversation. Raises ``DefinitionError`` without the extra ``slack``."""

@@ -12,6 +12,7 @@ from capset.adapters.legible_text import legible
 from capset.adapters.notifications.senders import Notice
 from capset.definitions.approvals import ApprovalStatus
 from capset.definitions.channels import EventName
+from capset.kernel.governance.file_arguments import described_file, files_of
 from capset.wire.deliveries import notified_request
 
 SHOWN: Final = 2_500
@@ -41,7 +42,8 @@ _STATUS: Final[Mapping[ApprovalStatus, str]] = MappingProxyType(
 class Words:
     """A notice in words: its title, its facts by name, and the arguments as text.
 
-    ``is_whole``: the arguments are shown completely, but for secrets. ``is_open``: the request can be decided.
+    ``is_whole``: the arguments are shown completely, but for those that the tool's schema says are secret.
+    ``is_open``: the request can be decided.
     """
 
     title: str
@@ -55,7 +57,8 @@ def words_of(notice: Notice) -> Words:
     """Return a notice in words, with the request as it stands now."""
     told = notified_request(notice.request, notice.url)
     request = told.request
-    arguments = legible(json.dumps(request.arguments, indent=2, ensure_ascii=False))
+    files = "".join(f"\n{described_file(file)}" for file in files_of(notice.request))
+    arguments = legible(json.dumps(request.arguments, indent=2, ensure_ascii=False) + files)
     is_long = len(arguments) > SHOWN
     asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")
     facts = {
@@ -74,7 +77,7 @@ def words_of(notice: Notice) -> Words:
         title=_TITLES[notice.event].format(tool=line(request.tool)),
         facts=tuple((name, line(value)) for name, value in facts.items() if value),
         arguments=f"{arguments[:SHOWN]}…" if is_long else arguments,
-        is_whole=not (told.shortened or is_long),
+        is_whole=not (told.shortened or is_long or request.masked),
         is_open=request.status == "pending",
     )
 

@@ -186,6 +186,11 @@ class OpenApi(ApiSource):
         return self.document if isinstance(self.document, str) and _URL.match(self.document) else None
 
     @property
+    def place(self) -> str:
+        """The place of its document, and its URL: an API of the same name elsewhere is another one."""
+        return f"{self.document if isinstance(self.document, str) else ''} {self.url or ''}"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         return secrets_in((*self.headers.values(), *self.credentials.values()))

@@ -18,6 +18,7 @@ from capset.definitions.secrets import is_secret_name
 from capset.errors import DefinitionError, ToolError
 from capset.net.client import checked_headers
 from capset.net.media import media_type_of
+from capset.schemas.schema import SECRETS_WITHIN
 
 BODY: Final = "body"
 """The argument that is the whole body of a request."""
@@ -87,7 +88,7 @@ def arguments_of(
     if has_body and places[BODY]["media"] == FORM_DATA and mentions_file([properties[BODY], *defs.values()]):
         raise DefinitionError("its body: a file can only be a field of it, or one of a list that is one")
     if has_body and _hides([properties[BODY], *defs.values()]):
-        properties[BODY]["writeOnly"] = True  # records mask whole arguments, and fields only by their names
+        properties[BODY][SECRETS_WITHIN] = True  # records mask whole arguments, and fields only by their names
     return schema, places
 
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from capset.adapters.declarations import add_internal_hint, fill_secrets
+from capset.adapters.declarations import add_internal_hint, fill_secrets, mask_text, mask_value, maskable
 from capset.adapters.offers import Offer
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.arguments import is_json
@@ -19,7 +19,7 @@ from capset.adapters.openapi.credentials import chosen, filled
 from capset.adapters.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document
 from capset.adapters.openapi.operations import is_left_out, names_in, offers_of, unmatched
 from capset.adapters.openapi.requests import ApiRequest, request_of
-from capset.definitions.secrets import MASK, Secrets
+from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
 from capset.net.client import REDIRECT_STATUSES, HttpClient
 from capset.net.media import UTF_8, codec_of, decoded, is_text, media_type_of, of_type
@@ -35,10 +35,6 @@ _PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
 _THREAD_FROM: Final = 64 * 1024
 """From this size on, in bytes, JSON is parsed in a thread."""
-_LONG_ENOUGH: Final = 8
-"""Shorter secrets are not masked: they could be part of any text."""
-
-
 FRESH_SECONDS: Final = 300.0
 """How long a document that was read counts as what the API has now."""
 _PAUSE_SECONDS: Final = 5.0
@@ -259,11 +255,11 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
     Secrets in it are masked. Raises ``ToolError`` for a status of 300 and more (``http_404``), with the beginning of
     the body, ``TransientError`` if another try may succeed, ``too_large`` and ``bad_answer``.
     """
-    hidden = [one for one in secrets if len(one) >= _LONG_ENOUGH]
+    hidden = maskable(secrets)
     if response.status >= 300:
         raise await _error(label, response, hidden)
     if method == "HEAD":
-        headers = {name: _masked(value, hidden) for name, value in response.headers if name != "set-cookie"}
+        headers = {name: mask_text(value, hidden) for name, value in response.headers if name != "set-cookie"}
         return {"status": response.status, "headers": headers}
     content_type = response.header("content-type") or ""
     media = media_type_of(content_type)
@@ -281,12 +277,12 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
         return await _value(label, read.data, content_type, hidden)
     if not media and b"\0" in read.data:
         return {"media_type": None, "bytes": len(read.data)}
-    return _masked(_text(read.data, content_type), hidden)
+    return mask_text(_text(read.data, content_type), hidden)
 
 
 async def _value(label: str, data: bytes, content_type: str, hidden: list[str]) -> Any:  # JSON
     def parsed() -> Any:
-        return _without(parse_json(_text(data, content_type)), hidden)
+        return mask_value(parse_json(_text(data, content_type)), hidden)
 
     try:
         return await asyncio.to_thread(parsed) if len(data) > _THREAD_FROM else parsed()
@@ -303,7 +299,7 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
     said = ""
     if not media or is_json(media) or is_text(media):
         read = await response.read(_ERROR_BYTES)
-        text = _masked(_text(read.data, content_type, is_cut=read.cut is not None), hidden).strip()
+        text = mask_text(_text(read.data, content_type, is_cut=read.cut is not None), hidden).strip()
         said = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
     elif response.header("content-length") != "0":
         said = f"a body {of_type(media)}"
@@ -321,25 +317,3 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
 
 def _text(data: bytes, content_type: str, *, is_cut: bool = False) -> str:
     return decoded(bytearray(data), codec_of(content_type, data[:4]) or UTF_8, is_cut=is_cut)
-
-
-def _masked(text: str, hidden: Iterable[str]) -> str:
-    for one in hidden:
-        text = text.replace(one, MASK)
-    return text
-
-
-def _without(value: Any, hidden: list[str]) -> Any:  # JSON
-    """Return a value with secrets masked in its texts; itself if there are none."""
-    if not hidden:
-        return value
-    match value:
-        case str():
-            return _masked(value, hidden)
-        case list():
-            return [_without(one, hidden) for one in cast("list[Any]", value)]
-        case dict():
-            members = cast("dict[str, Any]", value)
-            return {_masked(name, hidden): _without(one, hidden) for name, one in members.items()}
-        case _:
-            return value

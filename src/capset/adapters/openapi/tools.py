@@ -10,7 +10,7 @@ from capset.adapters.openapi.api import OpenApi
 from capset.adapters.openapi.client import OpenApiClient
 from capset.adapters.openapi.operations import is_named, names_of, rules_for
 from capset.adapters.openapi.uploads import takes_files, upload_policy, with_uploads
-from capset.adapters.pins import Guard, capability_with, pins_of, shape_of
+from capset.adapters.pins import Approved, Guard, approved_in, capability_with, pins_of, shape_of
 from capset.adapters.tool_rules import RuleNames, options_of, unknown_arguments
 from capset.definitions.capabilities import Capability
 from capset.definitions.contexts import Context
@@ -37,22 +37,24 @@ async def open_apis(kernel: Kernel, apis: Iterable[OpenApi]) -> AsyncGenerator[S
     found: list[Capability] = []
     for api in named.values():
         client = OpenApiClient(api, kernel.secrets)
-        found.append(capability_of(client, await pins_of(kernel, api, client.first_offers)))
+        pins = await pins_of(kernel, api, client.first_offers)
+        found.append(capability_of(client, pins, approved_in(kernel, api)))
     yield found
 
 
-def capability_of(client: OpenApiClient, pins: Sequence[ToolPin]) -> Capability:
+def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Approved | None) -> Capability:
     """Return the capability of an API with the operations that are pinned and selected.
 
-    Raises ``DefinitionError`` for damaged pins.
+    ``approved`` looks up which of them are approved still, at each call; it is ``None`` where nothing can be taken
+    back. Raises ``DefinitionError`` for damaged pins.
     """
     api = client.api
     shapes = {pin.tool: shape_of(pin) for pin in pins}
     used = {api.tool_name(pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
     # One that is approved may be gone from the document, and a rule for it is right all the same.
-    approved = {name for shape in shapes.values() for name in names_of(shape)}
-    rules = RuleNames(api.rules, lambda _: client.names | approved)
-    guard = Guard(api, client.offers, used, rules=rules)
+    known = {name for shape in shapes.values() for name in names_of(shape)}
+    rules = RuleNames(api.rules, lambda _: client.names | known)
+    guard = Guard(api, client.offers, used, approved, rules=rules)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
     return capability_with(api, tools)
 
@@ -69,6 +71,7 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         permissions=api.permissions,
         policies=policies,
         timeout=api.timeout,
+        names=schema.names,
         unknown=[one for key in names_of(shape) for one in unknown_arguments(api.rules, key, schema.names)],
     )
     return make_tool(
@@ -91,6 +94,7 @@ def _handler(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str,
             raise PermissionDenied(reason)
         if context:  # for files of the session
             arguments = await with_uploads(context[0], shape["arguments"], arguments)
-        return await client.call(shape, arguments)
+        with guard.until_withdrawn(name):
+            return await client.call(shape, arguments)
 
     return call

@@ -13,6 +13,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.errors import ToolError
 from capset.net.client import not_installed
+from capset.schemas.schema import session_file
 
 FORM_DATA: Final = "multipart/form-data"
 MAX_UPLOAD_BYTES: Final = 16 * 1024 * 1024
@@ -23,10 +24,11 @@ _MAX_NAME: Final = 200
 _COMPOSED: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "enum", "const"})
 """Keywords of schemas of something else than bytes."""
 _TEXT: Final = {"type": "string"}
+_PATH: Final = {"type": "string", **session_file()}
 FILE_SCHEMA: Final[Mapping[str, Any]] = {
     "description": "A file: the path of one of the session's files, or its content as base64.",
     "anyOf": [
-        {"type": "object", "properties": {"path": _TEXT}, "required": ["path"], "additionalProperties": False},
+        {"type": "object", "properties": {"path": _PATH}, "required": ["path"], "additionalProperties": False},
         {
             "type": "object",
             "properties": {"base64": _TEXT, "name": {"type": "string", "maxLength": _MAX_NAME}},

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -15,7 +17,7 @@ from capset import Capability, Context, Tool, ToolError, parameterised, tool
 from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import SQLITE, DatabaseConfig, DatabaseConnection, engine_of
 from capset.builtin.database.rows import QueryResult
-from capset.ext import in_thread, install_command
+from capset.ext import in_thread, install_command, slot
 
 __all__ = ["DatabaseConfig", "DatabaseConnection", "QueryResult", "database", "database_for"]
 
@@ -57,10 +59,11 @@ def query_tool(config: Callable[[Context], DatabaseConfig]) -> Tool[..., Any]:
         """
         known = config(ctx)
         name, chosen = _chosen(known, connection)
-        engine, url = await _located(ctx, name, chosen)
-        halt = Halt(known.seconds)
-        work = partial(engine, url, query, params or (), known, halt, name)
-        return await in_thread(ctx, work, stop=halt.stop)
+        engine, url, turn = await _located(ctx, name, chosen)
+        async with turn:
+            halt = Halt(known.seconds)
+            work = partial(engine, url, query, params or (), known, halt, name)
+            return await in_thread(ctx, work, stop=halt.stop)
 
     return db_query
 
@@ -77,8 +80,10 @@ def _chosen(config: DatabaseConfig, name: str | None) -> tuple[str, DatabaseConn
     return name, known[name]
 
 
-async def _located(ctx: Context, name: str, chosen: DatabaseConnection) -> tuple[Engine, str]:
-    """Return the engine's query function, and the URL."""
+async def _located(
+    ctx: Context, name: str, chosen: DatabaseConnection
+) -> tuple[Engine, str, AbstractAsyncContextManager[None]]:
+    """Return the engine's query function, the URL, and what to hold while it runs."""
     url = chosen.url or (await ctx.secret(chosen.secret or "")).get_secret_value()
     try:
         is_file = engine_of(url) == SQLITE
@@ -88,17 +93,18 @@ async def _located(ctx: Context, name: str, chosen: DatabaseConnection) -> tuple
     if is_file:
         from capset.builtin.database.sqlite import query_sqlite
 
-        return query_sqlite, url
-    try:
-        from capset.builtin.database.postgres import query_postgres
-    except ImportError:
+        return query_sqlite, url, nullcontext()
+    if find_spec("psycopg") is None:
         raise ToolError(
             f"the connection {name!r} is a PostgreSQL, for which the package psycopg is not installed here",
             code="driver_missing",
             status=503,
             hint=install_command("postgres"),
-        ) from None
-    return query_postgres, url
+        )
+    from capset.builtin.database.postgres import query_postgres
+    from capset.builtin.database.query_process import AT_ONCE
+
+    return query_postgres, url, slot(ctx, "database", at_once=AT_ONCE)
 
 
 @parameterised

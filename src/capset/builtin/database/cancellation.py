@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from threading import Event
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Event, Lock, Timer
 from time import monotonic
 from typing import Final
 
-from capset import ToolError
-
-STEP: Final = 0.1
-"""Seconds between two checks of a waiting query."""
+GRACE_SECONDS: Final = 0.5
+"""How long after its time a query is ended by force: the database may end it more gently before."""
 
 
 class Halt:
     """The end of one query, signalled to the thread that runs it."""
 
-    __slots__ = ("_deadline", "_stopped", "seconds")
-
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._deadline = monotonic() + seconds
         self._stopped = Event()
+        self._lock = Lock()
+        self._end: Callable[[], object] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Let the time of the query begin now."""
+        self._deadline = monotonic() + self.seconds
 
     def stop(self) -> None:
         """End the query: its caller no longer waits."""
         self._stopped.set()
+        self._call_end()
+
+    @contextmanager
+    def ending(self, end: Callable[[], object]) -> Generator[None]:
+        """Call ``end`` while inside when the query has to end; it returns soon, and is never called after that."""
+        timer = Timer(self.left + GRACE_SECONDS, self._call_end)
+        timer.daemon = True
+        with self._lock:
+            self._end = end
+        timer.start()
+        try:
+            if self._stopped.is_set():
+                self._call_end()
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._end = None
+
+    def _call_end(self) -> None:
+        with self._lock:
+            if self._end is not None:
+                self._end()
 
     @property
     def is_over(self) -> bool:
@@ -35,11 +62,3 @@ class Halt:
     def left(self) -> float:
         """Its remaining seconds, always positive."""
         return max(self._deadline - monotonic(), 0.001)
-
-    def error(self) -> ToolError:
-        """Return the error for the model."""
-        return ToolError(
-            f"the query took longer than {self.seconds:g} s and was stopped; ask for less, or by an indexed column",
-            code="query_timeout",
-            status=504,
-        )

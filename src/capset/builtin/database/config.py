@@ -13,6 +13,7 @@ SCHEMES: Final = {"sqlite": SQLITE, "postgresql": "postgresql", "postgres": "pos
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
+FunctionNames = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=63)], ...], Field(max_length=1_000)]
 
 
 class DatabaseConnection(BaseModel):
@@ -55,6 +56,11 @@ class DatabaseConfig(BaseModel):
         default=1 << 20, ge=1024, le=1 << 26, description="How many bytes of JSON the rows of one call have at most."
     )
     seconds: float = Field(default=10.0, gt=0, le=600, description="How long one query may run.")
+    functions: FunctionNames = Field(
+        default=(),
+        description="Functions of PostgreSQL databases that a query may call beside the ordinary ones, by their names "
+        "without a schema, as pg_proc has them.",
+    )
 
 
 def engine_of(url: str) -> str:

@@ -11,12 +11,15 @@ from typing import Final
 
 from capset import ToolError
 from capset.builtin.database.cancellation import Halt
+from capset.builtin.database.child.failures import ONLY_READS, OWN_TABLES, own_store, timed_out, too_large
+from capset.builtin.database.child.rows import Rows, RowTooLarge
 from capset.builtin.database.config import DatabaseConfig
-from capset.builtin.database.rows import ONLY_READS, QueryResult, Rows, too_large
+from capset.builtin.database.rows import QueryResult, error_of
 from capset.ext import TransientError
 
 BUSY_SECONDS: Final = 2.0
 """How long to wait for a database that is being written; SQLite cannot be interrupted in it."""
+_OWN: Final = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?)"
 _OPCODES: Final = 5_000
 """Number of virtual machine steps between two interruption checks: a fraction of a millisecond."""
 _LIMITS: Final = {
@@ -68,18 +71,21 @@ def query_sqlite(
     """Run one query in this thread, on a connection of its own. Raises ``ToolError``."""
     path = Path(url.removeprefix("sqlite:///")).absolute()
     try:
-        with closing(open_read_only(path, config, halt)) as connection:
+        with closing(open_read_only(path, config, halt, name)) as connection:
             return _run(connection, query, params, config)
     except sqlite3.Error as error:
         raise _error_for_model(error, config, halt, name) from None
-    except MemoryError:  # a default value in the schema is above the limit of a value
-        raise too_large(config) from None
+    except (MemoryError, RowTooLarge):  # a default value in the schema may be above the limit of a value, too
+        raise error_of(too_large(config.max_bytes)) from None
     except (OverflowError, UnicodeError) as error:
         raise ToolError(f"a parameter, or the query, is nothing that SQLite can hold: {error}") from None
 
 
-def open_read_only(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connection:
-    """Open a file for one query, within the limits of it; the schema stays as it is from now on."""
+def open_read_only(path: Path, config: DatabaseConfig, halt: Halt, name: str) -> sqlite3.Connection:
+    """Open a file for one query, within the limits of it; the schema stays as it is from now on.
+
+    Raises ``ToolError`` for a store of capset's.
+    """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=min(BUSY_SECONDS, halt.left)
     )
@@ -91,7 +97,8 @@ def open_read_only(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Co
         # The limits are for the query. Under them a file with one wide table, or one long statement, could not be read
         # at all; so its schema is read first, in the transaction of the query, where it stays as it is.
         connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM sqlite_schema").close()
+        if connection.execute(_OWN, OWN_TABLES).fetchone() == (len(OWN_TABLES),):
+            raise error_of(own_store(name))
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, config.max_bytes)
@@ -130,20 +137,21 @@ def _run(connection: sqlite3.Connection, query: str, params: Sequence[object], c
     with closing(connection.execute(query, tuple(params))) as cursor:
         if cursor.description is None:
             raise ToolError("the query gives no rows: it is empty, or does nothing; write one SELECT")
-        rows = Rows(config)
+        rows = Rows(config.max_rows, config.max_bytes)
         for row in cursor:
             if not rows.add(row):
                 break
-        return rows.result([column[0] for column in cursor.description])
+        columns = [column[0] for column in cursor.description]
+    return QueryResult(columns=columns, rows=rows.values, row_count=len(rows), truncated=rows.truncated)
 
 
 def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -> ToolError:
     """Return the error for the model: all details of its query, none of the host's file."""
     kind = getattr(error, "sqlite_errorname", None) or ""
     if kind == "SQLITE_INTERRUPT":
-        return halt.error()
+        return error_of(timed_out(halt.seconds))
     if kind == "SQLITE_TOOBIG":
-        return too_large(config)
+        return error_of(too_large(config.max_bytes))
     if kind.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return TransientError(f"the database {name!r} is being written; try again", code="database_busy")
     if str(error).startswith(_FORBIDDEN):

@@ -51,7 +51,7 @@ _STREAMS: Final = (
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 )
-_OF_SYSTEM: Final = ("cmdline", "keys")
+_OF_SYSTEM: Final = ("cmdline", "keys", "swaps")
 """Files of ``/proc`` that tell everybody about the whole system."""
 _EMPTY: Final = str(Path(__file__).parents[2] / "py.typed")
 """A file with nothing in it."""
@@ -97,7 +97,7 @@ class Jail:
             *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
             *("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--as-pid-1"),
             *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--hostname", "sandbox"),
-            *user_options(),
+            *user_options(has_proc=self.has_proc),
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
             *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
             *(("--proc", "/proc") if self.has_proc else ()),

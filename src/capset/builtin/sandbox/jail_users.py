@@ -16,35 +16,43 @@ from typing import Any, Final
 
 from capset.builtin.sandbox.child.frames import USER
 
+_OF_ROOT: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN")
+_OF_MOUNTS: Final = ("CAP_SYS_ADMIN", "CAP_SYS_CHROOT")
+_FIRST_TO_END: Final = ("/bin/sh", "-c", '{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"', "sh")
+"""Starts a program that the kernel ends first where memory runs out, before capset and everything else.
+
+What it starts is so, too.
+"""
 _HIGHEST_ID: Final = 2_147_000_000
 _START_SECONDS: Final = 30.0
 """How long bubblewrap may take to make its namespaces, on a busy machine."""
 
 
-def user_options() -> list[str]:
+def user_options(*, has_proc: bool) -> list[str]:
     """Return the options of bubblewrap for the user of a jail.
 
-    As root, the jail's first process starts as root of the namespace, and becomes the user itself (``child.users``).
+    As root, the jail's first process starts as root of the namespace, and becomes the user itself. Where there is
+    ``/proc``, it also hides the mounts. It has the capabilities for both until it has done that (``child.users``).
     """
-    if _unused_ids() is None:
-        return ["--disable-userns", "--cap-drop", "ALL", "--uid", str(USER), "--gid", str(USER)]
-    return [
-        "--cap-drop",
-        "ALL",
-        *(part for name in ("SETUID", "SETGID", "CHOWN") for part in ("--cap-add", f"CAP_{name}")),
-    ]
+    is_root = _unused_ids() is not None
+    names = [*(_OF_ROOT if is_root else ()), *(_OF_MOUNTS if has_proc else ())]
+    options = ["--cap-drop", "ALL", *(part for name in names for part in ("--cap-add", name))]
+    return options if is_root else ["--disable-userns", *options, "--uid", str(USER), "--gid", str(USER)]
 
 
 def start_jail(command: Sequence[str], **popen: Any) -> subprocess.Popen[bytes]:  # parameters of Popen, as they are
     """Start bubblewrap with the ids of its user mapped; where that fails, it ends, and its stderr says why."""
     ids = _unused_ids()
+    first = _FIRST_TO_END if os.access(_FIRST_TO_END[0], os.X_OK) else ()
     if ids is None:
-        return subprocess.Popen[bytes](command, **popen)
+        return subprocess.Popen[bytes]([*first, *command], **popen)
     info, info_end = os.pipe()
     block_end, block = os.pipe()
     try:
         options = ["--userns-block-fd", str(block_end), "--info-fd", str(info_end)]
-        process = subprocess.Popen[bytes]([command[0], *options, *command[1:]], pass_fds=(block_end, info_end), **popen)
+        process = subprocess.Popen[bytes](
+            [*first, command[0], *options, *command[1:]], pass_fds=(block_end, info_end), **popen
+        )
     except BaseException:
         os.close(block)
         os.close(info)

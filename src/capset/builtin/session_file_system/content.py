@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,28 +49,99 @@ def part_of(
 
     Raises ``ToolError`` for an offset beyond the end, and for a unit of text for other content.
     """
-    text = text_of(data)
-    if text is None:
-        if unit is not None:
-            raise ToolError(f"the file is not text and has no {unit}: leave unit out, to count bytes", code="not_text")
-        end = _end(offset, limit, len(data), "bytes")
-        if room is not None:
-            end = min(end, offset + max(room // 4 * 3, 1))  # three bytes are four characters
-        return ContentPart(base64.b64encode(data[offset:end]).decode(), "base64", "bytes", len(data), offset, end)
-    if unit == "characters":
-        end = _end(offset, limit, len(text), unit)
-        return _characters(text, offset, _fitting(text, offset, end, room))
-    lines = text.count("\n") + (text[-1:] not in ("", "\n"))
-    last = _end(offset, limit, lines, "lines")
-    begin = _line(text, 0, offset)
-    end = _line(text, begin, last - offset)
-    fits = _fitting(text, begin, end, room)
-    if fits == end:
-        return ContentPart(text[begin:end], "text", "lines", lines, offset, last)
-    cut = text.rfind("\n", begin, fits) + 1
-    if cut <= begin:
-        return _characters(text, begin, fits)
-    return ContentPart(text[begin:cut], "text", "lines", lines, offset, offset + text.count("\n", begin, cut))
+    reader = PartReader(offset, limit, unit, room)
+    reader.feed(data, final=True)
+    if reader.is_text:
+        return reader.text_part()
+    end = reader.end_of_bytes(len(data))
+    return reader.bytes_part(data[offset:end], len(data))
+
+
+class PartReader:
+    """``part_of`` for a file that is fed piece by piece: only the part is kept, and no more of it than there is room.
+
+    Once ``is_text`` is false, no more pieces are needed: the part is one of bytes, up to ``end_of_bytes``.
+    """
+
+    def __init__(self, offset: int, limit: int | None, unit: TextUnit | None, room: int | None) -> None:
+        self._offset = offset
+        self._limit = limit
+        self._unit = unit
+        self._room = room
+        self._most = sys.maxsize if room is None else room + 1  # a character takes a byte, and one more shows the cut
+        self._decoder = getincrementaldecoder("utf-8")()
+        self._characters = self._line_feeds = 0
+        self._ends_line = True
+        self._begin: int | None = None
+        self._text = ""
+        self.is_text = True
+
+    def feed(self, data: bytes, *, final: bool) -> None:
+        """Take the next piece of the file; ``final`` is its last one."""
+        if not self.is_text:
+            return
+        try:
+            text = self._decoder.decode(data, final)
+        except UnicodeDecodeError:
+            self.is_text = False
+            return
+        if "\0" in text:
+            self.is_text = False
+            return
+        if self._begin is None and (position := self._position(text)) is not None:
+            self._begin = self._characters + position
+            self._text = text[position : position + self._most]
+        elif self._begin is not None and len(self._text) < self._most:
+            self._text += text[: self._most - len(self._text)]
+        self._characters += len(text)
+        self._line_feeds += text.count("\n")
+        self._ends_line = text.endswith("\n") if text else self._ends_line
+
+    def _position(self, text: str) -> int | None:
+        """Return where in this text the part begins, ``None`` if it begins after it."""
+        if self._unit == "characters":
+            position = self._offset - self._characters
+            return position if position <= len(text) else None
+        skipped = self._offset - self._line_feeds
+        return _line(text, 0, skipped) if text.count("\n") >= skipped else None
+
+    def text_part(self) -> ContentPart:
+        """Return the part of the text that was fed to its end. Raises ``ToolError`` for an offset beyond it."""
+        text, begin = self._text, self._characters if self._begin is None else self._begin
+        if self._unit == "characters":
+            size = _end(self._offset, self._limit, self._characters, "characters") - self._offset
+            return self._characters_part(begin, _fitting(text, min(size, len(text)), self._room))
+        lines = self._line_feeds + (not self._ends_line)
+        last = _end(self._offset, self._limit, lines, "lines")
+        end = _line(text, 0, last - self._offset)
+        fits = _fitting(text, end, self._room)
+        if fits == end:
+            return ContentPart(text[:end], "text", "lines", lines, self._offset, last)
+        cut = text.rfind("\n", 0, fits) + 1
+        if not cut:
+            return self._characters_part(begin, fits)
+        return ContentPart(text[:cut], "text", "lines", lines, self._offset, self._offset + text.count("\n", 0, cut))
+
+    def _characters_part(self, begin: int, size: int) -> ContentPart:
+        return ContentPart(self._text[:size], "text", "characters", self._characters, begin, begin + size)
+
+    def end_of_bytes(self, total: int) -> int:
+        """Return where the part of a file of ``total`` bytes ends that is not text.
+
+        Raises ``ToolError`` for an offset beyond the end, and if lines or characters were asked for.
+        """
+        if self._unit is not None:
+            raise ToolError(
+                f"the file is not text and has no {self._unit}: leave unit out, to count bytes", code="not_text"
+            )
+        end = _end(self._offset, self._limit, total, "bytes")
+        # Three bytes are four characters of base64.
+        return end if self._room is None else min(end, self._offset + max(self._room // 4 * 3, 1))
+
+    def bytes_part(self, data: bytes, total: int) -> ContentPart:
+        """Return a part with these bytes of a file of ``total``."""
+        content = base64.b64encode(data).decode()
+        return ContentPart(content, "base64", "bytes", total, self._offset, self._offset + len(data))
 
 
 def bytes_of(content: str, encoding: Encoding) -> bytes:
@@ -89,10 +162,6 @@ def utf8_of(what: str, text: str) -> bytes:
         raise ToolError(f"{what}: there is a lone surrogate at position {error.start}, which has no UTF-8") from None
 
 
-def _characters(text: str, begin: int, end: int) -> ContentPart:
-    return ContentPart(text[begin:end], "text", "characters", len(text), begin, end)
-
-
 def _line(text: str, begin: int, count: int) -> int:
     """Return the position of the line ``count`` lines after the one at ``begin``; the end after the last one."""
     for _ in range(count):
@@ -102,18 +171,18 @@ def _line(text: str, begin: int, count: int) -> int:
     return begin
 
 
-def _fitting(text: str, begin: int, end: int, room: int | None) -> int:
+def _fitting(text: str, end: int, room: int | None) -> int:
     """Return the last position, up to ``end``, for which the text fits in JSON; at least one character on."""
-    if room is None or begin == end:
+    if room is None or not end:
         return end
-    low, high = 1, max(min(end - begin, room), 1)  # a character takes at least one byte
+    low, high = 1, max(min(end, room), 1)  # a character takes at least one byte
     while low < high:
         middle = (low + high + 1) // 2
-        if len(json.dumps(text[begin : begin + middle], ensure_ascii=False).encode()) - 2 <= room:
+        if len(json.dumps(text[:middle], ensure_ascii=False).encode()) - 2 <= room:
             low = middle
         else:
             high = middle - 1
-    return begin + low
+    return low
 
 
 def _end(offset: int, limit: int | None, total: int, unit: Unit) -> int:

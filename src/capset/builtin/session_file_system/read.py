@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Annotated, Final, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from capset import Context, tool
-from capset.builtin.session_file_system.content import Encoding, TextUnit, Unit, part_of
-from capset.ext import FileStat, normalise_path
+from capset import Context, ToolError, tool
+from capset.builtin.session_file_system.content import (
+    ContentPart,
+    Encoding,
+    PartReader,
+    TextUnit,
+    Unit,
+    part_of,
+)
+from capset.ext import FileStat, normalise_path, session_file, slot
 
-INLINE_BYTES: Final = 1 << 20
-"""Files above this size are cut in a worker thread, so that they do not hold up other calls."""
+PART_BYTES: Final = 1 << 20
+"""Larger files are read in parts of this size, which a worker thread decodes."""
+LARGE_FILES: Final = 2
+"""Number of large files that all calls of a process read at once; one principal reads one."""
 
 
 class _File(TypedDict):
@@ -73,7 +83,7 @@ class FileStatus(TypedDict):
 @tool(effect="read", permissions={"session_files:read"})
 async def read_file(
     ctx: Context,
-    path: str,
+    path: Annotated[str, Field(json_schema_extra=session_file())],
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1)] | None = None,
     unit: TextUnit | None = None,
@@ -89,15 +99,16 @@ async def read_file(
         limit: How many lines, or bytes, to return at most; as many as there is room for if left out.
         unit: What offset and limit count in a text: lines, which is the default, or characters.
     """
-    stat, data = await ctx.files.read(path)
-    size = len(data)
+    stat, data = await ctx.files.read(path, size=PART_BYTES)
+    size = stat.size_bytes
     # Whatever the part turns out to be, what stands around its content takes no more than this.
     empty = FileContent(
         **_about(stat), content="", encoding="base64", unit="characters", offset=size, total=size, next_offset=size
     )
     room = ctx.result_bytes - len(json.dumps(empty, ensure_ascii=False).encode())
-    if size > INLINE_BYTES:
-        part = await asyncio.to_thread(part_of, data, offset, limit, unit, room=room)
+    if size > PART_BYTES:
+        del data  # before the wait for others
+        part = await _read_large(ctx, stat, PartReader(offset, limit, unit, room), offset)
     else:
         part = part_of(data, offset, limit, unit, room=room)
     return FileContent(
@@ -147,6 +158,32 @@ async def list_directory(ctx: Context, path: str = "/", recursive: bool = False)
     """
     entries = [_entry(stat) for stat in await ctx.files.list(path, recursive=recursive)]
     return DirectoryListing(path=normalise_path(path), entries=entries, count=len(entries))
+
+
+async def _read_large(ctx: Context, stat: FileStat, reader: PartReader, offset: int) -> ContentPart:
+    async with slot(ctx, "large_files", at_once=LARGE_FILES):
+        async for data, is_last in parts_of(ctx, stat):
+            await asyncio.to_thread(reader.feed, data, final=is_last)
+            if not reader.is_text:
+                break
+        else:
+            return reader.text_part()
+        end = reader.end_of_bytes(stat.size_bytes)
+        return reader.bytes_part(await read_part(ctx, stat, offset, end - offset), stat.size_bytes)
+
+
+async def parts_of(ctx: Context, stat: FileStat) -> AsyncGenerator[tuple[bytes, bool]]:
+    """Yield a file in parts, each with whether it is the last. Raises ``ToolError`` if the file changes in between."""
+    for start in range(0, stat.size_bytes, PART_BYTES):
+        yield await read_part(ctx, stat, start, PART_BYTES), start + PART_BYTES >= stat.size_bytes
+
+
+async def read_part(ctx: Context, stat: FileStat, start: int, size: int) -> bytes:
+    """Return a part of a file as it was when ``stat`` was read. Raises ``ToolError`` if it was changed since."""
+    current, data = await ctx.files.read(stat.path, start=start, size=size)
+    if current.version != stat.version:
+        raise ToolError(f"{stat.path!r} was changed while it was read: read it again", code="file_changed", status=409)
+    return data
 
 
 def _about(stat: FileStat) -> _File:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol, cast
@@ -13,6 +14,7 @@ from typing_extensions import TypedDict
 
 from capset import Context, ToolError, tool
 from capset.builtin.session_file_system.content import text_of
+from capset.builtin.session_file_system.read import parts_of
 from capset.ext import FileStat, slot
 
 LINE_CHARACTERS: Final = 500
@@ -76,17 +78,22 @@ def compile_re2(what: str, pattern: str, prefix: str = "", **options: bool) -> R
 
 def hits(regex: Regex, data: bytes, context: int) -> Iterator[LineHit]:
     """Yield every matching line of UTF-8 text, once, at its first match, with ``context`` lines on both sides."""
-    if not data:
-        return
-    # The end of the last line begins no further line, and a carriage return is not part of its line.
-    data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
-    position, line = 0, 1
-    while position <= len(data) and (found := regex.search(data, position)) is not None:
-        begin = max(data.rfind(b"\n", position, found.start()) + 1, position)
+    if data:
+        # The end of the last line begins no further line, and a carriage return is not part of its line.
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
+        yield from _hits(regex, data, context, 0, len(data) + 1, 1)
+
+
+def _hits(regex: Regex, data: bytes, context: int, position: int, stop: int, line: int) -> Iterator[LineHit]:
+    """Yield the matching lines that begin from ``position``, where line number ``line`` begins, to before ``stop``."""
+    while position < stop and (match := regex.search(data, position)) is not None:
+        begin = max(data.rfind(b"\n", position, match.start()) + 1, position)
+        if begin >= stop:
+            return
         end = _line_end(data, begin)
         line += data.count(b"\n", position, begin)
         # A zero-width match may lie inside a character; its column is that of the character.
-        column = len(data[begin : found.start()].decode(errors="ignore")) + 1
+        column = len(data[begin : match.start()].decode(errors="ignore")) + 1
         yield LineHit(
             line,
             column,
@@ -183,7 +190,8 @@ def _set(members: str) -> str:
 
 
 BATCH_BYTES: Final = 8 << 20
-"""How many bytes of files are in memory at once; a larger file is processed alone."""
+"""How many bytes of files are in memory at once. A larger file is read in parts: no line of it, with its context, is
+longer."""
 BATCH_FILES: Final = 500
 BATCHES: Final = 2
 """How many batches all searches of a process have in memory at once."""
@@ -206,7 +214,10 @@ class GrepResult(TypedDict):
     match_count: Annotated[int, Field(description="How many matching lines are listed.")]
     truncated: Annotated[bool, Field(description="Whether there are more than are listed.")]
     files_searched: Annotated[int, Field(description="How many text files were looked at.")]
-    files_skipped: Annotated[int, Field(description="How many were passed over because they are not UTF-8 text.")]
+    files_skipped: Annotated[
+        int,
+        Field(description="How many were passed over because they are not UTF-8 text, or their lines are too long."),
+    ]
 
 
 @tool(effect="read", permissions={"session_files:read"})
@@ -230,15 +241,18 @@ async def grep_files(
         context_lines: How many lines to show before and after each match.
         max_matches: How many matching lines to list at most.
     """
-    search = _Search(compile_pattern(pattern), context_lines, max_matches)
+    search = LineSearch(compile_pattern(pattern), context_lines, max_matches)
     wanted = path_filter(path_pattern)
     listed = await ctx.files.list("/", recursive=True)
     for batch in batched([stat for stat in listed if not stat.is_directory and wanted(stat.path)]):
         async with slot(ctx, "grep_files", at_once=BATCHES):
-            files = await ctx.files.read_many(batch)
             # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
-            await asyncio.to_thread(search.look_at, files)
-            del files  # before the next ones are read
+            if batch[0].size_bytes > BATCH_BYTES:
+                await _search_large(ctx, batch[0], search)
+            else:
+                files = await ctx.files.read_many([stat.path for stat in batch])
+                await asyncio.to_thread(search.look_at, files)
+                del files  # before the next ones are read
         if search.truncated:
             break
     return GrepResult(
@@ -251,12 +265,12 @@ async def grep_files(
     )
 
 
-class _Search:
+class LineSearch:
     """The results of one search so far."""
 
     def __init__(self, regex: Regex, context: int, most: int) -> None:
         self._regex = regex
-        self._context = context
+        self.context = context
         self._most = most
         self.matches: list[GrepMatch] = []
         self.truncated = False
@@ -270,31 +284,105 @@ class _Search:
                 self.skipped += 1
                 continue
             self.searched += 1
-            for hit in hits(self._regex, data, self._context):
-                if len(self.matches) == self._most:
-                    self.truncated = True
-                    return
-                self.matches.append(
-                    GrepMatch(
-                        path=stat.path,
-                        line=hit.line,
-                        column=hit.column,
-                        text=hit.text,
-                        before=list(hit.before),
-                        after=list(hit.after),
-                    )
+            if not self.add(stat.path, hits(self._regex, data, self.context)):
+                return
+
+    def hits_between(self, data: bytes, start: int, stop: int, line: int) -> Iterator[LineHit]:
+        """Yield the matches of whole lines that begin from ``start``, where number ``line`` begins, to ``stop``."""
+        return _hits(self._regex, data, self.context, start, stop, line)
+
+    def add(self, path: str, line_hits: Iterable[LineHit]) -> bool:
+        """List the matching lines of a file, and return whether there was room for all."""
+        for hit in line_hits:
+            if len(self.matches) == self._most:
+                self.truncated = True
+                return False
+            self.matches.append(
+                GrepMatch(
+                    path=path,
+                    line=hit.line,
+                    column=hit.column,
+                    text=hit.text,
+                    before=list(hit.before),
+                    after=list(hit.after),
                 )
+            )
+        return True
 
 
-def batched(files: Iterable[FileStat]) -> Iterator[list[str]]:
-    """Yield the files' paths, in order, in batches that fit into memory, each with at least one file."""
-    batch: list[str] = []
+async def _search_large(ctx: Context, stat: FileStat, search: LineSearch) -> None:
+    """Search in a file that is read in parts; one that turns out to be no text, or has longer lines, is skipped."""
+    matched = len(search.matches)
+    window = LineWindow(search, stat.path)
+    async for data, is_last in parts_of(ctx, stat):
+        if not await asyncio.to_thread(window.feed, data, final=is_last):
+            break
+    if window.is_searched:
+        search.searched += 1
+    else:
+        del search.matches[matched:]
+        search.skipped += 1
+
+
+class LineWindow:
+    """The lines of a large file that are in memory: those that are searched next, and their context."""
+
+    def __init__(self, search: LineSearch, path: str) -> None:
+        self._search = search
+        self._path = path
+        self._decoder = getincrementaldecoder("utf-8")()
+        self._lines: bytes = b""
+        self._rest: bytes = b""  # of a line whose end has not come yet
+        self._position = 0
+        self._line = 1
+        self.is_searched = True
+        """Whether the file is UTF-8 text so far, without lines that do not fit into memory."""
+
+    def feed(self, data: bytes, *, final: bool) -> bool:
+        """Search the lines that have come whole, with their context; return whether to go on."""
+        try:
+            self.is_searched = "\0" not in self._decoder.decode(data, final)
+        except UnicodeDecodeError:
+            self.is_searched = False
+        if not self.is_searched:
+            return False
+        self._rest += data
+        end = len(self._rest) if final else self._rest.rfind(b"\n") + 1
+        self._lines += self._rest[:end].replace(b"\r\n", b"\n")
+        self._rest = self._rest[end:]
+        if final:
+            if self._position == len(self._lines):
+                return False
+            self._lines = self._lines.removesuffix(b"\n")
+            stop = len(self._lines) + 1
+        else:
+            stop = self._back(len(self._lines), self._search.context)
+        if stop > self._position:
+            line_hits = self._search.hits_between(self._lines, self._position, stop, self._line)
+            if not self._search.add(self._path, line_hits):
+                return False
+            self._line += self._lines.count(b"\n", self._position, stop)
+            first = self._back(stop, self._search.context)
+            self._lines, self._position = self._lines[first:], stop - first
+        self.is_searched = len(self._lines) + len(self._rest) <= BATCH_BYTES
+        return self.is_searched
+
+    def _back(self, position: int, lines: int) -> int:
+        """Return where the line begins that is so many lines before the one that begins at ``position``."""
+        for _ in range(lines):
+            position = self._lines.rfind(b"\n", 0, max(position - 1, 0)) + 1
+        return position
+
+
+def batched(files: Iterable[FileStat]) -> Iterator[list[FileStat]]:
+    """Yield the files, in order, in batches that fit into memory, each with at least one file."""
+    batch: list[FileStat] = []
     size = 0
     for stat in files:
         if batch and (size + stat.size_bytes > BATCH_BYTES or len(batch) == BATCH_FILES):
             yield batch
             batch, size = [], 0
-        batch.append(stat.path)
+        batch.append(stat)
         size += stat.size_bytes
     if batch:
         yield batch

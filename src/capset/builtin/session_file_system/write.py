@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from capset import Context, ToolError, tool
 from capset.builtin.session_file_system.content import Encoding, bytes_of, text_of, utf8_of
-from capset.builtin.session_file_system.read import INLINE_BYTES
-from capset.ext import Files, VersionMismatch, normalise_path
+from capset.builtin.session_file_system.read import LARGE_FILES, PART_BYTES
+from capset.ext import VersionMismatch, normalise_path, session_file, slot
 
 _ATTEMPTS: Final = 100
 """How often an edit is retried after concurrent writes. Each retry means that another writer has succeeded."""
@@ -106,7 +106,7 @@ class EditedFile(TypedDict):
 @tool(effect="write", permissions={"session_files:read", "session_files:write"})
 async def edit_file(
     ctx: Context,
-    path: str,
+    path: Annotated[str, Field(json_schema_extra=session_file())],
     old_text: Annotated[str, Field(min_length=1)],
     new_text: str,
     replace_all: bool = False,
@@ -126,22 +126,27 @@ async def edit_file(
     utf8_of("new_text", new_text)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return await _edit(ctx.files, path, old_text, new_text, replace_all)
+            return await _edit(ctx, path, old_text, new_text, replace_all)
         except VersionMismatch:  # somebody wrote between the reading and the writing
             continue
-    return await _edit(ctx.files, path, old_text, new_text, replace_all)
+    return await _edit(ctx, path, old_text, new_text, replace_all)
 
 
-async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> EditedFile:
-    stat = await files.stat(path)
-    if stat is not None and stat.size_bytes > MOST_BYTES:
-        raise _too_large(stat.path, stat.size_bytes)
-    stat, data = await files.read(path)
-    if len(data) + len(new) > INLINE_BYTES or every:
-        content, count = await asyncio.to_thread(replaced, stat.path, data, old, new, every)
-    else:
+async def _edit(ctx: Context, path: str, old: str, new: str, every: bool) -> EditedFile:
+    stat = await ctx.files.stat(path)
+    size = 0 if stat is None else stat.size_bytes
+    if stat is not None and size > MOST_BYTES:
+        raise _too_large(stat.path, size)
+    if size + len(new) <= PART_BYTES and not every:
+        stat, data = await ctx.files.read(path)
         content, count = replaced(stat.path, data, old, new, every)
-    stat, _ = await files.write(path, content, version=stat.version)
+        stat, _ = await ctx.files.write(path, content, version=stat.version)
+    else:
+        async with slot(ctx, "large_files", at_once=LARGE_FILES):
+            stat, data = await ctx.files.read(path)
+            content, count = await asyncio.to_thread(replaced, stat.path, data, old, new, every)
+            del data
+            stat, _ = await ctx.files.write(path, content, version=stat.version)
     return EditedFile(path=stat.path, replacements=count, size_bytes=stat.size_bytes, version=stat.version)
 
 

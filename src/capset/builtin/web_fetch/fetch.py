@@ -118,8 +118,8 @@ class WebFetch:
         """Request a URL and return the answer, and the final URL, after all redirects.
 
         Raises ``ToolError``: ``url_refused``, ``address_refused``, ``unknown_host``, ``tls_failed``,
-        ``too_many_redirects``, ``headers_too_long``, ``bad_encoding``, ``not_installed``; ``TransientError`` for
-        ``timeout`` and ``unreachable``.
+        ``too_many_redirects``, ``headers_too_long``, ``too_many_interim``, ``bad_encoding``, ``not_installed``;
+        ``TransientError`` for ``timeout`` and ``unreachable``.
         """
         reading: BodyReading | None = None
         try:

@@ -178,7 +178,7 @@ def archive_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Archive an agent: it takes no new sessions; those that it has stay, and so do its versions."""
+    """Archive an agent: it takes no new sessions; those that it has can only be read; its versions stay."""
 
     async def there(client: Client) -> AgentDetail:
         return await client.agents.change(id, {"status": "archived"}, version=expected)

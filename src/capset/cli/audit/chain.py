@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast
 
 import typer
 
-from capset.cli.audit.keys import Pins, existing_file, hint_at_pin, private_key, public_key
+from capset.cli.audit.keys import Pins, existing_file, hint_at_pin, private_key, public_key, trusted_keys
 from capset.cli.common.actors import actor_here
 from capset.cli.common.checkpoint_keys import default_pins_file, read_pin
 from capset.cli.common.exits import Exit, ended, guarded
@@ -27,7 +27,7 @@ from capset.definitions.limits import window_seconds
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, DefinitionError, counted
 from capset.fingerprint.chain import Verification, verify
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoints_in
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, Unsound, checkpoints_in
 from capset.ids import Ids
 from capset.kernel.governance.checkpoints import prune_act
 from capset.stores.base import Pruned
@@ -35,6 +35,9 @@ from capset.wire.audit import PrunedShape, VerificationShape, verification_shape
 
 if TYPE_CHECKING:
     from capset.client import Client
+
+_RECORDS_ALONE: Final = "records alone are verified, not agents, keys, people or settings"
+_OTHERS: Final = "capset db check --verify compares the first three with their acts"
 
 PrivateKey = Annotated[
     Path,
@@ -158,12 +161,13 @@ def verify_command(
         if file is not None:
             raise DefinitionError("there are records to verify in a file, or on a server: leave out FILE or --url")
         return _verify_there(server, as_json=as_json)
-    keys, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+    named, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+    keys = trusted_keys((), named)
     pinned_at: tuple[str, Path] | None = None
     if file is None:
         url = existing_db(load_settings(db=db).db)
         if (pin := read_pin(pins or default_pins_file(), url)) is not None:
-            keys += pin.keys
+            keys = trusted_keys(pin.keys, named)
             kept += [] if pin.kept is None else [pin.kept]
         pinned_at = (url, pins or default_pins_file())
         found = asyncio.run(_verify(url, keys, kept))
@@ -173,7 +177,8 @@ def verify_command(
         found = _verify_file(file, keys, kept)
     with ended():
         if as_json:
-            print_json(verification_shape(found, [one.id for one in keys], is_vouched=bool(keys or kept)).plain())
+            ids = [one.key.id for one in keys]
+            print_json(verification_shape(found, ids, is_vouched=bool(keys or kept)).plain())
         else:
             _print_verification(found, keys, kept, in_file=file is not None)
             if found.problem is not None and pinned_at is not None:
@@ -210,11 +215,12 @@ def _verify_there(server: Server, *, as_json: bool) -> Exit:
         out().print(f"the server says: {counted(found.checked, 'record')}, every hash holds", soft_wrap=True)
         if found.covered is not None:
             err().print(f"[dim]its key has signed for records up to {found.covered}[/]")
+        err().print(f"[dim]{_RECORDS_ALONE}[/]", soft_wrap=True)
     return Exit.DONE if found.ok else Exit.REFUSED
 
 
 def _print_verification(
-    found: Verification, keys: Sequence[PublicKey], kept: Sequence[Checkpoint], *, in_file: bool
+    found: Verification, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint], *, in_file: bool
 ) -> None:
     """Print what vouches for the records, the result, and the limits of the check."""
     if not keys:
@@ -236,29 +242,29 @@ def _print_verification(
 
 
 def _limits(
-    found: Verification, keys: Sequence[PublicKey], kept: Sequence[Checkpoint], *, in_file: bool
+    found: Verification, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint], *, in_file: bool
 ) -> Iterator[str]:
     if found.since > 1:
         where = "what was before is not in the file" if in_file else "what was before was pruned"
         yield f"they begin with record {found.since}; {where}"
+    covered = found.covered if keys else max((one.seq for one in kept), default=None)
     if not (keys or kept):
         yield (
             "a log that was emptied, cut off or computed again looks the same: "
             "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
         )
-        return
-    covered = found.covered if keys else max(one.seq for one in kept)
-    if covered is not None and covered < found.since + found.checked - 1:
+    elif covered is not None and covered < found.since + found.checked - 1:
         which = "signed checkpoints" if keys else "checkpoints that were kept"
         yield f"{which} cover records up to {covered}; of those after it, a tail may be missing"
+    yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_OTHERS}"
 
 
-async def _verify(url: str, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+async def _verify(url: str, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint]) -> Verification:
     async with opened_store(url) as store:
         return await store.audit.verify(keys, kept)
 
 
-def _verify_file(path: Path, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+def _verify_file(path: Path, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint]) -> Verification:
     if keys and not kept:
         raise DefinitionError(
             "the checkpoints of an exported file stand in a file of their own: name it with --checkpoint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.cli.common.targets import opened_store
 from capset.clock import iso
 from capset.errors import Conflict, DefinitionError
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
 from capset.ids import Ids
 from capset.kernel.governance.checkpoints import succession_act
 from capset.stores.base import AuditLog
@@ -89,9 +90,9 @@ def pin_command(
     write_pin(file, url, made)
     seq = None if made.kept is None else made.kept.seq
     if as_json:
-        print_json(PinShape(key=made.keys[-1].id, seq=seq, pins=str(file)).plain())
+        print_json(PinShape(key=made.keys[-1].key.id, seq=seq, pins=str(file)).plain())
     else:
-        print(made.keys[-1].id, flush=True)
+        print(made.keys[-1].key.id, flush=True)
         told = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
         err().print(f"[dim]{told}, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
@@ -105,9 +106,9 @@ def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
         raise DefinitionError(f"there is no pin of this database in {str(file)!r}")
     remove_pin(file, url)
     if as_json:
-        print_json(PinShape(key=pin.keys[-1].id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
+        print_json(PinShape(key=pin.keys[-1].key.id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
     else:
-        err().print(f"[dim]the key {pin.keys[-1].id} is trusted no more, in {cell(str(file))}[/]", soft_wrap=True)
+        err().print(f"[dim]the key {pin.keys[-1].key.id} is trusted no more, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -122,8 +123,10 @@ async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin 
     async with opened_store(url) as store:
         log = store.audit
         signer = await log.signer()
-        known = [*(pin.keys if pin else ()), *([given] if given else ())]
-        keys = {key.id: key for key in known or ([signer] if signer else [])}
+        pinned = pin.keys if pin else ()
+        keys = trusted_keys(pinned, [given] if given else [])
+        if not keys and signer is not None:
+            keys = [TrustedKey(signer)]
         if not keys:
             raise DefinitionError(
                 "the log has no checkpoint key", hint="capset serve signs it; or name a public key with --key"
@@ -131,14 +134,17 @@ async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin 
         kept = [] if pin is None or pin.kept is None else [pin.kept]
         newest = await newest_checkpoint(log)
         if newest is None and not kept:
-            return Pin(tuple(keys.values()), None), ""
-        found = await log.verify(list(keys.values()), kept)
+            return Pin(tuple(keys), None), ""
+        found = await log.verify(keys, kept)
         if found.problem is not None or newest is None:
             return None, found.problem or "the log has no checkpoint any more"
-        # The verification has followed the signer's succession, if there was one.
-        if signer is not None and newest.key == signer.id:
-            keys.setdefault(signer.id, signer)
-        return Pin(tuple(keys.values()), newest), ""
+        return Pin(found.keys, newest), ""  # with the successors that the verification has followed
+
+
+def trusted_keys(pinned: Sequence[TrustedKey], named: Iterable[PublicKey]) -> list[TrustedKey]:
+    """Return the keys that a caller has pinned, for the records that the pin says, and those named beside them."""
+    ids = {one.key.id for one in pinned}
+    return [*pinned, *[TrustedKey(key) for key in named if key.id not in ids]]
 
 
 @guarded
@@ -151,7 +157,10 @@ def succeed_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Let another key sign the log from now on. Servers with the key so far stop signing."""
+    """Let another key sign the log from now on. The key so far signs this log no more, and never again.
+
+    If FILE is the private half, the new key signs the log at once, its succession included.
+    """
     settings = load_settings(db=db)
     existing_db(settings.db)
     if not to.is_file():
@@ -160,7 +169,9 @@ def succeed_command(
             f"there is no file {str(to)!r}",
             hint=f"capset audit keygen {shlex.quote(str(private))} makes a pair of keys",
         )
-    before, is_signed = asyncio.run(_succeed(settings, new := _half_of(to), None if key is None else private_key(key)))
+    new = _half_of(to)
+    before, is_signed = asyncio.run(_succeed(settings, new, None if key is None else private_key(key)))
+    new = new.public if isinstance(new, CheckpointKey) else new
     if as_json:
         print_json(SuccessionShape(key=new.id, before=before, signed=is_signed).plain())
         return Exit.DONE
@@ -171,8 +182,9 @@ def succeed_command(
     return Exit.DONE
 
 
-async def _succeed(settings: Settings, new: PublicKey, old: CheckpointKey | None) -> tuple[str, bool]:
+async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: CheckpointKey | None) -> tuple[str, bool]:
     """Return the id of the key so far, and whether it has signed its succession."""
+    public = new.public if isinstance(new, CheckpointKey) else new
     async with opened_store(settings.db) as store:
         log = store.audit
         before = await _key_id(log)
@@ -181,11 +193,16 @@ async def _succeed(settings: Settings, new: PublicKey, old: CheckpointKey | None
         own = default_key_file(database_id(await log.digest_key()))
         if old is None and own.exists() and (found := read_private(own)).public.id == before:
             old = found
-        act = succession_act(Ids(), new, before, old, actor_here(settings.principal))
-        if not await log.adopt(new, replacing=before, act=act):
-            raise Conflict(f"the key of the log is not {before} any more, or is {new.id} already")
         if old is not None:
-            await log.checkpoint(old, now=iso(time.time_ns()))  # over the succession
+            await log.checkpoint(old, now=iso(time.time_ns()))  # the last that it may make
+        act = succession_act(Ids(), public, before, old, actor_here(settings.principal))
+        if not await log.adopt(public, replacing=before, act=act):
+            raise Conflict(
+                f"the key of the log is not {before} any more, or {public.id} is or was its key already",
+                hint="a key that has handed over never signs again: capset audit keygen FILE makes another",
+            )
+        if isinstance(new, CheckpointKey):
+            await log.checkpoint(new, now=iso(time.time_ns()))
         return before, old is not None
 
 
@@ -206,11 +223,11 @@ async def newest_checkpoint(log: AuditLog) -> Checkpoint | None:
     return newest
 
 
-def _half_of(path: Path) -> PublicKey:
+def _half_of(path: Path) -> PublicKey | CheckpointKey:
     try:
         return public_key(path)
     except DefinitionError:
-        return private_key(path).public
+        return private_key(path)
 
 
 def private_key(path: Path) -> CheckpointKey:

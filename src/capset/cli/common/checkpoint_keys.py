@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 from capset.errors import DefinitionError
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoint_of
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey, Unsound, checkpoint_of
 
 
 def database_id(digest_key: bytes) -> str:
@@ -64,10 +66,10 @@ def write_new(path: Path, text: str, mode: int) -> None:
 class Pin:
     """The keys that a caller trusts for a database, and the newest checkpoint that the caller has seen.
 
-    They are the first one and its successors, the newest last.
+    They are the first one and its successors, the newest last, each with the records for which it is trusted.
     """
 
-    keys: tuple[PublicKey, ...]
+    keys: tuple[TrustedKey, ...]
     kept: Checkpoint | None
 
 
@@ -83,7 +85,7 @@ def read_pin(path: Path, database: str) -> Pin | None:
         return None
     try:
         kept = found["kept"]
-        keys = tuple(PublicKey.load(one) for one in found["keys"])
+        keys = tuple([_trusted_key(one) for one in found["keys"]])
         return Pin(keys, None if kept is None else checkpoint_of(kept))
     except (KeyError, TypeError, AttributeError, Unsound, DefinitionError):
         raise _damaged(path) from None
@@ -91,8 +93,16 @@ def read_pin(path: Path, database: str) -> Pin | None:
 
 def write_pin(path: Path, database: str, pin: Pin) -> None:
     """Set the pin of the database at a URL."""
-    kept = {"keys": [key.pem() for key in pin.keys], "kept": pin.kept and asdict(pin.kept)}
+    keys = [{"public": one.key.pem(), "since": one.since, "until": one.until} for one in pin.keys]
+    kept = {"keys": keys, "kept": pin.kept and asdict(pin.kept)}
     _write_pins(path, {**_read_pins(path), pin_name(database): kept})
+
+
+def _trusted_key(entry: Mapping[str, Any]) -> TrustedKey:  # JSON
+    since, until = entry["since"], entry["until"]
+    if type(since) is not int or type(until) not in (int, NoneType):
+        raise TypeError
+    return TrustedKey(PublicKey.load(entry["public"]), since, until)
 
 
 def remove_pin(path: Path, database: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,10 +150,8 @@ async def open_kernel(
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with (
-        served.upstream or nullcontext(),
-        make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis) as kernel,
-    ):
+    made = make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis)
+    async with made if served.upstream is None else served.upstream.opened(made, db) as kernel:
         if is_kept and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, served, settings)
             return

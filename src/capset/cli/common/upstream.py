@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.sources import Source
@@ -15,7 +15,7 @@ from capset.cli.common.output import err, in_one, verbatim
 from capset.cli.common.settings import has_db
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError
+from capset.errors import CapsetError, DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from capset.adapters.mcp import McpServers
     from capset.adapters.mcp.connection import McpConnection
     from capset.adapters.openapi.client import OpenApiClient
+    from capset.adapters.pins import Approved
 
 
 @asynccontextmanager
@@ -47,7 +48,7 @@ async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnectio
 class Upstream:
     """The MCP servers and APIs behind one command. It makes their capabilities, as ``read_configuration`` has it do.
 
-    Leaving its ``async with`` closes every connection. Without sources it does nothing.
+    They are used in the kernel that it opens. Without sources it does nothing more.
     """
 
     def __init__(self, db: str) -> None:
@@ -55,15 +56,28 @@ class Upstream:
         self._servers: McpServers | None = None
         self._known: dict[str, Sequence[ToolPin]] = {}
         self._apis: dict[str, OpenApiClient] = {}
+        self._kernel: Kernel | None = None
+        self._is_shared = not db.startswith("memory:")
+        self._declared: Mapping[str, str] | None = None
+        """Where the sources lead that are declared now, by the keys of their pins; ``None`` for all that were made."""
 
-    async def __aenter__(self) -> Self:
-        """Connect to nothing yet."""
-        return self
+    @asynccontextmanager
+    async def opened(self, kernel: Kernel, db: str) -> AsyncGenerator[Kernel]:
+        """Open a kernel whose store is ``db``, and close every connection after it.
 
-    async def __aexit__(self, *raised: object) -> None:
-        """Close every connection."""
-        if self._servers is not None:
-            await self._servers.__aexit__(*raised)
+        If that is the database of the approvals, these are looked up there at each call.
+        """
+        try:
+            async with kernel:
+                self._kernel, self._is_shared = kernel, self._is_shared and db == self._db
+                yield kernel
+        finally:
+            if self._servers is not None:
+                await self._servers.__aexit__(None, None, None)
+
+    def declare(self, sources: Iterable[Source]) -> None:
+        """Refuse calls of all other sources from now on: the configuration has been read again."""
+        self._declared = {one.pin_key: one.place for one in sources}
 
     @property
     def is_used(self) -> bool:
@@ -72,8 +86,8 @@ class Upstream:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes can approve tools in the database."""
-        return not self._db.startswith("memory:")
+        """Whether other processes can approve tools in the database of the kernel."""
+        return self._is_shared
 
     @property
     def pins(self) -> frozenset[ToolPin]:
@@ -114,13 +128,29 @@ class Upstream:
             from capset.adapters.openapi.tools import capability_of
 
             client = self._apis[source.pin_key] = OpenApiClient(source, EnvironmentSecrets())
-            return capability_of(client, pins)
+            return capability_of(client, pins, self._approved(source))
         needs_extra("mcp", "mcp", "httptools")
         from capset.adapters.mcp import McpServers
 
         if self._servers is None:
             self._servers = McpServers(EnvironmentSecrets())
-        return self._servers.capability(source, pins)
+        return self._servers.capability(source, pins, self._approved(source))
+
+    def _approved(self, source: Source) -> Approved | None:
+        """Return what looks up the approved tools of a source; nothing approves or withdraws in memory."""
+        if not self.is_shared:
+            return None
+
+        async def approved() -> Mapping[str, str] | None:
+            if self._declared is not None and self._declared.get(source.pin_key) != source.place:
+                return None
+            if self._kernel is None:
+                raise DefinitionError(f"{source.label} is used outside of the kernel that its approvals are in")
+            if not self._is_shared:  # a measurement, in a database of its own
+                return {pin.tool: pin.hash for pin in self._known[source.pin_key]}
+            return await self._kernel.current.pins(source.pin_key)
+
+        return approved
 
     async def _stored_pins(self, source: Source) -> Sequence[ToolPin]:
         if not (source.trust_first_use or has_db(self._db)):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 APPROVER_KEY: Final = "CAPSET_APPROVER_KEY"
 """The variable with the key of a second principal, who decides requests on a server."""
+_SHOW: Final = "show"
+"""The answer of a person who wants to see what is masked."""
 
 AgentName = Annotated[
     str | None, typer.Argument(metavar="AGENT", help="An agent file, the name of an installed agent, or an id.")
@@ -343,10 +345,13 @@ async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Opt
 async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> bool:
     """Ask for each request, and decide it; return whether all were decided."""
     for request in requests:
-        answer = await asyncio.to_thread(_ask)
-        if answer is None:
-            return False
         try:
+            answer = await asyncio.to_thread(_ask, is_masked=bool(request.data.get("masked")))
+            if answer == _SHOW:
+                view.show_arguments(await talk.unmasked(str(request.data["id"])))
+                answer = await asyncio.to_thread(_ask)
+            if answer is None or isinstance(answer, str):
+                return False
             is_decided = await talk.decide(str(request.data["id"]), answer)
         except CapsetError as error:
             view.tell(f"[red]error:[/] {cell(error.message)}")
@@ -357,15 +362,21 @@ async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> boo
     return True
 
 
-def _ask() -> Answer | None:
-    """Return what a person answers: y, n, or e for other arguments; ``None`` at the end of the input."""
+def _ask(*, is_masked: bool = False) -> Answer | str | None:
+    """Return what a person answers: y, n, or e for other arguments; ``None`` at the end of the input.
+
+    As long as a part of the arguments is masked, there is ``_SHOW`` in the place of y.
+    """
+    question = "a part of the arguments is masked: [s]how it" if is_masked else "approve? [y]es"
     while True:
-        print("approve? [y]es, [n]o, [e]dit: ", end="", file=sys.stderr, flush=True)
+        print(f"{question}, [n]o, [e]dit: ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
             return None
         match line.strip().lower():
-            case "y" | "yes":
+            case "s" | "show" if is_masked:
+                return _SHOW
+            case "y" | "yes" if not is_masked:
                 return Answer(approved=True)
             case "n" | "no":
                 print("why (may be empty): ", end="", file=sys.stderr, flush=True)

@@ -56,6 +56,10 @@ class Talk(Protocol):
         """Cancel a turn."""
         ...
 
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, masked only where the schema of its tool says so; that is on record."""
+        ...
+
     async def decide(self, approval: str, answer: Answer) -> bool:
         """Answer a request, and return whether that decides it. Raises ``PermissionDenied`` for one's own.
 
@@ -137,6 +141,12 @@ class LocalTalk:
         who = self._settings.principal
         await self.turns.cancel(self._row, turn, by=f"{who.kind}:{who.id}")
 
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, as they are shown to the approver."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        row = await self._kernel.approvals.get(approval, org=self._row.org)
+        return (await self._kernel.approvals.show_arguments(row, by=self._approver)).arguments
+
     async def decide(self, approval: str, answer: Answer) -> bool:
         """Answer a request as the approver, and return whether that decides it."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
@@ -186,6 +196,11 @@ class RemoteTalk:
     async def cancel(self, turn: str) -> None:
         """Cancel a turn."""
         await self._client.sessions.cancel(self.session, turn)
+
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, as they are shown to the second key."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        return (await self._approver.approvals.arguments(approval)).arguments
 
     async def decide(self, approval: str, answer: Answer) -> bool:
         """Answer a request by the second key, and return whether that decides it."""

@@ -98,13 +98,26 @@ class TurnView:
         self._break()
         code = data.get("code_hash")
         self._err.print(f"[yellow]?[/] {cell(str(data['tool']))} needs an approval: {cell(str(data['reason']))}")
-        arguments = pretty(data["arguments"]).replace("\n", f"\n{' ' * 14}")  # JSON: no text in it breaks a line
-        self._err.print(f"  [dim]arguments[/]   {verbatim(arguments)}", soft_wrap=True)
+        self._print_arguments(data["arguments"])
+        for file in data.get("files", ()):
+            about = f"{file['path']}, {file['size_bytes']} bytes, SHA-256 {file['sha256']}"
+            self._err.print(f"  [dim]file[/]        {cell(about)}", soft_wrap=True)
         self._err.print(f"  [dim]for[/]         {cell(str(data['principal']))}, until {data['expires_at']}")
         if data.get("needs"):
             self._err.print(f"  [dim]needs[/]       {cell(str(data['needs']))}", soft_wrap=True)
         self._err.print(f"  [dim]fingerprint[/] {data['tool_hash'][:16]}… code {code[:16] + '…' if code else '–'}")
         self._err.print(f"  [dim]request[/]     {cell(str(data['id']))}", soft_wrap=True)
+
+    def show_arguments(self, arguments: Any) -> None:
+        """Show the arguments of a request once more, with less of them masked."""
+        if self._as_json:
+            print_json({"arguments": arguments})
+        else:
+            self._print_arguments(arguments)
+
+    def _print_arguments(self, arguments: Any) -> None:
+        text = pretty(arguments).replace("\n", f"\n{' ' * 14}")  # JSON: no text in it breaks a line
+        self._err.print(f"  [dim]arguments[/]   {verbatim(text)}", soft_wrap=True)
 
     def _print_text(self, text: str) -> None:
         self._out.print(visible(text), end="", markup=False, soft_wrap=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -97,6 +98,14 @@ def serve_command(
     ] = None,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="An address or network of a proxy before the server, whose X-Forwarded-For names the client; may be "
+            "repeated.",
+        ),
     ] = None,
     drain_delay: Annotated[
         float,
@@ -190,11 +199,35 @@ def serve_command(
         runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
     url = None if public is None else public.url
     servers = ServerAllowances(agent_host or (), agent_secret or ())
-    served = _Served(installed, configuration, upstream, drain_delay, signing, allowance, limits, runner, url, servers)
+    served = _Served(
+        installed,
+        configuration,
+        upstream,
+        drain_delay,
+        signing,
+        allowance,
+        limits,
+        runner,
+        url,
+        servers,
+        parse_networks(proxy or ()),
+    )
     prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure, opens=open_console))
     return Exit.DONE
+
+
+def parse_networks(values: Iterable[str]) -> tuple[str, ...]:
+    """Return addresses and networks of proxies. Raises ``DefinitionError`` for one that is neither."""
+    for value in values:
+        try:
+            ipaddress.ip_network(value)
+        except ValueError:
+            raise DefinitionError(
+                f"--proxy takes an address or a network, such as 10.0.0.7 or 10.0.0.0/24; got {value!r:.100}"
+            ) from None
+    return tuple(values)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -222,6 +255,7 @@ class _Served:
     runner: GeneratorRunner | None
     public_url: str | None
     server_allowances: ServerAllowances
+    proxies: tuple[str, ...]
 
     @property
     def registry(self) -> Registry:
@@ -289,7 +323,9 @@ async def _serve(
             generator=served.runner,
             redis=settings.redis,
         )
-        async with served.upstream, kernel:
+        log = LogWriter(sys.stderr.buffer)
+        logs.configure(log)  # before the store is opened, which may have something to say
+        async with served.upstream.opened(kernel, settings.db):
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
@@ -306,15 +342,20 @@ async def _serve(
                 open_id=None if open_id is None else OpenIdSignIn(open_id, kernel),
                 sources=served.sources(kernel),
             )
-            log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:
-                logs.configure(log)
                 settle()
                 with served.reloading(service, actor):
                     delay = served.drain_delay
                     ending = service.turns.bell.close
                     await serve(
-                        app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
+                        app,
+                        bound,
+                        service.limits,
+                        started=started,
+                        draining=service.drain,
+                        delay=delay,
+                        ending=ending,
+                        proxies=served.proxies,
                     )
         _log.info("the server has stopped")
 

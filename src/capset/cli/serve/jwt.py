@@ -96,7 +96,7 @@ OidcScope = Annotated[
         "--oidc-scope",
         metavar="SCOPE",
         envvar="CAPSET_OIDC_SCOPES",
-        help="What is asked for there, else openid and the scopes of capset but capset:admin; may be repeated.",
+        help="What is asked for there besides openid, else the scopes of capset but capset:admin; may be repeated.",
     ),
 ]
 

@@ -88,6 +88,7 @@ class Reload:
             _log.error("the configuration stays as it was: the reload could not be put on record")
             return False
         self._service.adopt(registry)
+        self._upstream.declare(found.sources)
         if self._service.sources is not None:
             self._service.sources.declare(found.sources)
         self._current = found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json, Message
 from capset.definitions.model_context import ContextMessage
+from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
@@ -136,7 +137,7 @@ class Turn:
         self._run = run
         terms, runtime = run.base.terms, run.base.runtime
         self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
-        """The limits on the session's use of models: checked by the runner before each step, and counted after it."""
+        """The limits on the session's use of models: reserved by the runner before each step, and settled after it."""
         self.input = input
         self.output = output
 
@@ -160,6 +161,11 @@ class Turn:
     def files(self) -> SessionFiles:
         """The files of the session, which the input may name."""
         return self._run.base.files
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the session, who sent the input; it may name only files that this one may read."""
+        return self._run.base.principal
 
     @property
     def journal(self) -> Journal | None:

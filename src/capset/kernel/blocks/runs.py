@@ -21,6 +21,7 @@ from capset.kernel.call.execution import Execution, Origin, execution_of, option
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.worker_threads import run_for
+from capset.kernel.state.files import SessionFiles
 from capset.schemas.schema import Schema
 
 _log = logging.getLogger("capset.kernel")
@@ -75,6 +76,11 @@ class BlockRun:
     def ctx(self) -> Context:
         """The context of this run."""
         return CallContext(self)
+
+    @property
+    def files(self) -> SessionFiles:
+        """The session's files."""
+        return self.context.files
 
     async def settle(self) -> SessionContext:
         """Resolve the dynamic ``uses`` for the next step, read the state, and return the context of that step."""

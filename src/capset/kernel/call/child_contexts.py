@@ -16,7 +16,7 @@ from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin, execution_of
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.stages.access import Resolve, authenticate
+from capset.kernel.call.stages.access import Resolve, identify
 from capset.kernel.state.files import SessionFiles
 
 MAX_OTHERS: Final = 100
@@ -27,7 +27,9 @@ def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> Co
     """Return a compiled tool whose calls evaluate the dynamic ``uses`` first; then ``find`` resolves the tool."""
 
     async def decide(call: Invocation) -> None:
-        authenticate(call)
+        pending = identify(call)
+        if pending is not None:
+            await pending
         call.context = await current_context(context, call)
         call.compiled = find(call.context)
         await run_phases(call)

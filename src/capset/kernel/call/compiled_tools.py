@@ -66,6 +66,11 @@ class CompiledTool:
         return tuple(step for phase in phases for step in self.phases.get(phase, ()))
 
     @property
+    def own_name(self) -> str | None:
+        """``CAPABILITY.TOOL`` as the capability itself calls them, not as an agent does; ``None`` for no tool."""
+        return None if self.tool is None else f"{self.capability}.{self.tool.name}"
+
+    @property
     def type(self) -> str:
         """The type of its messages: a processor's own, else the name that it is called by."""
         contract = self.tool and self.tool.contract

@@ -98,7 +98,7 @@ class CallContext:
     @property
     def files(self) -> Files:
         """The session's files."""
-        return self._origin.context.files
+        return self._origin.files
 
     @property
     def result_bytes(self) -> int:

@@ -21,6 +21,7 @@ from capset.kernel.call.invocation import CallOptions
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.state.codecs import ResourceCodec, StateCodec
 from capset.kernel.state.documents import Texts
+from capset.kernel.state.files import SessionFiles
 from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, StoredCell
 from capset.stores.base import StateRow, StoredScope
 
@@ -44,6 +45,11 @@ class Origin(Protocol):
     @property
     def context(self) -> SessionContext:
         """Its session context."""
+        ...
+
+    @property
+    def files(self) -> SessionFiles:
+        """The session's files, as its handler has them."""
         ...
 
     @property

@@ -30,6 +30,7 @@ class FairSlots:
     So one principal has at most half of them, rounded up, one organisation about three quarters, and each further one
     a part of what they leave: the next caller after one that takes all it can finds a slot, unless there is only one.
     Those who wait take turns: the organisations first, then the principals of each, in the order in which they came.
+    Several slots at once are given as if they were taken one by one.
     """
 
     __slots__ = ("_of_org", "_of_owner", "_waiters", "free", "total", "waiting")
@@ -41,61 +42,69 @@ class FairSlots:
         """Number of those who wait."""
         self._of_owner: dict[Owner, int] = {}
         self._of_org: dict[str | None, int] = {}
-        # Dictionaries are queues here: they keep their order, and give up any entry at once.
-        self._waiters: dict[str | None, dict[Owner, dict[asyncio.Future[None], None]]] = {}
+        # Dictionaries are queues here: they keep their order, and give up any entry at once. The values are slots.
+        self._waiters: dict[str | None, dict[Owner, dict[asyncio.Future[None], int]]] = {}
 
     @property
     def occupied(self) -> int:
         """Number of occupied slots."""
         return self.total - self.free
 
-    def take(self, owner: Owner) -> bool:
-        """Occupy a slot if there is one for this owner now; return whether there was.
+    def take(self, owner: Owner, slots: int = 1) -> bool:
+        """Occupy a slot, or several, if there are any for this owner now; return whether there were.
 
         It passes by none of those who wait: any that could have a slot was given one when it became free.
         """
-        if not self._admits(owner):
+        if not self._admits(owner, slots):
             return False
-        self._occupy(owner)
+        self._occupy(owner, slots)
         return True
 
-    async def wait(self, owner: Owner) -> None:
-        """Occupy a slot as soon as it is this owner's turn."""
+    async def wait(self, owner: Owner, slots: int = 1) -> None:
+        """Occupy a slot, or several, as soon as it is this owner's turn."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(owner.org, {}).setdefault(owner, {})[waiter] = None
+        self._waiters.setdefault(owner.org, {}).setdefault(owner, {})[waiter] = slots
         self.waiting += 1
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._forget(owner, waiter)
+                self._give()  # those behind it may want fewer
             else:
-                self.release(owner)  # it was given a slot just before
+                self.release(owner, slots)  # it was given a slot just before
             raise
 
-    def release(self, owner: Owner) -> None:
-        """Give a slot back, to those who wait if they may have it."""
-        self.free += 1
-        _subtract(self._of_owner, owner)
-        _subtract(self._of_org, owner.org)
-        while self._waiters and (found := self._next()) is not None:
-            self._occupy(found[0])
-            self._forget(*found)
-            found[1].set_result(None)
+    def release(self, owner: Owner, slots: int = 1) -> None:
+        """Give a slot back, or several, to those who wait if they may have them."""
+        self.free += slots
+        _subtract(self._of_owner, owner, slots)
+        _subtract(self._of_org, owner.org, slots)
+        self._give()
 
-    def _admits(self, owner: Owner) -> bool:
-        free = self.free
-        return self._of_owner.get(owner, 0) < free and self._of_org.get(owner.org, 0) < ORG_SHARE * free
+    def _give(self) -> None:
+        while self._waiters and (next_waiter := self._next()) is not None:
+            owner, waiter, slots = next_waiter
+            self._occupy(owner, slots)
+            self._forget(owner, waiter)
+            waiter.set_result(None)
 
-    def _occupy(self, owner: Owner) -> None:
-        self.free -= 1
-        self._of_owner[owner] = self._of_owner.get(owner, 0) + 1
-        self._of_org[owner.org] = self._of_org.get(owner.org, 0) + 1
+    def _admits(self, owner: Owner, slots: int) -> bool:
+        before = slots - 1  # when the last of them is taken
+        free = self.free - before
+        return (
+            self._of_owner.get(owner, 0) + before < free and self._of_org.get(owner.org, 0) + before < ORG_SHARE * free
+        )
 
-    def _next(self) -> tuple[Owner, asyncio.Future[None]] | None:
+    def _occupy(self, owner: Owner, slots: int) -> None:
+        self.free -= slots
+        self._of_owner[owner] = self._of_owner.get(owner, 0) + slots
+        self._of_org[owner.org] = self._of_org.get(owner.org, 0) + slots
+
+    def _next(self) -> tuple[Owner, asyncio.Future[None], int] | None:
         """Return who is next, and move its organisation and itself to the ends of their queues.
 
-        It passes by only those who occupy slots, so it looks at no more of them than there are slots.
+        It passes by only those who occupy slots, or ask for more of them than they may have now.
         """
         if not self.free:
             return None
@@ -103,13 +112,13 @@ class FairSlots:
             if self._of_org.get(org, 0) >= ORG_SHARE * self.free:
                 continue
             for owner, waiters in owners.items():
-                if self._of_owner.get(owner, 0) >= self.free:
-                    continue
-                for waiter in waiters:
+                for waiter, slots in waiters.items():
+                    if not self._admits(owner, slots):
+                        break
                     if not waiter.done():  # else it was cancelled, and is about to leave
                         self._waiters[org] = self._waiters.pop(org)
                         owners[owner] = owners.pop(owner)
-                        return owner, waiter
+                        return owner, waiter, slots
         return None
 
     def _forget(self, owner: Owner, waiter: asyncio.Future[None]) -> None:
@@ -123,8 +132,8 @@ class FairSlots:
                 del self._waiters[owner.org]
 
 
-def _subtract(counts: dict[K, int], key: K) -> None:
-    left = counts[key] - 1
+def _subtract(counts: dict[K, int], key: K, slots: int) -> None:
+    left = counts[key] - slots
     if left:
         counts[key] = left
     else:

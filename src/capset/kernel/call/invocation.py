@@ -10,8 +10,9 @@ from capset.definitions.clients import CallClient
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError, NoOutcome
-from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.named_tuples import new_tuple
+from capset.kernel.revocation import Credential
 
 if TYPE_CHECKING:
     from pydantic import Secret
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from capset.kernel.call.compiled_tools import CompiledTool
     from capset.kernel.call.execution import Execution
     from capset.kernel.governance.audit import CallEntry
+    from capset.kernel.governance.file_arguments import FileArgument
     from capset.kernel.governance.quotas import Reserved
+    from capset.kernel.state.files import SessionFiles
     from capset.kernel.streams.channel import Channel
     from capset.kernel.streams.emission import CallStream
     from capset.kernel.streams.processors import Processing
@@ -47,7 +50,7 @@ class CallOptions(NamedTuple):
     defers: bool = False
     """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None = None
-    """Returns whether its caller is still known, once it has waited."""
+    """By what its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
     approval: str | None = None
     """The id of the request for an approval that its caller says was approved."""
     consumer_timeout: float | None = None
@@ -154,6 +157,10 @@ class Invocation:
     decided: CallDecision
     ticket: ApprovalRow | None = None
     """The approved request that it uses. The approval stage writes it."""
+    named_files: tuple[FileArgument, ...] = ()
+    """The files that its arguments name, as its approval covers them. The approval stage writes it."""
+    approved_files: SessionFiles | None = None
+    """The session's files, those that its arguments name as they were approved. The approval stage writes it."""
     admitted: Admitted = NOT_ADMITTED
     stream: CallStream | None = None
     """Its messages, if anybody listens or it has emitted any."""
@@ -217,6 +224,11 @@ class Invocation:
     def causing(self) -> str:
         """The causation of the calls that this one makes: its id."""
         return self.id
+
+    @property
+    def files(self) -> SessionFiles:
+        """The session's files, for its handler."""
+        return self.context.files if self.approved_files is None else self.approved_files
 
     @property
     def channel(self) -> Channel | None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.definitions.messages import Json
@@ -35,6 +35,7 @@ from capset.kernel.call.errors import raise_contained
 from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
+from capset.kernel.revocation import Credential, RevocationWatch
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import hide_store_details
 from capset.kernel.telemetry.observers import begin, leave, observe, tell_ended
@@ -53,7 +54,33 @@ def execute(call: Invocation) -> Coroutine[None, None, None]:
 
     Raises only what is not the call's own: a cancellation from outside, or what ends the interpreter.
     """
+    credential = call.options.credential
+    if credential is None or call.options.depth:  # what a call makes is cancelled with it
+        return _observed(call)
+    return _execute_until_withdrawn(call, credential)
+
+
+def _observed(call: Invocation) -> Coroutine[None, None, None]:
     return observe(call, _execute) if call.context.runtime.observers else _execute(call)
+
+
+async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> None:
+    """Run a call, and cancel it once its credential is withdrawn: it may wait for long, or send events for long."""
+    runtime = call.context.runtime
+
+    def cancel(task: asyncio.Task[Any]) -> None:
+        if call.channel is None:
+            task.cancel()
+        else:
+            runtime.cancel([task])  # or it would be taken for the handler's own
+
+    try:
+        with RevocationWatch(credential.check, cancel):
+            await _observed(call)
+    except CapsetError as error:
+        told = Cancelled(f"The call was cancelled: {error.message}", correlation=call.correlation)
+        told.retryable = False
+        call.error = told
 
 
 async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine for a part of it would be paid by each call

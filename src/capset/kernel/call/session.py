@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from sys import float_info
 from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
 
@@ -29,13 +30,14 @@ from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
 from capset.kernel.call.pipeline import execute, execute_check
 from capset.kernel.call.prompt import Prompt, prompt_of
-from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.suspended_calls import SuspendedCall, find_suspended
 from capset.kernel.call.truncation import Truncated, truncate_for_model
 from capset.kernel.governance.consumption import Consumption, session_consumption
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
+from capset.kernel.revocation import Credential, RevocationWatch
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.duplex import Duplex
 from capset.kernel.streams.messages import Messages
@@ -111,7 +113,8 @@ class Session:
         ``approval`` is such an id: the approved call is allowed (spec 4, G18); without one, a call uses an approval of
         an equal call. ``budget`` limits the total use of one run: the calls made through the returned session, and
         those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
-        ``credential`` returns whether the caller is still known: it is awaited once a call has waited for its approval.
+        ``credential`` is by what the caller acts: each call asks whether it is still valid, and is cancelled if it is
+        withdrawn while the call runs or waits.
         ``client`` answers what handlers ask by ``ctx.ask_client``.
         """
         given: dict[str, Any] = {}
@@ -134,6 +137,14 @@ class Session:
             other._timeout = timeout
         other._options = self._options._replace(**given)
         return other
+
+    def until_withdrawn(self) -> AbstractContextManager[object]:
+        """Return a context manager that cancels the work inside once what the caller acts by is withdrawn.
+
+        It then raises ``Unauthenticated`` or ``PermissionDenied``, which say what was.
+        """
+        credential = self._options.credential
+        return nullcontext() if credential is None else RevocationWatch(credential.check)
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a tool and return its result.

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools
     from capset.kernel.governance.limits import CallLimits, SessionWindows
 
-Credential = Callable[[], Awaitable[bool]]
-"""Returns whether a caller would still be admitted, for example by an API key that was not revoked."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SessionContext:

@@ -22,6 +22,8 @@ from capset.kernel.governance.audit import MAX_RECORDED_BYTES, redacted, storabl
 from capset.kernel.governance.redaction import Redactor
 from capset.schemas.plain_data import plain
 
+_COMPARED: Final = ("id", "version", "sha256")
+"""What is left of an act that is too long: by these a row is compared with it."""
 LIBRARY: Final = "library"
 """The source of acts of the host's own code."""
 
@@ -151,7 +153,9 @@ def act_entry(
     """Return the entry of an act. ``columns`` are its further ones, the organisation among them."""
     mark = ids.mark()
     shown = plain(dict(about))
-    text = canonical(redacted(shown if redact is None else redact(shown)))
+    shown = redacted(shown if redact is None else redact(shown))
+    text = canonical(shown)
     if len(text) > MAX_RECORDED_BYTES:
-        text = canonical({"omitted": f"{len(text)} bytes"})
+        short = {name: shown[name] for name in _COMPARED if name in shown}
+        text = canonical({**short, "omitted": f"{len(text)} bytes"})
     return ActEntry(name, ids.text(mark), iso(time_of(mark)), by, text.decode(), **columns)

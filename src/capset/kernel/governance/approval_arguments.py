@@ -1,14 +1,17 @@
-"""The arguments of calls that wait for approvals: their size, and those that approvers put in their place (G17)."""
+"""The arguments of calls that wait for approvals: their size, what of them is shown, and what approvers change."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.errors import ArgumentsTooLarge, DefinitionError, Field, InvalidArguments
 from capset.fingerprint.canonical import NotCanonical, canonical, read
+from capset.kernel.governance.audit import redacted
+from capset.kernel.governance.file_arguments import files_of, normalised
+from capset.kernel.governance.marked_values import marked_files, without_secrets
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
 from capset.schemas.validation_errors import MISSING_FIELD, UNKNOWN_FIELD, SchemaMismatch
 from capset.stores.base import LineageStore
@@ -19,26 +22,69 @@ ARGUMENT_BYTES: Final = 1024 * 1024
 _ITEM: Final = re.compile(r"\.[0-9]+(?![^.])")
 
 
+class ShownArguments(NamedTuple):
+    """The arguments of a request as they are shown on request: those asked for, and those that took their place."""
+
+    arguments: Any
+    modified: Any
+    """``None`` as long as no approver has changed the arguments."""
+
+
+async def shown_arguments(lineage: LineageStore, row: ApprovalRow) -> ShownArguments:
+    """Return the arguments of a request with the secrets masked that the schema of its tool declares.
+
+    Arguments that an approver wrote are masked as in a record if the schema is not known.
+    """
+    arguments = read(row.arguments if row.unmasked is None else row.unmasked)
+    if row.modified is None:
+        return ShownArguments(arguments, None)
+    modified, schema = read(row.modified), await _schema(lineage, row)
+    if schema is None:
+        return ShownArguments(arguments, redacted(modified, longest=None))
+    return ShownArguments(arguments, without_secrets(schema.root, modified))
+
+
+async def _schema(lineage: LineageStore, row: ApprovalRow) -> JsonSchema | None:
+    """Return the schema of a request's tool as it was at that time, if it is known and can be compiled."""
+    stored = await lineage.payload(row.org, row.tool_hash)
+    if stored is None:
+        return None
+    try:
+        return compile_json_schema(f"the tool {row.tool!r}", read(stored.payload)["schema"])
+    except DefinitionError:  # beyond the supported part of JSON Schema
+        return None
+
+
 async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) -> None:
     """Raise ``InvalidArguments`` for an answer whose arguments do not fit the request's tool, as it was at that time.
 
     Checks beyond JSON Schema, fields that go by their names as those of the request do, where the schema has aliases,
-    and tools of requests that an earlier version opened are left to the call.
+    and tools of requests that an earlier version opened are left to the call. Files are those of the request alone:
+    no approver was shown another.
     """
     if answer.arguments is None:
         return
     check_size(row.tool, written_arguments(answer.arguments))
-    kept = await lineage.payload(row.org, row.tool_hash)
-    if kept is None:
-        return
-    try:
-        schema = compile_json_schema(f"the tool {row.tool!r}", read(kept.payload)["schema"])
-    except DefinitionError:  # beyond the supported part of JSON Schema
+    schema = await _schema(lineage, row)
+    if schema is None:
         return
     misfits = _misfits(schema, dict(answer.arguments))
     if misfits and not _places(misfits) <= _misnamed(schema, row):
         listed = "; ".join(map(str, misfits))
         raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfits)
+    _check_files(row, schema, dict(answer.arguments))
+
+
+def _check_files(row: ApprovalRow, schema: JsonSchema, arguments: Any) -> None:
+    known = {file.path for file in files_of(row)}
+    for place, path, _ in marked_files(schema.root, arguments):
+        if normalised(path) not in known:
+            argument = ".".join(map(str, place))
+            raise InvalidArguments(
+                f"Invalid arguments for {row.tool!r}: {argument} names a file that the request does not name: "
+                "reject it, and have the call made with that file",
+                fields=[Field(argument, "the path of a file that the request names was expected")],
+            )
 
 
 def _misnamed(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:

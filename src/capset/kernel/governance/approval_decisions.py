@@ -15,8 +15,9 @@ from capset.kernel.governance.approval_arguments import written_arguments
 from capset.kernel.governance.approval_needs import (
     ApprovalNeeds,
     GivenApproval,
+    People,
     given_approvals,
-    people_of,
+    requesters_of,
     round_of,
     written_approvals,
 )
@@ -26,6 +27,9 @@ Decider = Principal | None
 _HOST: Final = "host:approver"
 _NO_RIGHTS: Final = Principal("approver")
 """The host's own approver, as far as rules can see: it has neither permissions nor attributes."""
+_OWN: Final = "a request is approved by another principal than the one who made it"
+_REPEATED: Final = "you have approved it already, and it needs the approval of a different principal, too"
+_MAKERS: Final = "who made a key, or entered a person, counts as its holder"
 
 
 def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
@@ -35,18 +39,20 @@ def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) 
         return needs.unmet(row, _NO_RIGHTS, frozenset(), now)
     if by.kind == "anonymous":
         return "an approval names who gave it, and an anonymous principal cannot"
-    is_own = not people_behind(by).isdisjoint(people_of(row.principal, row.on_behalf_of))
+    is_own = people_behind(by).are_one_with(requesters_of(row))
     if is_own and (needs.forbid_own or not governance.own_approvals):
-        return "a request is approved by another principal than the one who made it"
+        return _OWN if row.makers is None and not by.makers else f"{_OWN}, and {_MAKERS}"
     return needs.unmet(row, by, by.permissions | governance.default_permissions, now)
 
 
 def repetition(given: Sequence[GivenApproval], by: Decider) -> str | None:
     """Return why a principal's approval would not count beside earlier ones, or ``None`` if it would."""
     people = people_behind(by)
-    if all(people.isdisjoint(one.people) for one in given):
+    shared = [approval for approval in given if people.are_one_with(approval.people)]
+    if not shared:
         return None
-    return "you have approved it already, and it needs the approval of a different principal, too"
+    has_makers = any(approval.makers for approval in shared) or (by is not None and by.makers)
+    return f"{_REPEATED}, and {_MAKERS}" if has_makers else _REPEATED
 
 
 def closure(row: ApprovalRow) -> str:
@@ -85,8 +91,8 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
             f"Invalid request: an approver has changed the arguments of {row.id!r}, so its approval is for one call, "
             "not for the session"
         )
-    behalf = None if by is None else by.on_behalf_of
-    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number))
+    behalf, makers = (None, ()) if by is None else (by.on_behalf_of, by.makers)
+    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number, makers))
     row = replace(row, modified=modified, approvals=written_approvals(given))
     if len(given) < ApprovalNeeds.read(row).approvals:
         return row
@@ -94,9 +100,9 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
     return _closed(row, "approved", narrowest, by, governance, now)
 
 
-def people_behind(by: Decider) -> frozenset[str]:
-    """Return a decider and everybody whom it acts for."""
-    return people_of(_named(by), None if by is None else by.on_behalf_of)
+def people_behind(by: Decider) -> People:
+    """Return those who are behind a decider."""
+    return People.of(_HOST, None) if by is None else People.of(_named(by), by.on_behalf_of, by.makers)
 
 
 def _closed(

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from capset.clock import iso_of
 from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow, ApprovalScope
 from capset.definitions.approvers import ApprovalSubject, ApproverRule, written
 from capset.definitions.capabilities import Risk
-from capset.definitions.principals import Attributes, Principal
+from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import StoreError, counted
 from capset.kernel.call.invocation import Invocation
 
@@ -116,7 +116,8 @@ class ApprovalNeeds:
 class GivenApproval:
     """One of the approvals of a request: who gave it, when, and with which note.
 
-    ``round`` counts how often approvers had changed the arguments by then; ``by`` is ``kind:id``.
+    ``round`` counts how often approvers had changed the arguments by then; ``by`` is ``kind:id``, and so are the
+    ``makers`` of its key.
     """
 
     by: str
@@ -125,11 +126,12 @@ class GivenApproval:
     note: str | None
     scope: ApprovalScope
     round: int
+    makers: tuple[str, ...] = ()
 
     @property
-    def people(self) -> frozenset[str]:
-        """Everybody who has to do with it: two approvals that share one are of the same person."""
-        return people_of(self.by, self.on_behalf_of)
+    def people(self) -> People:
+        """Those who are behind it."""
+        return People.of(self.by, self.on_behalf_of, self.makers)
 
 
 def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
@@ -137,8 +139,9 @@ def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
     if row.approvals is None:
         return ()
     try:
-        return tuple(GivenApproval(**one) for one in json.loads(row.approvals))
-    except (ValueError, TypeError, RecursionError):
+        stored = json.loads(row.approvals)
+        return tuple(GivenApproval(**item | {"makers": tuple(item.get("makers", ()))}) for item in stored)
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"the request {row.id} was changed: its approvals cannot be read") from None
 
 
@@ -178,21 +181,57 @@ def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Install
     )
 
 
-def people_of(principal: str, on_behalf_of: str | None) -> frozenset[str]:
-    """Return a principal and everybody whom it acts for."""
-    # An id may contain " for ": split both sides, so that no principal can hide behind another.
-    return frozenset(f"{principal} for {on_behalf_of or ''}".split(" for ")) - {""}
+@dataclass(frozen=True, slots=True)
+class People:
+    """Those who are behind a request or an approval: the ids of a principal and of those whom it acts for (``ids``).
+
+    ``makers`` are the ids of those who made its key, and theirs.
+    """
+
+    ids: frozenset[str]
+    makers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, principal: str, on_behalf_of: str | None, makers: Iterable[str] = ()) -> Self:
+        """Return those who are behind a principal.
+
+        The kind is left out: ``agent:ada`` does not decide for ``user:ada``. An id may contain " for ": all names are
+        split there, so that no principal hides behind another.
+        """
+        return cls(_ids_of((principal, on_behalf_of or "")), _ids_of(makers))
+
+    def are_one_with(self, others: People) -> bool:
+        """Return whether they share an id, or one made the key of the other.
+
+        Keys that a third made are of two people: an administrator makes those of many.
+        """
+        return not (self.ids.isdisjoint(others.ids | others.makers) and others.ids.isdisjoint(self.makers))
+
+
+def requesters_of(row: ApprovalRow) -> People:
+    """Return those who are behind a request. Raises ``StoreError`` if what is stored of its makers are none."""
+    try:
+        makers: list[str] = [] if row.makers is None else json.loads(row.makers)
+        return People.of(row.principal, row.on_behalf_of, makers)
+    except (ValueError, TypeError, RecursionError):
+        raise StoreError(f"the request {row.id} was changed: the makers of its key cannot be read") from None
+
+
+def _ids_of(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(_id_of, " for ".join(names).split(" for "))) - {""}
+
+
+def _id_of(name: str) -> str:
+    """Return the id in ``kind:id``; anything else, such as a part of an id, is returned whole."""
+    kind, colon, rest = name.partition(":")
+    return rest if colon and kind in get_args(PrincipalKind) else name
 
 
 def _different(given: Sequence[GivenApproval]) -> int:
-    """Return the number of approvals that are of different people."""
-    seen: set[str] = set()
-    count = 0
-    for one in given:
-        if seen.isdisjoint(one.people):
-            count += 1
-        seen |= one.people
-    return count
+    """Return the number of approvals that are of other people than all before."""
+    return sum(
+        not any(one.people.are_one_with(earlier.people) for earlier in given[:place]) for place, one in enumerate(given)
+    )
 
 
 def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:

@@ -6,15 +6,16 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import iso
 from capset.definitions.acts import ActName
 from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.files import FileStat
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, InvalidArguments, LimitExceeded, NotFound, PermissionDenied
+from capset.errors import Conflict, FileError, InvalidArguments, LimitExceeded, NotFound, PermissionDenied
 from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
@@ -22,10 +23,11 @@ from capset.fingerprint.canonical import PROFILE, canonical, read
 from capset.fingerprint.payloads import tool_payload
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
-from capset.kernel.governance.approval_arguments import check_answer, check_size
+from capset.kernel.governance.approval_arguments import ShownArguments, check_answer, check_size, shown_arguments
 from capset.kernel.governance.approval_decisions import Decider, answered, closure, refusal_of, repetition
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
-from capset.kernel.governance.audit import masked_arguments
+from capset.kernel.governance.audit import arguments_to_approve
+from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of, written_files
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import announce
 from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow, PendingSummary
@@ -146,8 +148,9 @@ class ApprovalService:
         arguments and those of all others of the org are too large together.
         """
         runtime, context, tool = self._runtime, call.context, call.compiled
-        arguments = masked_arguments(call)
-        check_size(tool.name, arguments)
+        arguments, unmasked = arguments_to_approve(call)
+        for text in (arguments, unmasked):
+            check_size(tool.name, text or "")
         now = runtime.clock.time_ns()
         seconds = (needs and needs.expires_after) or runtime.governance.approval_seconds
         row = ApprovalRow(
@@ -162,6 +165,8 @@ class ApprovalService:
             tool_hash=tool.hash or "",
             runtime_hash=context.snapshot.runtime_hash,
             arguments=arguments,
+            unmasked=unmasked,
+            files=written_files(call.named_files),
             digest=digest,
             reason=question.reason if runtime.redactor is None else runtime.redactor(question.reason),
             policies=json.dumps(question.policies),
@@ -170,6 +175,7 @@ class ApprovalService:
             code_hash=code_hash_of(call),
             needs=needs and needs.written(),
             escalates_at=needs and needs.next_escalation(iso(now)),
+            makers=json.dumps(context.principal.makers) if context.principal.makers else None,
         )
         if tool.tool is not None and tool.hash is not None:
             # An approver in another process needs the schema to check other arguments.
@@ -198,6 +204,46 @@ class ApprovalService:
             )
         runtime.deliveries.wake(told)
         return found
+
+    async def show_arguments(self, row: ApprovalRow, *, by: Principal) -> ShownArguments:
+        """Return a request's arguments with only those masked that its tool's schema says are secret.
+
+        An act says that they were shown, and to whom. Without a schema, and once the request is decided, what was asked
+        for is as masked as in the request.
+        """
+        shown = await shown_arguments(self._runtime.store.lineage, row)
+        await self._record_showing(row, "arguments", by)  # first: what cannot be recorded is not shown
+        return shown
+
+    async def show_file(self, row: ApprovalRow, number: int, *, by: Principal) -> ShownFile:
+        """Return a file that a request's arguments name, by its number in ``files_of``, to be read.
+
+        An act says that it was shown, and to whom. Raises ``NotFound`` if there is none, or none in the store, and
+        ``Conflict`` if it has changed since the approval was asked for.
+        """
+        file, files = file_at(row, number), self._runtime.store.files
+        try:
+            stat, digest = await files.digest(row.session, file.path)
+        except FileError:
+            raise NotFound(
+                f"{file.path!r} is a file that a capability brings, or was deleted: it cannot be shown"
+            ) from None
+        changed = f"the file {file.path!r} has changed since the approval was asked for: the call will need a new one"
+        if digest != file.sha256:
+            raise Conflict(changed)
+
+        async def read(*, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+            current, content = await files.read(row.session, file.path, start=start, size=size)
+            if current.version != stat.version:
+                raise Conflict(changed)
+            return current, content
+
+        await self._record_showing(row, file.path, by)
+        return ShownFile(stat, read)
+
+    async def _record_showing(self, row: ApprovalRow, shown: str, by: Principal) -> None:
+        act = self._act_of("approval.show", {"id": row.id, "shown": shown}, row, actor_of(by))
+        await self._runtime.store.audit.commit(act)
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
         """Return a request once it is decided or overdue; the call's deadline ends the wait, too.
@@ -338,6 +384,8 @@ class ApprovalService:
     ) -> bool:
         """Replace a request that is still as it was seen; if that ends it, channels are told so."""
         deliveries = self._runtime.deliveries
+        if row.status != "pending":  # what was masked is kept no longer than somebody may have to see it
+            row = replace(row, unmasked=None)
         told = deliveries.for_ending(row) if expected == "pending" else ()
         is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=told)
         if is_moved:
@@ -393,6 +441,8 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
         "needs": None if row.needs is None else ApprovalNeeds.read(row).summary(),
+        "masked": row.unmasked is not None,
+        "files": [asdict(file) for file in files_of(row)],
     }
 
 

@@ -33,7 +33,10 @@ from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical, flat
 from capset.ids import time_of
 from capset.kernel.call.invocation import NOT_VALIDATED
+from capset.kernel.governance.file_arguments import with_files
+from capset.kernel.governance.marked_values import without_secrets
 from capset.kernel.governance.redaction import MASK, Redactor
+from capset.schemas.json_schema import graph_of
 from capset.schemas.plain_data import distinct, is_flat, plain, plain_json, unmasked
 
 if TYPE_CHECKING:
@@ -192,9 +195,10 @@ def intent_of(call: Invocation) -> CallEntry:
 
 
 def digest_of(call: Invocation) -> str:
-    """Return the keyed digest of a call's arguments, as in its record."""
+    """Return the keyed digest of a call's arguments, as in its record, and of the files that its approval covers."""
     recorded, secrets = call.arguments.recorded, call.arguments.secrets
-    return call.context.runtime.digest(canonical(_whole(recorded, _plain_arguments(recorded, call.given), secrets)))
+    covered = _whole(recorded, _plain_arguments(recorded, call.given), secrets)
+    return call.context.runtime.digest(canonical(with_files(covered, call.named_files)))
 
 
 def masked_arguments(call: Invocation) -> str:
@@ -202,6 +206,20 @@ def masked_arguments(call: Invocation) -> str:
     recorded = None if call.arguments is NOT_VALIDATED else call.arguments.recorded
     shown = _plain_arguments(recorded, call.given)
     return canonical(_masked(shown, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
+
+
+def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
+    """Return a call's complete arguments for approvers, as canonical JSON texts.
+
+    The first has everything masked that a record would mask. The second has only the secrets masked that the tool's
+    schema declares; it is ``None`` if that is the same.
+    """
+    tool, redactor = call.compiled.tool, call.context.runtime.redactor
+    unmasked = _plain_arguments(call.arguments.recorded, call.given)
+    if tool is not None:
+        unmasked = without_secrets(graph_of(tool.arguments), unmasked)
+    masked = redacted(unmasked if redactor is None else redactor(unmasked), longest=None)
+    return canonical(masked).decode(), None if masked == unmasked else canonical(unmasked).decode()
 
 
 def _attributes_digest(context: SessionContext) -> str | None:

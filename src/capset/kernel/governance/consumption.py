@@ -93,8 +93,8 @@ async def _of_usage(store: Store, clock: Clock, limits: Sequence[CountedUsage]) 
     found = await store.usage.read([one.window for one in limits], clock.time_ns())
     return [
         Consumption(
-            one.what, f"model_{name}", one.limit.per, one.limit.window, "shared", most, float(getattr(used, name))
+            one.what, f"model_{name}", one.limit.per, one.limit.window, "shared", most, float(getattr(usage.used, name))
         )
-        for one, used in zip(limits, found, strict=True)
+        for one, usage in zip(limits, found, strict=True)
         for name, most in one.limit.amounts().items()
     ]

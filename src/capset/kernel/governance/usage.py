@@ -1,62 +1,85 @@
-"""The usage of models by a session's agents, counted after each step and checked before it (spec 6, R24)."""
+"""The usage of models by a session's agents: reserved before each step, and counted after it (spec 6, R24)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from capset.clock import Clock
 from capset.definitions.limits import written_window
 from capset.definitions.usage import AgentUsage
-from capset.errors import BudgetExceeded
+from capset.errors import BudgetExceeded, CapsetError
 from capset.kernel.governance.quotas import CountedUsage
-from capset.stores.base import Store, UsageWindow
+from capset.stores.base import StepClaim, Store
 
 
 class UsageMeter:
-    """The limits on the usage of one session's models, and what was used of them."""
+    """The limits on the usage of one session's models."""
 
-    __slots__ = ("_clock", "_limits", "_store", "_used", "_windows")
+    __slots__ = ("_clock", "_limits", "_store")
 
     def __init__(self, limits: Sequence[CountedUsage], store: Store, clock: Clock) -> None:
         self._limits: Final = tuple(limits)
         self._store = store
         self._clock = clock
-        # Several limits may share a window, in which a step counts once.
-        self._windows: Final[tuple[UsageWindow, ...]] = tuple(dict.fromkeys(one.window for one in limits))
-        self._used: dict[UsageWindow, AgentUsage] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self._limits)
 
     @property
     def limits_cost(self) -> bool:
         """Whether money is limited, so that the price of each step must be known."""
         return any(one.limit.cost is not None for one in self._limits)
 
-    async def check(self) -> None:
-        """Raise ``BudgetExceeded`` if nothing is left for a next step, by what was used when it was last counted."""
-        if self._windows and self._used is None:
-            self._note(await self._store.usage.read(self._windows, self._clock.time_ns()))
-        self._refuse(has_next=True)
+    async def reserve(self, step: str, most: AgentUsage) -> bool:
+        """Reserve the most that a step may use, and return whether there was room for it.
 
-    async def add(self, used: AgentUsage) -> None:
-        """Count usage, durably. Raises ``BudgetExceeded`` if it was more than is left: its calls are not made."""
-        if self._windows:
-            self._note(await self._store.usage.add(self._windows, used, self._clock.time_ns()))
-            self._refuse(has_next=False)
+        There is none while steps under way may use all that is left; once they are settled, there may be again. Raises
+        ``BudgetExceeded`` if nothing is left. ``step`` is a new id; a step that was reserved is to be settled.
+        """
+        if not self._limits:
+            return True
+        claim = self._claim(step, most)
+        try:
+            before = await self._store.usage.reserve(claim, self._clock.time_ns())
+        except BaseException:  # it may have been reserved all the same
+            with suppress(CapsetError):
+                await self.settle(step, AgentUsage())
+            raise
+        if (used_up := claim.used_up(before)) is not None:
+            raise self._error(*used_up, has_next=True)
+        return claim.has_room(before)
 
-    def _note(self, used: Sequence[AgentUsage]) -> None:
-        self._used = dict(zip(self._windows, used, strict=True))
+    async def settle(self, step: str, used: AgentUsage) -> None:
+        """Count what a step has used in the place of what it has reserved, durably.
 
-    def _refuse(self, *, has_next: bool) -> None:
-        for what, limit, window in self._limits:
-            used = (self._used or {}).get(window, AgentUsage())
-            if (name := limit.exceeded(used, has_next=has_next)) is not None:
-                most, value = limit.amounts()[name], getattr(used, name)
-                noun = name.removesuffix("s") if most == 1 else name
-                error = BudgetExceeded(
-                    f"Budget exceeded: {what} may use {most:g} {noun}{_span(limit.window)}, and has used {value:g}."
-                )
-                error.retryable = limit.window is not None  # the turn may go on when the window has moved
-                raise error
+        Raises ``BudgetExceeded`` if more is used now than may be: then its calls do not count, and must not be made.
+        """
+        if not self._limits:
+            return
+        claim = self._claim(step, AgentUsage())
+        before = await self._store.usage.settle(claim, used, self._clock.time_ns())
+        if (exceeded := claim.exceeded(before, used)) is not None:
+            raise self._error(*exceeded, has_next=False)
+
+    def _claim(self, step: str, most: AgentUsage) -> StepClaim:
+        return StepClaim(step, tuple((one.limit, one.window) for one in self._limits), most)
+
+    def _error(self, place: int, used: AgentUsage, *, has_next: bool) -> BudgetExceeded:
+        """Return the error of a limit of which nothing is left, or that is exceeded."""
+        what, limit, _ = self._limits[place]
+        name = limit.exceeded(used, has_next=has_next) or ""
+        most, value = limit.amounts()[name], getattr(used, name)
+        noun = name.removesuffix("s") if most == 1 else name
+        has = "would have" if name == "calls" and not has_next else "has"
+        error = BudgetExceeded(
+            f"Budget exceeded: {what} may use {most:g} {noun}{_span(limit.window)}, and {has} used {value:g}."
+        )
+        error.retryable = limit.window is not None  # the turn may go on when the window has moved
+        return error
 
 
 def _span(seconds: int | None) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
-from typing import Final
+from typing import BinaryIO, Final
 
 from capset.clock import iso
 from capset.definitions.files import FileStat, normalise_path, parents_of
@@ -20,7 +22,7 @@ _NEVER: Final = "1970-01-01T00:00:00.000000Z"
 class SessionFiles:
     """The ``Files`` of one session. Mounted files are read-only, cover the store's, and count towards no quota."""
 
-    __slots__ = ("_folders", "_mounts", "_org", "_runtime", "_session")
+    __slots__ = ("_approved", "_folders", "_mounts", "_org", "_runtime", "_session")
 
     def __init__(
         self, runtime: KernelRuntime, session: str, org: str | None, mounts: Mapping[str, bytes] = MappingProxyType({})
@@ -29,7 +31,18 @@ class SessionFiles:
         self._session = session
         self._org = org
         self._mounts = mounts
+        self._approved: dict[str, str | None] = {}
         self._folders = {folder for path in mounts for folder in ("/", *parents_of(path))}
+
+    def as_approved(self, digests: Mapping[str, str | None]) -> SessionFiles:
+        """Return the same files for a call that was approved with some of them as they were.
+
+        ``digests`` has the SHA-256 of each by its path, ``None`` for one that was not there. A file that has another
+        content is not read (``FileError``, ``approval_void``), unless the call itself has changed it.
+        """
+        files = SessionFiles(self._runtime, self._session, self._org, self._mounts)
+        files._approved.update(digests)
+        return files
 
     async def stat(self, path: str) -> FileStat | None:
         """Return the entry at ``path``, or ``None``."""
@@ -40,19 +53,24 @@ class SessionFiles:
         stored = await files.stat(self._session, location)
         return stored if mounted is None or (stored is not None and stored.is_directory) else mounted
 
-    async def read(self, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+    async def read(self, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
         location = normalise_path(path)
-        if (content := self._mounts.get(location)) is not None:
-            return self._file(location, content), content
-        if location in self._folders:
-            raise FileError(f"{location!r} is a directory")
-        if self._is_covered(location):
-            raise FileError(f"there is no file {location!r}", status=404)
-        return await self._runtime.store.files.read(self._session, location)
+        if (content := self._mounted_content(location)) is not None:
+            return self._file(location, content), content[start : None if size is None else start + size]
+        stat, content = await self._runtime.store.files.read(self._session, location, start=start, size=size)
+        await self._check_approved(stat)
+        return stat, content
+
+    async def digest(self, path: str) -> tuple[FileStat, str]:
+        """Return a file and the SHA-256 of its content, as hex, without reading it. Raises as ``read`` does."""
+        location = normalise_path(path)
+        if (content := self._mounted_content(location)) is not None:
+            return self._file(location, content), (await asyncio.to_thread(sha256, content)).hexdigest()
+        return await self._runtime.store.files.digest(self._session, location)
 
     async def write(
-        self, path: str, content: bytes, *, version: int | None = None, act: Entry | None = None
+        self, path: str, content: bytes | BinaryIO, *, version: int | None = None, act: Entry | None = None
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new. ``act`` is as for stores.
 
@@ -64,9 +82,11 @@ class SessionFiles:
             raise FileError(f"{location!r} is a directory")
         self._refuse_mounted(location, *parents_of(location))
         files, quota = self._runtime.store.files, self._runtime.governance.file_quota
-        return await files.write(
+        written = await files.write(
             self._session, location, content, org=self._org, now=now, version=version, quota=quota, act=act
         )
+        self._approved.pop(location, None)
+        return written
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; when recursive, all below it, by path."""
@@ -117,9 +137,13 @@ class SessionFiles:
             raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
         files, quota = self._runtime.store.files, self._runtime.governance.file_quota
         now = iso(self._runtime.clock.time_ns())
-        return await files.move(
+        moved = await files.move(
             self._session, before, after, overwrite=overwrite, now=now, version=version, quota=quota
         )
+        self._approved.pop(after, None)
+        if before in self._approved:
+            self._approved[after] = self._approved.pop(before)
+        return moved
 
     async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return those of ``paths`` that are files, with their content, in the order given."""
@@ -128,11 +152,38 @@ class SessionFiles:
         found: dict[str, tuple[FileStat, bytes]] = {}
         if stored:
             read = await self._runtime.store.files.read_many(self._session, stored)
-            found = {stat.path: (stat, content) for stat, content in read}
+            for stat, content in read:
+                await self._check_approved(stat)
+                found[stat.path] = (stat, content)
         for location in locations:
             if (content := self._mounts.get(location)) is not None:
                 found[location] = (self._file(location, content), content)
         return [found[location] for location in locations if location in found]
+
+    def _mounted_content(self, location: str) -> bytes | None:
+        """Return the content of a mounted file, ``None`` where the store may have one. Raises ``FileError``."""
+        if (content := self._mounts.get(location)) is not None:
+            return content
+        if location in self._folders:
+            raise FileError(f"{location!r} is a directory")
+        if self._is_covered(location):
+            raise FileError(f"there is no file {location!r}", status=404)
+        return None
+
+    async def _check_approved(self, file: FileStat) -> None:
+        """Raise ``FileError`` for a file that was approved with another content than the one just read."""
+        if file.path not in self._approved:
+            return
+        try:
+            current, digest = await self._runtime.store.files.digest(self._session, file.path)
+        except FileError:
+            current, digest = file, ""
+        if (current.version, digest) != (file.version, self._approved[file.path]):
+            raise FileError(
+                f"{file.path!r} has changed since the call was approved: it needs a new approval",
+                code="approval_void",
+                status=409,
+            )
 
     def _mounted(self, location: str) -> FileStat | None:
         if (content := self._mounts.get(location)) is not None:

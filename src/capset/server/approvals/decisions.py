@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from capset.definitions.approvals import Answer, ApprovalRow
-from capset.errors import InvalidArguments, NotFound
+from capset.errors import InvalidArguments, NotFound, PermissionDenied
 from capset.server.auth.callers import Caller
 from capset.server.http.routes import APPROVAL_PAGE
 from capset.server.service import Service
@@ -41,6 +41,19 @@ def checked_note(note: str | None) -> str | None:
         return RejectInput(note=note).note
     except ValidationError:
         raise InvalidArguments("Invalid request: a reason has at most 1,000 characters, none of which is NUL") from None
+
+
+def check_chat_answer(row: ApprovalRow, answer: Answer) -> None:
+    """Raise ``PermissionDenied`` if a request cannot be approved from a chat, since a part of its arguments is masked.
+
+    A chat never shows that part: it would keep it. Any request can be rejected from there.
+    """
+    if answer.approved and row.unmasked is not None:
+        raise PermissionDenied(
+            "Permission denied: a part of the arguments is masked here, so the request is approved where all of it can "
+            "be shown: on its page, in the console, or by REST and the command line.",
+            hint=f"have it shown: GET {_REST}/{row.id}/arguments, or capset approvals show {row.id} --unmasked",
+        )
 
 
 async def decide_approval(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalRow:

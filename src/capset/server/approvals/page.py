@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from hashlib import sha256
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.types import Receive, Scope, Send
 
 from capset.adapters.legible_text import whole_data
-from capset.definitions.approvals import Answer
-from capset.errors import CapsetError, InvalidArguments, PermissionDenied, Unauthenticated
+from capset.definitions.approvals import Answer, ApprovalRow
+from capset.errors import CapsetError, InvalidArguments, LimitExceeded, PermissionDenied, Unauthenticated
+from capset.kernel.governance.file_arguments import file_at
 from capset.server.approvals.decisions import checked_note, decide_approval, find_approval, refusal_for
 from capset.server.approvals.markup import Markup, headers, html, joined, page
 from capset.server.auth.callers import Caller
@@ -28,8 +30,10 @@ _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
 _SHOWN: Final = 1_000_000
 """Arguments that would take more characters on several lines are shown on one."""
+_FILE_BYTES: Final = 4 * 1024 * 1024
+"""The size of the largest file that the page gives, in bytes."""
 SIGN_IN: Final = SignInKind("capset_approver", 600, "/v1/approvals", "capset:approve")
-_ROUND: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _SIGN_IN: Final = (
     '<form method="post"><p><label>{credential} with the scope <code>capset:approve</code>'
     '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
@@ -48,6 +52,11 @@ _CONSOLE: Final = (
     '<p>You are signed in to the console: <a href="../approvals/{id}">decide there</a>, '
     "with all that is known of this request.</p>"
 )
+_MASKED: Final = (
+    '<p role="note">A part of these arguments is masked here, and is a part of the call all the same. '
+    '<a href="?show=arguments">Show all of them</a>; that you have read them is on record.</p>'
+)
+_FILE: Final = "<li>{described} {link}</li>"
 _LEAVE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
     '<p>Signed in as {who}. <button name="action" value="sign_out">Sign out</button></p></form>'
@@ -94,12 +103,43 @@ class ApprovalEndpoint:
         if caller is None:
             return await self._ask(send, 200, "", elsewhere)
         _note_caller(request_info, caller)
-        found = await find_approval(self._service, caller, id)
-        request = approval_shape(found, partial(refusal_for, self._service, caller))
+        row = await find_approval(self._service, caller, id)
+        show = _query(scope).get("show", "")
+        if _NUMBER.fullmatch(show):
+            return await self._show_file(row, int(show), caller, send)
+        request = approval_shape(row, partial(refusal_for, self._service, caller))
+        if show == "arguments":
+            caller.check("capset:approve")
+            shown = await self._service.kernel.approvals.show_arguments(row, by=caller.principal)
+            whole = {"arguments": shown.arguments, "modified": shown.modified, "masked": False}
+            request = request.model_copy(update=whole)
         token = await self._sign_ins.form_token(cookie, id)
         decide = _deciding(request, token) if request.status == "pending" else Markup()
         leave = html(_LEAVE, token=token, who=_named(caller))
         return await self._answer(send, 200, page(_title(request), elsewhere, _described(request), decide, leave))
+
+    async def _show_file(self, row: ApprovalRow, number: int, caller: Caller, send: Send) -> None:
+        """Show a file that the arguments name as text, or give its bytes."""
+        caller.check("capset:approve")
+        asked = file_at(row, number)
+        path, size = asked.path, asked.size_bytes or 0
+        if size > _FILE_BYTES:
+            raise InvalidArguments(
+                f"This page gives files of at most {_FILE_BYTES} bytes, and {path!r} has {size}: read it by "
+                f"GET /v1/approvals/{row.id}/files/{number}"
+            )
+        file = await self._service.kernel.approvals.show_file(row, number, by=caller.principal)
+        _, content = await file.read()
+        try:
+            text = content.decode() if b"\0" not in content else None
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            attached = (b"content-disposition", b"attachment")
+            return await answer(send, 200, b"application/octet-stream", content, *headers(), attached)
+        about = html("<p>{bytes} bytes, SHA-256 {digest}</p>", bytes=str(size), digest=sha256(content).hexdigest())
+        back = html('<pre>{text}</pre><p><a href="?">Back to the request</a></p>', text=text)
+        return await self._answer(send, 200, page(path, about, back))
 
     async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
         """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
@@ -111,11 +151,11 @@ class ApprovalEndpoint:
         is_secure = scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
         here = (b"location", f"./{quote(id, safe='')}".encode())
         if action == "sign_in":
+            client = str((scope.get("client") or ("",))[0])
             try:
-                value = await self._sign_ins.begin(form.get("key", "").strip())
-            except Unauthenticated:
-                either = " or token" if self._service.callers.takes_tokens else ""
-                return await self._ask(send, 401, f"This is no valid API key{either}.")
+                value = await self._sign_ins.begin_with(form.get("key", "").strip(), client)
+            except (Unauthenticated, LimitExceeded) as error:
+                return await self._ask(send, error.status, error.message)
             return await self._answer(
                 send,
                 303,
@@ -131,6 +171,7 @@ class ApprovalEndpoint:
         if not await self._sign_ins.is_own_form(form.get("token", ""), cookie, id):
             raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
         if action == "sign_out":
+            await self._sign_ins.end(cookie)
             return await self._answer(send, 303, b"", here, set_cookie(SIGN_IN, "", path, is_secure=is_secure))
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
@@ -159,6 +200,14 @@ class ApprovalEndpoint:
         await answer(send, status, _HTML, body, *headers(), *more)
 
 
+def _query(scope: Scope) -> Mapping[str, str]:
+    """Return the parameters of a query, none of one that cannot be read."""
+    try:
+        return dict(parse_qsl(scope["query_string"].decode("ascii"), max_num_fields=1, errors="strict"))
+    except ValueError:
+        return {}
+
+
 def _form(content: bytes, media_type: str) -> Mapping[str, str]:
     """Return the fields of a form. Raises ``HttpRefusal`` for what is none, ``InvalidArguments`` for a field twice."""
     if media_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
@@ -181,7 +230,7 @@ def _form(content: bytes, media_type: str) -> Mapping[str, str]:
 def _round(form: Mapping[str, str]) -> int:
     """Return the round that the page has shown. Raises ``InvalidArguments`` for a form that does not say it."""
     given = form.get("round", "")
-    if not _ROUND.fullmatch(given):
+    if not _NUMBER.fullmatch(given):
         raise InvalidArguments("Invalid form: round is a number; open the page again")
     return int(given)
 
@@ -223,7 +272,23 @@ def _described(request: ApprovalShape) -> Markup:
     modified = (
         Markup() if request.modified is None else _json("Arguments, as the approver changed them", request.modified)
     )
-    return joined(html("<dl>{rows}</dl>", rows=joined(*rows)), arguments, modified)
+    masked = html(_MASKED) if request.masked else Markup()
+    return joined(html("<dl>{rows}</dl>", rows=joined(*rows)), arguments, modified, masked, _files(request))
+
+
+def _files(request: ApprovalShape) -> Markup:
+    """Return the files that the arguments name, each with a link to its content."""
+    if not request.files:
+        return Markup()
+    items: list[Markup] = []
+    for number, file in enumerate(request.files):
+        is_there = file.sha256 is not None
+        facts = f"{file.size_bytes} bytes, SHA-256 {file.sha256}" if is_there else "not there"
+        name = file.path or "a file that is secret"
+        link = html('<a href="?show={number}">Read it</a>', number=str(number)) if is_there and file.path else Markup()
+        items.append(html(_FILE, described=f"{file.argument}: {name}, {facts}", link=link))
+    told = Markup("<p>The approval is for this content: if a file changes before the call, it needs a new one.</p>")
+    return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), told)
 
 
 def _given(one: GivenApprovalShape) -> str:

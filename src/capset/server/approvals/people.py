@@ -9,11 +9,18 @@ from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, No
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller
 from capset.stores.base import PersonRow
+from capset.stores.rows import row_digest
 from capset.wire.people import PersonInput
 
 
-def person_of(kernel: Kernel, given: PersonInput, org: str | None, by: Principal) -> PersonRow:
-    """Return the row of a new person. Raises ``InvalidArguments`` for a principal that there cannot be."""
+def person_of(
+    kernel: Kernel, given: PersonInput, org: str | None, by: Principal, makers: tuple[str, ...] = ()
+) -> PersonRow:
+    """Return the row of a new person, whom ``by`` enters. Raises ``InvalidArguments`` for an impossible principal.
+
+    ``makers`` are those who count as this person, as ``makers_of`` returns them: none where it is entered on the
+    database.
+    """
     try:
         who = Principal(
             given.principal,
@@ -35,6 +42,7 @@ def person_of(kernel: Kernel, given: PersonInput, org: str | None, by: Principal
         attributes=dict(who.attributes) or None,
         created_at=kernel.now(),
         created_by=f"{by.kind}:{by.id}",
+        makers=makers,
     )
 
 
@@ -49,13 +57,14 @@ def check_grants(given: PersonInput, by: Principal) -> None:
 
 
 async def add_person(kernel: Kernel, row: PersonRow, *, by: Principal | None = None) -> PersonRow:
-    """Store a person. Raises ``Conflict`` if that user of that workspace is one already, of any organisation."""
+    """Store a person. Raises ``Conflict`` if that user of that workspace is one of the organisation already."""
     about = {
         "id": row.id,
         "team": row.team,
         "user": row.user,
         "principal": f"{row.principal_kind}:{row.principal}",
         "permissions": row.permissions,
+        "sha256": row_digest(row),
     }
     if not await kernel.store.people.add(row, act=kernel.act("person.add", about, by=by, org=row.org)):
         raise Conflict(f"the user {row.user} of the workspace {row.team} is entered already: remove that first")
@@ -72,16 +81,21 @@ async def remove_person(kernel: Kernel, org: str | None, id: str, *, by: Princip
     raise NotFound(f"there is no person {id!r}")
 
 
-async def caller_of_user(kernel: Kernel, team: str, user: str) -> Caller | None:
-    """Return the caller that a user of a workspace is: one that may see and decide requests, and nothing else."""
-    row = await kernel.store.people.find(team, user)
-    if row is None:
-        return None
+async def callers_of_user(kernel: Kernel, team: str, user: str) -> list[Caller]:
+    """Return the callers that a user of a workspace is, one for each organisation that has entered it.
+
+    They may see and decide requests of it, and nothing else.
+    """
+    return [_caller(row) for row in await kernel.store.people.find(team, user)]
+
+
+def _caller(row: PersonRow) -> Caller:
     principal = Principal(
         row.principal,
         permissions=row.permissions,
         kind=cast("PrincipalKind", row.principal_kind),  # as it was stored; Principal checks it
         org=row.org,
         attributes=row.attributes,
+        makers=row.makers,
     )
     return Caller(principal, frozenset({"capset:approve"}), f"person {row.id}")

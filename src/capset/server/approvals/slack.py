@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from contextlib import suppress
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -13,11 +14,12 @@ from capset.adapters.notifications.senders import DeliveryError, secret_in
 from capset.adapters.notifications.slack import Slack, SlackApi, check_extra
 from capset.adapters.notifications.slack_interactions import Click, click_of, is_signed
 from capset.adapters.notifications.texts import line
-from capset.definitions.approvals import Answer
+from capset.definitions.approvals import Answer, ApprovalRow
 from capset.errors import CapsetError, Conflict, NotFound, StoreError, Unauthenticated
 from capset.kernel.governance.acts import Actor, acting
-from capset.server.approvals.decisions import decide_approval, find_approval
-from capset.server.approvals.people import caller_of_user
+from capset.server.approvals.decisions import check_chat_answer, decide_approval, find_approval
+from capset.server.approvals.people import callers_of_user
+from capset.server.auth.callers import Caller
 from capset.server.http.idempotency import forgotten_before
 from capset.server.http.request_context import HttpRefusal, RequestContext, request_context
 from capset.server.http.responses import answer, answer_problem
@@ -51,10 +53,10 @@ class SlackEndpoint:
             refused = HttpRefusal(405, "method_not_allowed", "Interactions are sent with POST")
             return await answer_problem(send, refused, context.correlation, (b"allow", b"POST"))
         body: bytes = (await receive())["body"]  # the middleware has read the whole of it
-        channel = await self._sender_of(context, body)
+        signed = await self._signed_by(context, body)
         await self._check_first(context, body)
         if (click := click_of(body)) is not None:
-            await self._decide(channel, click, context)
+            await self._decide(signed, click, context)
         return await answer(send, 200, b"text/plain", b"")
 
     async def close(self) -> None:
@@ -64,8 +66,9 @@ class SlackEndpoint:
         if self._telling:
             await asyncio.wait(self._telling)
 
-    async def _sender_of(self, context: RequestContext, body: bytes) -> Slack:
-        """Return the channel whose secret a request is signed with. Raises ``Unauthenticated``."""
+    async def _signed_by(self, context: RequestContext, body: bytes) -> list[Slack]:
+        """Return the channels whose secret a request is signed with: those of one app. Raises ``Unauthenticated``."""
+        signed: list[Slack] = []
         stamp, signature = context.header(b"x-slack-request-timestamp"), context.header(b"x-slack-signature")
         now = self._service.kernel.clock.time_ns() / 1e9
         for channel in self._channels:
@@ -75,8 +78,10 @@ class SlackEndpoint:
                 _log.error("channel %s: %s; nothing from Slack is taken", channel.name, error)
                 continue
             if is_signed(secret, stamp, signature, body, now=now):
-                return channel
-        raise Unauthenticated("This is not signed by Slack, or was more than five minutes ago")
+                signed.append(channel)
+        if not signed:
+            raise Unauthenticated("This is not signed by Slack, or was more than five minutes ago")
+        return signed
 
     async def _check_first(self, context: RequestContext, body: bytes) -> None:
         """Raise ``Conflict`` for a request that came before, to any server of the store."""
@@ -88,26 +93,50 @@ class SlackEndpoint:
             raise Conflict("This request from Slack came before, and is not taken again")
         await store.fulfil(_SEEN, digest, 200, None)
 
-    async def _decide(self, channel: Slack, click: Click, context: RequestContext) -> None:
-        """Decide a request as the person who clicked, or say to that person alone why that cannot be."""
+    async def _decide(self, signed: list[Slack], click: Click, context: RequestContext) -> None:
+        """Decide a request as the person who clicked, or say to that person alone why that cannot be.
+
+        What a secret signs is believed of its own channels alone: of their workspace, their conversation, and the
+        requests that they tell of there.
+        """
         place = f"slack {click.team}/{click.user} in {click.conversation}"
-        kernel = self._service.kernel
-        caller = await caller_of_user(kernel, click.team, click.user)
-        if caller is None:
+        at = (click.team, click.conversation)
+        here = [channel for channel in signed if (channel.team, channel.conversation) == at]
+        channel = (here or signed)[0]
+        if not here:
+            _log.warning("channel %s: a click from another workspace or conversation: %s", channel.name, place)
+            return self._tell(channel, click, "Nothing is decided from this workspace and conversation.")
+        decides = await self._decider(click)
+        if decides is None:
             _log.warning("channel %s: somebody who is not entered clicked: %s", channel.name, place)
-            told = f"You ({click.user} of {click.team}) are not entered here, and decide nothing: ask an administrator."
-            return self._tell(channel, click, told)
-        context.notes["principal"] = caller.principal.id
+            text = (
+                f"You ({click.user} of {click.team}) are not entered here for the organisation of this request, and "
+                "decide nothing: ask an administrator."
+            )
+            return self._tell(channel, click, text)
+        caller, row = decides
         who = caller.principal
+        context.notes["principal"] = who.id
+        if not any(channel.asks_about(row) for channel in here):
+            _log.warning("channel %s: a click on a request that it does not tell of: %s", channel.name, place)
+            return self._tell(channel, click, "This request is not one that this conversation is told of.")
         actor = Actor(who.id, who.kind, who.org, place, correlation=context.correlation)
         try:
-            row = await find_approval(self._service, caller, click.request)
+            answer = Answer(approved=click.action == "approve")
+            check_chat_answer(row, answer)
             with acting(actor):
-                await decide_approval(self._service, caller, row.id, Answer(approved=click.action == "approve"))
+                await decide_approval(self._service, caller, row.id, answer)
         except StoreError:
             raise
         except CapsetError as error:
             self._tell(channel, click, line(error.message))
+
+    async def _decider(self, click: Click) -> tuple[Caller, ApprovalRow] | None:
+        """Return the one who clicked as the person of the request's organisation, and the request."""
+        for caller in await callers_of_user(self._service.kernel, click.team, click.user):
+            with suppress(NotFound):
+                return caller, await find_approval(self._service, caller, click.request)
+        return None
 
     def _tell(self, channel: Slack, click: Click, text: str) -> None:
         """Show a text to the person who clicked, beside answering: Slack waits three seconds for that."""

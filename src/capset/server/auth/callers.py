@@ -12,9 +12,10 @@ from capset.definitions.allowances import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
+from capset.kernel.revocation import FRESH_SECONDS
+from capset.kernel.ttl_cache import TtlCache
 from capset.server.auth.keys import Scope, digest_of, is_valid, scope_of, tool_of
 from capset.server.auth.resources import WHOLE, ProtectedResource, contains, resource_of
-from capset.server.http.ttl_cache import TtlCache
 from capset.stores.base import KeyRow
 
 _MAX_KEY: Final = 200
@@ -80,7 +81,7 @@ class Caller:
 
     @property
     def tools(self) -> frozenset[str] | None:
-        """The names of the only tools that the caller may call, ``None`` for all that it may otherwise."""
+        """The only tools that the caller may call, as ``CAPABILITY.TOOL``; ``None`` for all that it may otherwise."""
         if self.has("capset:call"):
             return None
         return frozenset(tool for scope in self.scopes if (tool := tool_of(scope)) is not None)
@@ -90,11 +91,13 @@ class Caller:
         if self.tools is not None and not self.tools:
             raise InsufficientScope(("capset:call",))
 
-    def check_tool(self, name: str) -> None:
-        """Raise ``InsufficientScope`` unless the caller may call a tool of this name, if there is one."""
-        if self.tools is not None and name not in self.tools:
-            scope = scope_of(name)
-            raise InsufficientScope(tuple(dict.fromkeys((scope, "capset:call"))))
+    def check_tool(self, own_name: str | None) -> None:
+        """Raise ``InsufficientScope`` unless the caller may call a tool.
+
+        ``own_name`` is ``CAPABILITY.TOOL``, as the capability itself calls them; ``None`` if there is no such tool.
+        """
+        if self.tools is not None and own_name not in self.tools:
+            raise InsufficientScope(tuple(dict.fromkeys((scope_of(own_name), "capset:call"))))
 
     def is_for(self, path: str) -> bool:
         """Return whether the credential is for the part of the server that a path belongs to."""
@@ -145,10 +148,7 @@ class Callers:
 
     async def by_digest(self, digest: str) -> Caller:
         """Return the caller of a key by its digest, as it is now. Raises ``Unauthenticated`` if it is not valid."""
-        found = await self._resolve_key(digest)
-        if found is None or not is_valid(found[0], self._kernel.now()):
-            raise Unauthenticated("The API key of this turn is not valid any more: it was revoked, or has expired")
-        return found[1]
+        return self._check_found(await self._resolve_key(digest))
 
     async def identify(self, authorization: str | None, path: str | None = None) -> Caller:
         """Return the sender of this ``Authorization`` header; ``path`` is that of the request, if it is not let in yet.
@@ -200,16 +200,31 @@ class Callers:
         ``authorization`` is the header that shows its token. ``afresh`` asks the store itself instead of the cached
         answer of the last second.
         """
-        if caller.digest is not None and afresh:
-            self._known.forget(lambda digest, _: digest == caller.digest)
         try:
-            if caller.digest is not None and self._anyone is None:
-                await self._of_key(caller.digest)
-            else:
+            if caller.digest is None or self._anyone is not None:
                 await self.identify(authorization)
+            elif afresh:
+                await self.check_key(caller.digest, afresh=True)
+            else:
+                await self._of_key(caller.digest)
         except Unauthenticated:
             return False
         return True
+
+    async def check_key(self, digest: str, *, afresh: bool = False) -> float:
+        """Return when a valid key was looked up, by the monotonic clock, ``FRESH_SECONDS`` ago at most.
+
+        ``afresh`` asks the store itself. Raises ``Unauthenticated``.
+        """
+        seconds = 0.0 if afresh else FRESH_SECONDS
+        asked, found = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
+        self._check_found(found)
+        return asked
+
+    def _check_found(self, found: tuple[KeyRow, Caller] | None) -> Caller:
+        if found is None or not is_valid(found[0], self._kernel.now()):
+            raise Unauthenticated("The API key is not valid any more: it was revoked, or has expired")
+        return found[1]
 
     async def _resolve_key(self, digest: str) -> tuple[KeyRow, Caller] | None:
         row = await self._kernel.store.keys.find(digest)
@@ -224,5 +239,6 @@ class Callers:
             org=row.org,
             attributes=row.attributes,
             allowance=allowance,
+            makers=row.makers,
         )
         return row, Caller(principal, frozenset(row.scopes), row.id, row.agent, digest=digest)

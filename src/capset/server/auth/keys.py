@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,10 @@ from typing import Final, Literal, get_args
 
 from capset.definitions.names import TOOL
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError, Field
+from capset.errors import DefinitionError, Field, PermissionDenied
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
+from capset.stores.rows import row_digest
 
 Scope = Literal[
     "capset:read",
@@ -29,10 +31,16 @@ requests for approvals; ``metrics``: read the org's metrics, or without an org t
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"
-"""Begins the scope of a single tool, by its name in the agent: of all that ``capset:call`` gives, calls of that one."""
+"""Begins the scope of a single tool, ``CAPABILITY.TOOL``: of all that ``capset:call`` gives, calls of that one.
+
+The names are those that the capability itself has: an agent may rename a tool, and its scope stays the same.
+"""
+_OWN_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_:-]{{0,99}}\.{TOOL.pattern}")
 _MAX_AGENT: Final = 200
 MAX_NAME: Final = 200
 """The maximum length of a key's name."""
+MAX_MAKERS: Final = 16
+"""The maximum number of principals of which each has made the key of the one before."""
 _PREFIX: Final = "capset_"
 """Makes a leaked key recognisable, such as in a repository."""
 
@@ -56,8 +64,9 @@ async def create_key(
 
     256 random bits need no slow hash: only their SHA-256 is stored. ``agent`` is the default agent of ``/mcp``, by its
     id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that makes the key, as
-    is on record; the host by default. Raises ``DefinitionError`` for an unknown
-    scope, an invalid name of the key or the organisation, an invalid agent, and a principal that no key can represent.
+    is on record, and that counts as the key's principal where requests are approved; the host by default, which counts
+    as no one. Raises ``DefinitionError`` for an unknown scope, an invalid name of the key or the organisation, an
+    invalid agent, and a principal that no key can represent; ``PermissionDenied`` as ``makers_of`` does.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
         # A key identifies a principal, but not the principals it acts for.
@@ -71,11 +80,7 @@ async def create_key(
     given = tuple(dict.fromkeys(scopes))
     for scope in given:
         if not is_scope(scope):
-            known = (*get_args(Scope), f"{_TOOL}TOOL")
-            raise DefinitionError(
-                f"unknown scope {scope!r}; there is: {', '.join(known)}",
-                fields=[Field("scopes", f"scopes are expected; {scope!r} is none")],
-            )
+            raise DefinitionError(told := _misfit(scope), fields=[Field("scopes", told)])
     now = datetime.fromisoformat(kernel.now())
     ends = [one for one in (latest, None if lifetime is None else _iso(now + lifetime)) if one is not None]
     key = _PREFIX + secrets.token_urlsafe(32)
@@ -93,6 +98,7 @@ async def create_key(
         agent=agent,
         attributes=dict(principal.attributes) or None,
         allowance=None if principal.allowance is None else principal.allowance.plain(),
+        makers=() if by is None else makers_of(by),
     )
     about = {
         "id": row.id,
@@ -102,6 +108,7 @@ async def create_key(
         "permissions": row.permissions,
         "expires_at": row.expires_at,
         "agent": row.agent,
+        "sha256": row_digest(row),
     }
     await kernel.store.keys.create(row, act=kernel.act("key.create", about, by=by, org=row.org))
     return row, key
@@ -116,20 +123,44 @@ async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) ->
     return await kernel.store.keys.revoke(id, kernel.now(), act=act)
 
 
+def makers_of(by: Principal) -> tuple[str, ...]:
+    """Return the makers of a key or a person that a principal makes: itself, and the makers of its own key.
+
+    Raises ``PermissionDenied`` for more than ``MAX_MAKERS``.
+    """
+    makers = tuple(dict.fromkeys((f"{by.kind}:{by.id}", *by.makers)))
+    if len(makers) > MAX_MAKERS:
+        raise PermissionDenied(
+            f"Permission denied: this key was made by a key that was made by a key, {MAX_MAKERS} times, and makes none",
+            hint="use a key that was made on the database, or a token",
+        )
+    return makers
+
+
 def is_scope(text: str) -> bool:
     """Return whether a text is a scope: one of ``Scope``, or that of a single tool."""
     return text in get_args(Scope) or tool_of(text) is not None
 
 
-def scope_of(tool: str) -> str:
-    """Return the scope of a single tool; ``capset:call`` for a text that no tool has as its name."""
-    return _TOOL + tool if TOOL.fullmatch(tool) else "capset:call"
+def _misfit(scope: str) -> str:
+    """Return why a text is no scope, and what to write."""
+    if scope.startswith(_TOOL):
+        return (
+            f"the scope of a single tool is {_TOOL}CAPABILITY.TOOL, by the names that the capability itself gives: "
+            f"write {_TOOL}test_math.add, say; got {scope!r:.200}"
+        )
+    return f"unknown scope {scope!r:.200}; there is: {', '.join((*get_args(Scope), f'{_TOOL}CAPABILITY.TOOL'))}"
+
+
+def scope_of(own_name: str | None) -> str:
+    """Return the scope of a single tool by ``CAPABILITY.TOOL``; ``capset:call`` for what no scope can name."""
+    return _TOOL + own_name if own_name is not None and _OWN_NAME.fullmatch(own_name) else "capset:call"
 
 
 def tool_of(scope: str) -> str | None:
-    """Return the name of the tool that a scope is for, ``None`` if it is for no single tool."""
-    tool = scope.removeprefix(_TOOL)
-    return tool if scope.startswith(_TOOL) and TOOL.fullmatch(tool) else None
+    """Return ``CAPABILITY.TOOL`` of the tool that a scope is for, ``None`` if it is for no single tool."""
+    own_name = scope.removeprefix(_TOOL)
+    return own_name if scope.startswith(_TOOL) and _OWN_NAME.fullmatch(own_name) else None
 
 
 def digest_of(key: str) -> str:

@@ -24,9 +24,8 @@ from capset.server.auth.tokens import Issuer, Tokens
 
 CALLBACK: Final = "/login/callback"
 """The path that the provider leads people back to; it has to be registered there, below the public URL."""
-_ASKED: Final[tuple[Scope, ...]] = ("capset:read", "capset:call", "capset:write", "capset:approve", "capset:audit")
-SCOPES: Final[tuple[str, ...]] = ("openid", *_ASKED)
-"""The scopes that are asked for, unless the operator names others: the provider may give fewer."""
+SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call", "capset:write", "capset:approve", "capset:audit")
+"""The scopes that are asked for besides ``openid``, unless the operator names others: the provider may give fewer."""
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TIMEOUT: Final = 10.0
 _KNOWN_SECONDS: Final = 60.0
@@ -42,7 +41,7 @@ class OpenIdClient:
         issuer: the provider, as the issuer of tokens for this server; it needs the server's public URL.
         client_id: the name under which the provider knows the server.
         client_secret: the secret of a confidential client; ``None`` for a public one.
-        scopes: what is asked for.
+        scopes: what is asked for, besides ``openid``.
 
     Raises ``DefinitionError`` for an empty client id, and an issuer that has no public URL.
     """
@@ -113,7 +112,7 @@ class OpenIdSignIn:
             "response_type": "code",
             "client_id": self._client.client_id,
             "redirect_uri": self._redirect_uri,
-            "scope": " ".join(self._client.scopes),
+            "scope": " ".join(dict.fromkeys(("openid", *self._client.scopes))),
             "state": attempt.state,
             "nonce": attempt.nonce,
             "code_challenge": challenge,
@@ -122,11 +121,12 @@ class OpenIdSignIn:
         }
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked, quote_via=quote)}", attempt
 
-    async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> str:
-        """Return the access token for the code that the provider led somebody back with.
+    async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> tuple[str, str]:
+        """Return the access token for the code that the provider led somebody back with, and who that is.
 
-        Raises ``Unauthenticated`` for an answer to another attempt, of another issuer, or with an error, and
-        ``Unreachable`` if the provider does not give a token.
+        That is the subject of the ID token, which is checked; the access token is not. Raises ``Unauthenticated`` for
+        an answer to another attempt, of another issuer, or with an error, and for an ID token that is not for this
+        client and this attempt; ``Unreachable`` if the provider does not give both tokens.
         """
         if not secrets.compare_digest(answered.get("state", "").encode(), attempt.state.encode()):
             raise Unauthenticated("This answer is for another sign-in. Sign in again.")
@@ -137,13 +137,26 @@ class OpenIdSignIn:
             raise Unauthenticated(f"The provider did not sign you in: {said:.200}")
         tokens = await self._exchange(answered.get("code", ""), attempt.verifier)
         access, identity = tokens.get("access_token"), tokens.get("id_token")
-        if not isinstance(access, str):
-            raise Unreachable(f"{self.provider} gave no access token")
-        if isinstance(identity, str):
+        if not isinstance(access, str) or not isinstance(identity, str):
+            missing = "access token" if not isinstance(access, str) else "ID token"
+            raise Unreachable(f"{self.provider} gave no {missing}")
+        return access, await self._subject(identity, attempt)
+
+    async def _subject(self, identity: str, attempt: SignInAttempt) -> str:
+        """Return the subject of an ID token for this client and this attempt (OpenID Connect Core 1.0, 3.1.3.7)."""
+        try:
             claims = await self._id_tokens.claims(identity)
-            if claims.get("nonce") != attempt.nonce:
-                raise Unauthenticated("The provider's answer is for another sign-in. Sign in again.")
-        return access
+        except Unauthenticated:
+            raise Unauthenticated(
+                "The provider's ID token is not for this server: the log says why (capset.tokens)."
+            ) from None
+        audience, party, subject = claims["aud"], claims.get("azp"), claims["sub"]
+        is_shared = isinstance(audience, list) and len(cast("list[object]", audience)) > 1
+        if (party is not None or is_shared) and party != self._client.client_id:
+            raise Unauthenticated("The provider's ID token was issued to another party (azp). Sign in again.")
+        if claims.get("nonce") != attempt.nonce or not isinstance(subject, str):
+            raise Unauthenticated("The provider's answer is for another sign-in. Sign in again.")
+        return subject
 
     async def _exchange(self, code: str, verifier: str) -> Mapping[str, Any]:  # JSON data
         endpoint = (await self._metadata())["token_endpoint"]
@@ -169,10 +182,9 @@ class OpenIdSignIn:
         found = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
         if found.get("issuer") != issuer:
             raise Unreachable(f"{self.provider} describes another issuer than {issuer}")
-        for name in ("authorization_endpoint", "token_endpoint"):
-            _check_endpoint(name, found.get(name))
-        self._known = time.monotonic(), found
-        return found
+        endpoints = {name: _endpoint(name, found.get(name)) for name in ("authorization_endpoint", "token_endpoint")}
+        self._known = time.monotonic(), endpoints
+        return endpoints
 
     async def _json(
         self, method: Any, url: str, headers: Mapping[str, str], content: bytes | None
@@ -206,11 +218,15 @@ class OpenIdSignIn:
         return {"resource": wanted} if "://" in wanted else {}
 
 
-def _check_endpoint(name: str, url: object) -> None:
-    """Raise ``Unreachable`` unless codes and tokens can go to an endpoint: https, or http on loopback."""
+def _endpoint(name: str, url: object) -> str:
+    """Return the URL of an endpoint that codes and tokens can go to, in ASCII and without a fragment.
+
+    Raises ``Unreachable`` unless it is https, or http on loopback.
+    """
     try:
         found = read_url(url if isinstance(url, str) else "")
     except ToolError:
         raise Unreachable(f"the provider's {name} is no URL") from None
     if found.scheme != "https" and not is_loopback(found.host):
         raise Unreachable(f"the provider's {name} is not https")
+    return str(found)

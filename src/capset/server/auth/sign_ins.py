@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import secrets
+import time
 import zlib
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from capset.errors import InvalidArguments, Unauthenticated
-from capset.server.auth.callers import Caller, Callers
+from capset.errors import InvalidArguments, LimitExceeded, Unauthenticated
+from capset.server.auth.callers import REFUSED, Caller, Callers
 from capset.server.auth.keys import Scope, digest_of
 from capset.server.auth.signing_keys import KeySource, decrypt, encrypt, is_sealed, seal
+from capset.server.http.idempotency import forgotten_before
 from capset.server.service import Service
+from capset.stores.base import ReplyRow
+
+FAILURES: Final = 10
+"""The number of wrong credentials from one address within ``WINDOW_SECONDS`` that are answered as such."""
+WINDOW_SECONDS: Final = 60.0
+_ADDRESSES: Final = 10_000
 
 MAX_COOKIE: Final = 4_000
 """Maximum characters of the cookie's value: browsers take 4,096 with its name."""
-_VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{64})")
+_VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-9a-f]{64})")
 _NAMED: Final = re.compile(r"(?:^|; *)([\w-]+)=([\w.-]*)", re.ASCII)
+_ENDED: Final = "sign-out"
+_NO_ORG: Final = "\x1fsign-out"
+"""The organisation of what is remembered of sign-outs: none can have this name, so that it counts for none."""
+_log = logging.getLogger("capset.tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +56,49 @@ class SignInKind:
 
 
 class SignIns:
-    """The sign-ins of one kind, which no server stores: a cookie has the digest of a key, its end, and a seal.
+    """The sign-ins of one kind, which no server stores: a cookie has the digest of a key, its end, a nonce, and a seal.
 
     The key itself is looked up for every request, so that a revoked one ends its sign-ins. The cookie of a token has
     the end and the whole token, encrypted, so that every request checks it again: its signature, its end, its audience.
+    What is stored are sign-outs, by the hash of the cookie, until its time would be up: they end its copies, too.
     """
 
     def __init__(self, kind: SignInKind, service: Service, keys: KeySource) -> None:
         self.kind = kind
         self._service = service
         self._keys = keys
+        self._failures = Failures()
 
-    async def begin(self, credential: str) -> str:
-        """Return the value of the cookie of the holder of a key or a token.
+    async def begin_with(self, credential: str, address: str) -> str:
+        """Return the value of the cookie for a credential that somebody at an address has typed.
 
-        Raises ``Unauthenticated`` for one that is not valid, ``InsufficientScope``, and ``InvalidArguments`` for a
-        token that is too long for a cookie.
+        A valid one always signs in. Raises as ``begin`` does, and ``LimitExceeded`` in the place of
+        ``Unauthenticated`` once ``FAILURES`` others from the address were wrong within a minute.
+        """
+        try:
+            return await self.begin(credential)
+        except Unauthenticated:
+            self._failures.add(address)
+            either = " or token" if self._service.callers.takes_tokens else ""
+            raise Unauthenticated(f"This is no valid API key{either}.") from None
+
+    async def begin(self, credential: str, *, subject: str | None = None) -> str:
+        """Return the value of the cookie of the holder of a key or a token; of a ``subject``, only by its token.
+
+        Raises ``Unauthenticated`` for one that is not valid, or is another subject's, ``InsufficientScope``, and
+        ``InvalidArguments`` for a token that is too long for a cookie.
         """
         callers, end = self._service.callers, str(self._now() + self.kind.seconds)
-        if not callers.is_token(credential):
+        if subject is None and not callers.is_token(credential):
             digest = digest_of(credential)
             self._check(await _caller(callers, digest))
-            return f"{digest}.{end}.{await seal(self._keys, self.kind.purpose, digest, end)}"
-        self._check(await self._sender(credential))
+            nonce = secrets.token_hex(8)  # so that a sign-out ends one sign-in, and not all of its second
+            return f"{digest}.{end}.{nonce}.{await seal(self._keys, self.kind.purpose, digest, end, nonce)}"
+        caller = await self._sender(credential)
+        if subject is not None and caller.principal.id != subject:
+            _log.info("a token was refused: its subject is another than that of the ID token")
+            raise Unauthenticated(REFUSED)
+        self._check(caller)
         value = await encrypt(self._keys, f"{self.kind.purpose} token", zlib.compress(f"{end} {credential}".encode()))
         if len(value) > MAX_COOKIE:
             raise InvalidArguments(
@@ -78,19 +113,46 @@ class SignIns:
             caller = await self._of_key(found) if (found := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
         except Unauthenticated:
             return None
-        if caller is not None:
-            self._check(caller)
+        if caller is None or await self._has_ended(cookie):
+            return None
+        self._check(caller)
         return caller
+
+    async def end(self, cookie: str) -> None:
+        """End a sign-in on all servers of the store, with every copy of its cookie. Of another text, nothing is kept.
+
+        Raises ``StoreError`` if that cannot be stored: then the sign-in goes on.
+        """
+        if not await self._is_own(cookie):
+            return
+        store, now, digest = self._service.kernel.store.replies, self._service.kernel.now(), digest_of(cookie)
+        row = ReplyRow(_ENDED, digest, digest, now, org=_NO_ORG)
+        if await store.reserve(row, expired=forgotten_before(now)) is None:
+            await store.fulfil(_ENDED, digest, 200, None)
+
+    async def _is_own(self, cookie: str) -> bool:
+        """Return whether a cookie was made here and is not over yet, whether or not its caller can be asked for now."""
+        if found := _VALUE.fullmatch(cookie):
+            return await self._is_valid(found)
+        try:
+            end, _ = await self._token(cookie)
+        except Unauthenticated:
+            return False
+        return end > self._now()
+
+    async def _is_valid(self, found: re.Match[str]) -> bool:
+        digest, end, nonce, sealed = found.groups()
+        return int(end) > self._now() and await is_sealed(self._keys, sealed, self.kind.purpose, digest, end, nonce)
+
+    async def _has_ended(self, cookie: str) -> bool:
+        return await self._service.kernel.store.replies.get(_ENDED, digest_of(cookie)) is not None
 
     def _check(self, caller: Caller) -> None:
         if self.kind.scope is not None:
             caller.check(self.kind.scope)
 
     async def _of_key(self, found: re.Match[str]) -> Caller | None:
-        digest, end, sealed = found.groups()
-        if int(end) <= self._now() or not await is_sealed(self._keys, sealed, self.kind.purpose, digest, end):
-            return None
-        return await _caller(self._service.callers, digest)
+        return await _caller(self._service.callers, found[1]) if await self._is_valid(found) else None
 
     async def _of_token(self, cookie: str) -> Caller | None:
         end, token = await self._token(cookie)
@@ -124,6 +186,29 @@ class SignIns:
 
     def _now(self) -> int:
         return self._service.kernel.clock.time_ns() // 1_000_000_000
+
+
+class Failures:
+    """The wrong credentials of the last minute, by the address that they came from.
+
+    Behind a proxy that is not declared, all have one address: so only wrong ones are counted, and refused.
+    """
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def add(self, address: str) -> None:
+        """Count a wrong credential. Raises ``LimitExceeded`` if ``FAILURES`` were counted within a minute."""
+        times, now = self._times.setdefault(address, deque(maxlen=FAILURES)), time.monotonic()
+        if len(times) == FAILURES and times[0] > now - WINDOW_SECONDS:
+            raise LimitExceeded(
+                f"Too many sign-ins have failed: {FAILURES} in a minute. Wait a minute, or use a valid credential.",
+                retry_after=times[0] + WINDOW_SECONDS - now,
+            )
+        times.append(now)
+        self._times.move_to_end(address)
+        if len(self._times) > _ADDRESSES:
+            self._times.popitem(last=False)
 
 
 async def _caller(callers: Callers, digest: str) -> Caller:

@@ -21,11 +21,11 @@ from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
 from capset.definitions.principals import MAX_NAMES, Attributes, Principal
 from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
+from capset.kernel.ttl_cache import TtlCache
 from capset.server.auth.callers import ISSUED, REFUSED, Caller
 from capset.server.auth.jwks import Jwks
 from capset.server.auth.keys import is_scope
 from capset.server.auth.resources import WHOLE, ProtectedResource
-from capset.server.http.ttl_cache import TtlCache
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -204,8 +204,7 @@ class Tokens:
         """Return the parts of this server that a token is for; a declared audience stands for all of them."""
         if self._resource is None or self._issuer.audience is not None:
             return WHOLE
-        audience: str | list[str] = claims["aud"]  # as the registry has checked
-        found = self._resource.parts([audience] if isinstance(audience, str) else audience)
+        found = self._resource.parts(_audiences(claims["aud"]))
         if not found:
             _refuse("it is for another resource")
         return found
@@ -261,6 +260,14 @@ def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
     listed = value.split() if isinstance(value, str) else [] if value is None else value
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
         _refuse(f"its claim {name!r} is no list of texts")
+    return cast("list[str]", listed)
+
+
+def _audiences(claim: object) -> list[str]:
+    """Return the audiences of a token: one text, or a list of texts (RFC 7519, 4.1.3)."""
+    listed = cast("list[object]", claim) if isinstance(claim, list) else [claim]
+    if not all(isinstance(audience, str) for audience in listed):
+        _refuse("its audience is neither a text nor a list of texts")
     return cast("list[str]", listed)
 
 

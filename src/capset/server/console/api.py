@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope
 
 from capset.errors import CapsetError, Field
+from capset.server.http.bodies import RequestBody
 from capset.server.http.request_context import KEY, RequestContext, request_context
 from capset.server.http.routes import Routes
 
 _JSON: Final = "application/json"
 _PREFIX: Final = "/v1/"
-_WAITING: Final = 64
+_WAITING: Final = 2
 """Parts of a streamed answer that wait for their reader; then its sender waits."""
 
 
@@ -48,6 +51,24 @@ class RestAnswer:
         if self.status >= 400:
             raise RestRefusal(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer:
+    """An answer whose body comes in parts: its status, and its headers by lower-case name."""
+
+    status: int
+    headers: Mapping[str, str]
+    parts: AsyncGenerator[bytes]
+
+    async def read(self, most: int | None = None) -> bytes:
+        """Return the body, or its beginning of ``most`` bytes or a little more."""
+        content = bytearray()
+        async for part in self.parts:
+            content += part
+            if most is not None and len(content) >= most:
+                break
+        return bytes(content)
 
 
 class Api:
@@ -84,12 +105,12 @@ class Api:
         method: str,
         *segments: str,
         query: Mapping[str, object] | None = None,
-        content: bytes | None = None,
+        content: bytes | RequestBody | None = None,
         media_type: str = _JSON,
         headers: Mapping[str, str] | None = None,
     ) -> RestAnswer:
         """Return the whole answer to a request, also to one that was refused."""
-        scope = self._request(method, segments, query, content, media_type, headers)
+        scope, receive = self._request(method, segments, query, content, media_type, headers)
         started: dict[str, Any] = {}
         parts: list[bytes] = []
 
@@ -99,9 +120,8 @@ class Api:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._app(scope, _whole(content or b""), send)
-        named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in started["headers"]}
-        return RestAnswer(started["status"], named, b"".join(parts))
+        await self._app(scope, receive, send)
+        return RestAnswer(started["status"], _named(started), b"".join(parts))
 
     async def stream(
         self,
@@ -114,29 +134,51 @@ class Api:
 
         The request is cancelled when its reader leaves.
         """
-        scope = self._request(method, segments, query, content, _JSON, {"accept": "text/event-stream"})
-        parts: asyncio.Queue[Message | None] = asyncio.Queue(_WAITING)
+        accept = {"accept": "text/event-stream"}
+        async with self.open(*segments, query=query, method=method, content=content, headers=accept) as answer:
+            async for part in answer.parts:
+                yield part
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        method: str = "GET",
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[OpenAnswer]:
+        """Yield an answer whose body is read while it comes; at the end its request is cancelled.
+
+        Raises ``RestRefusal``.
+        """
+        scope, receive = self._request(method, segments, query, content, _JSON, headers)
+        messages: asyncio.Queue[Message | None] = asyncio.Queue(_WAITING)
 
         async def run() -> None:
             try:
-                await self._app(scope, _whole(content or b""), parts.put)
-            finally:
-                await parts.put(None)
+                await self._app(scope, receive, messages.put)
+            except Exception:
+                await messages.put(None)
+                raise
+            await messages.put(None)
+
+        async def parts() -> AsyncGenerator[bytes]:
+            while (message := await messages.get()) is not None:
+                if message.get("body"):
+                    yield message["body"]
+            await task
 
         task = asyncio.create_task(run())
         try:
-            status, refusal, media_type = 200, bytearray(), ""
-            while (message := await parts.get()) is not None:
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    media_type = dict(message["headers"]).get(b"content-type", b"").decode("latin-1")
-                elif status >= 400:
-                    refusal += message.get("body", b"")
-                elif message.get("body"):
-                    yield message["body"]
-            if status >= 400:
-                RestAnswer(status, {"content-type": media_type}, bytes(refusal)).json()
-            await task
+            start = await messages.get()
+            if start is None:
+                await task
+                raise RuntimeError("the application ended without an answer")
+            answer = OpenAnswer(start["status"], _named(start), parts())
+            if answer.status >= 400:
+                RestAnswer(answer.status, answer.headers, await answer.read()).json()
+            yield answer
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -147,11 +189,11 @@ class Api:
         method: str,
         segments: tuple[str, ...],
         query: Mapping[str, object] | None,
-        content: bytes | None,
+        content: bytes | RequestBody | None,
         media_type: str,
         headers: Mapping[str, str] | None,
-    ) -> Scope:
-        """Return the scope of a request of its own, for the caller of the page, under the page's correlation."""
+    ) -> tuple[Scope, Receive]:
+        """Return a request of its own, for the caller of the page, under the page's correlation."""
         outer = request_context(self._scope)
         raw = _PREFIX + "/".join(quote(one, safe="/" if at else "") for at, one in enumerate(segments))
         path = _PREFIX + "/".join(segments)
@@ -160,12 +202,17 @@ class Api:
         if self._authorization:
             given["authorization"] = self._authorization
         if content is not None:
-            given = {"content-type": media_type, **given, "content-length": str(len(content))}
+            given = {"content-type": media_type, **given}
+        if not isinstance(content, RequestBody):
+            content = RequestBody(_whole(content or b""), len(content or b""), sys.maxsize, 0, None, arrived=True)
         pairs = [(name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in given.items()]
-        inner = RequestContext(outer.correlation, dict(pairs), outer.caller, memory=outer.memory)
+        inner = RequestContext(
+            outer.correlation, dict(pairs), outer.caller, memory=outer.memory, transfer=outer.transfer
+        )
+        inner.body = content
         inner.route = self._routes.of(path)
         root = self._scope.get("root_path", "")
-        return {
+        scope = {
             **self._scope,
             "method": method,
             "path": root + path,
@@ -174,6 +221,12 @@ class Api:
             "headers": pairs,
             KEY: inner,
         }
+        return scope, content.receive
+
+
+def _named(start: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of the beginning of an answer, by lower-case name."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
 
 
 def _whole(content: bytes) -> Any:  # an ASGI receive

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import CapsetError, PermissionDenied, Unauthenticated
 from capset.server.auth.callers import Caller
-from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, cookie_of, is_foreign
+from capset.server.auth.sign_ins import SignInKind, SignIns, is_foreign
 from capset.server.auth.signing_keys import KeySource
 from capset.server.console import assets
 from capset.server.console.api import Api
 from capset.server.console.forms import Form, read_form
-from capset.server.console.login import COOKIE_PATH, Login
+from capset.server.console.login import Login
 from capset.server.console.markup import address, render
 from capset.server.console.page import HTML, MenuEntry, PageRequest, PageRoute, root_of
 from capset.server.console.pages import (
@@ -105,11 +105,7 @@ class Console:
         """Return who has signed in, ``None`` for others, and for the paths that need none."""
         if request_info.route == template_of(assets.PATH):
             return None
-        return self._service.callers.anyone or await self._sign_ins.caller(self._cookie(scope, request_info))
-
-    def _cookie(self, scope: Scope, request_info: RequestContext) -> str:
-        name = cookie_name(SIGN_IN, COOKIE_PATH, is_secure=self._login.is_secure(scope))
-        return cookie_of(request_info.header(b"cookie"), name)
+        return self._service.callers.anyone or await self._sign_ins.caller(self._login.cookie(scope, request_info))
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Raises ``HttpRefusal`` for a method that the path does not have."""
@@ -154,7 +150,7 @@ class Console:
         info = request_context(request.scope)
         if info.caller is None:
             return self._login.lead_there(request)
-        cookie = self._cookie(request.scope, info)
+        cookie = self._login.cookie(request.scope, info)
         form = Form(())
         if request.method != "GET":
             if is_foreign(info.headers, self._service.public_url):
@@ -170,7 +166,11 @@ class Console:
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         sign_out = partial(self._login.sign_out, request)
-        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out)
+        is_signed_in = partial(self._is_signed_in, cookie)
+        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out, is_signed_in)
+
+    async def _is_signed_in(self, cookie: str) -> bool:
+        return self._service.callers.anyone is not None or await self._sign_ins.caller(cookie) is not None
 
     async def _failure(self, request: Request, error: CapsetError) -> Response:
         info = request_context(request.scope)

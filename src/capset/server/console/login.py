@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict, deque
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -16,21 +12,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from capset.errors import CapsetError, LimitExceeded, NotFound, PermissionDenied, Unauthenticated
+from capset.errors import CapsetError, NotFound, PermissionDenied, Unauthenticated
 from capset.server.auth.open_id import CALLBACK, OpenIdSignIn, SignInAttempt
-from capset.server.auth.sign_ins import MAX_COOKIE, SignInKind, SignIns, cookie_name, is_foreign, set_cookie
+from capset.server.auth.sign_ins import (
+    MAX_COOKIE,
+    SignInKind,
+    SignIns,
+    cookie_name,
+    cookie_of,
+    is_foreign,
+    set_cookie,
+)
 from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import read_form
 from capset.server.console.markup import address, render
 from capset.server.console.page import HTML, root_of
-from capset.server.http.request_context import request_context
+from capset.server.http.request_context import RequestContext, request_context
 from capset.server.service import Service
 
-FAILURES: Final = 10
-"""Failed sign-ins from one address within ``WINDOW_SECONDS``; beyond it, 429."""
-WINDOW_SECONDS: Final = 60.0
-_ADDRESSES: Final = 10_000
 COOKIE_PATH: Final = "/"
 _ATTEMPT: Final = SignInKind("capset_sign_in", 600, CALLBACK, same_site="Lax")
 """A sign-in at the provider that is under way."""
@@ -43,7 +43,6 @@ class Login:
         self._service = service
         self._sign_ins = sign_ins
         self._keys = keys
-        self._failures = Failures()
 
     def routes(self) -> list[Route]:
         """Return the routes that need no sign-in."""
@@ -88,12 +87,7 @@ class Login:
             client = str((request.scope.get("client") or ("",))[0])
             form = read_form(await request.body(), request.headers.get("content-type", ""))
             following = local_path(form.get("next", ""))
-            try:
-                with self._failures.attempt(client):
-                    value = await self._sign_ins.begin(form.get("key", "").strip())
-            except Unauthenticated:
-                either = " or token" if self._service.callers.takes_tokens else ""
-                raise Unauthenticated(f"This is no valid API key{either}.") from None
+            value = await self._sign_ins.begin_with(form.get("key", "").strip(), client)
         except CapsetError as error:
             return Response(self._form(request, error.message, following), error.status, media_type=HTML)
         response = self._onward(request, following)
@@ -121,8 +115,7 @@ class Login:
             if kept is None:
                 raise Unauthenticated("This sign-in has taken too long, or began in another browser. Sign in again.")
             attempt = SignInAttempt.read(kept.decode())
-            token = await self._provider.finish(attempt, request.query_params)
-            value = await self._begin(token)
+            value = await self._begin(*await self._provider.finish(attempt, request.query_params))
         except CapsetError as error:
             response = Response(self._form(request, error.message, ""), error.status, media_type=HTML)
         else:
@@ -131,12 +124,13 @@ class Login:
         response.raw_headers.append(self._cookie("", request.scope, _ATTEMPT))
         return response
 
-    async def _begin(self, token: str) -> str:
+    async def _begin(self, token: str, subject: str) -> str:
         try:
-            return await self._sign_ins.begin(token)
+            return await self._sign_ins.begin(token, subject=subject)
         except Unauthenticated:
             raise Unauthenticated(
-                "The provider's access token is not for this server: the log says why (capset.tokens)."
+                "The provider's access token is not for this server, or for another subject than its ID token: the log "
+                "says why (capset.tokens)."
             ) from None
 
     @property
@@ -146,13 +140,20 @@ class Login:
         return self._service.open_id
 
     async def _logout(self, request: Request) -> Response:
-        """End the sign-in in this browser. Its form needs no token: to be signed out by another site does no harm."""
-        if is_foreign(request_context(request.scope).headers, self._service.public_url):
+        """End the sign-in, with every copy of its cookie. Its form needs no token, but comes from this site."""
+        info = request_context(request.scope)
+        if is_foreign(info.headers, self._service.public_url):
             return Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
+        await self._sign_ins.end(self.cookie(request.scope, info))
         return self.sign_out(request)
 
+    def cookie(self, scope: Scope, info: RequestContext) -> str:
+        """Return the value of the cookie of the sign-in that a request comes with, ``""`` if there is none."""
+        name = cookie_name(self._sign_ins.kind, COOKIE_PATH, is_secure=self.is_secure(scope))
+        return cookie_of(info.header(b"cookie"), name)
+
     def sign_out(self, request: Request) -> Response:
-        """Return an answer that ends the sign-in in this browser, and leads to the next one."""
+        """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
         response = Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
         response.raw_headers.append(self._cookie("", request.scope))
         return response
@@ -174,38 +175,6 @@ class Login:
             "asset": partial(asset_path, root),
         }
         return render("login.html", values)
-
-
-class Failures:
-    """Failed sign-ins by address, of the last minute; those under way count, until they succeed."""
-
-    def __init__(self) -> None:
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    @contextmanager
-    def attempt(self, client: str) -> Generator[None]:
-        """Count a sign-in, unless it succeeds. Raises ``LimitExceeded`` if too many from this address have failed."""
-        times, now = self._times.setdefault(client, deque()), time.monotonic()
-        while times and times[0] <= now - WINDOW_SECONDS:
-            times.popleft()
-        if len(times) >= FAILURES:
-            error = LimitExceeded(f"Too many sign-ins have failed: {FAILURES} in a minute. Wait a minute.")
-            error.retry_after = times[0] + WINDOW_SECONDS - now
-            raise error
-        times.append(now)
-        self._times.move_to_end(client)
-        if len(self._times) > _ADDRESSES:
-            self._times.popitem(last=False)
-        has_failed = False
-        try:
-            yield
-        except Unauthenticated:
-            has_failed = True
-            raise
-        finally:
-            if not has_failed:
-                with suppress(ValueError):  # it may be older than a minute
-                    times.remove(now)
 
 
 def local_path(text: str) -> str:

@@ -59,6 +59,7 @@ class PageRequest:
         token: str,
         menu: tuple[MenuEntry, ...],
         sign_out: Callable[[], Response],
+        is_signed_in: Callable[[], Awaitable[bool]],
     ) -> None:
         self.request = request
         self.service = service
@@ -68,7 +69,9 @@ class PageRequest:
         self._token = token
         self._menu = menu
         self.sign_out = sign_out
-        """Return an answer that ends the sign-in in this browser, and leads to the next one."""
+        """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
+        self.is_signed_in = is_signed_in
+        """Return whether the sign-in that the page was asked for with is still one, for long-running answers."""
         self._root = root_of(request, service)
         self.url = address(self._root)
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from io import BytesIO
-from time import monotonic
+from os import SEEK_END
+from tempfile import SpooledTemporaryFile
 from types import TracebackType
-from typing import Final, Self
+from typing import BinaryIO, Final, Self, cast
+from weakref import WeakValueDictionary
 
 from starlette.types import Message, Receive, Send
 
+from capset.definitions.principals import Principal
+from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.schemas.strict_json import ValueCounter
 from capset.server.http.fair_shares import TRANSFER_SECONDS, charge
 from capset.server.http.request_context import HttpRefusal, overloaded
 
+_log = logging.getLogger("capset.server")
 PATIENCE_SECONDS: Final = 0.05
 """How long work may take before it is watched: most calls finish sooner, and a watch would cost more than they do."""
 
@@ -29,73 +36,80 @@ def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 LARGE: Final = 64 * 1024
-"""Bodies above this size are counted against the memory for bodies, and take turns."""
+"""Larger bodies are read only when their sender may send them, and go to a temporary file as they come."""
 PART: Final = 256 * 1024
 """The size of the parts in which a longer answer is sent, each when its client has taken the one before."""
-
-
+BODY_RATE: Final = 16_000
+"""Bytes of a body that have to come each second, once its first seconds are over."""
+OWN_TRANSFERS: Final = 2
+"""Large bodies and downloads of one principal at once."""
+ORG_TRANSFERS: Final = 8
+"""Those of one organisation."""
 JSON_COPIES: Final = 4
 """How often a JSON body is held: as it came, as its values, as text for the tool, and in what is made of that."""
+MEMORY_UNIT: Final = 64 * 1024
+"""Bytes of memory for JSON that one slot stands for."""
 
 
-class BodyMemory:
-    """The memory for large bodies and downloads: ``size`` bytes for all callers together, ``share`` for each."""
+class Transfers:
+    """The large bodies and downloads under way: a few of each principal, and of each organisation."""
 
-    def __init__(self, size: int, share: int, seconds: float) -> None:
-        self._free = size
-        self._share = share
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._held: dict[object, int] = {}
-        self._freed = asyncio.Event()
+        self._of_owner = WeakValueDictionary[Owner, asyncio.Semaphore]()
+        self._of_org = WeakValueDictionary[tuple[str | None], asyncio.Semaphore]()
 
-    def hold(self, caller: object) -> Reservation:
-        """Return a reservation of this caller, to be entered; it is given back at the end."""
-        return Reservation(self, caller)
-
-    def give_back(self, caller: object, size: int) -> None:
-        """Give back memory of a caller."""
-        self._add(caller, -size)
-        self._freed.set()
-
-    async def wait(self, caller: object, size: int) -> None:
-        """Wait for more memory for a caller. Raises ``HttpRefusal`` if none becomes free in time."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                while size > self._free or size + self._held.get(caller, 0) > self._share:
-                    self._freed.clear()
-                    await self._freed.wait()
-        except TimeoutError:
-            told = f"Bodies that came before fill the memory for them, for more than {self._seconds:g} seconds: retry"
-            raise overloaded(told) from None
-        self._add(caller, size)
-
-    def _add(self, caller: object, size: int) -> None:
-        self._free -= size
-        held = self._held.pop(caller, 0) + size
-        if held:
-            self._held[caller] = held
+    @asynccontextmanager
+    async def take(self, principal: Principal) -> AsyncGenerator[None]:
+        """Wait until one more may begin. Raises ``HttpRefusal`` if it may not in time."""
+        owner = owner_of(principal)
+        own = self._of_owner.setdefault(owner, asyncio.Semaphore(OWN_TRANSFERS))
+        shared = self._of_org.setdefault((owner.org,), asyncio.Semaphore(ORG_TRANSFERS))
+        async with AsyncExitStack() as taken:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await taken.enter_async_context(own)
+                    await taken.enter_async_context(shared)
+            except TimeoutError:
+                refusal = HttpRefusal(
+                    429,
+                    "too_many_transfers",
+                    f"At most {OWN_TRANSFERS} large bodies and downloads of a principal, and {ORG_TRANSFERS} of an "
+                    f"organisation, are under way at once; none ended in {self._seconds:g} seconds: retry later",
+                    retryable=True,
+                )
+                refusal.retry_after = 1.0
+                raise refusal from None
+            yield
 
 
 class Reservation:
-    """Memory for one body, more of it as it grows."""
+    """Memory that a request holds for JSON, in slots of ``MEMORY_UNIT`` bytes. It is given back at the end."""
 
-    def __init__(self, memory: BodyMemory, caller: object) -> None:
-        self._memory = memory
-        self._caller = caller
-        self.size = 0
+    def __init__(self, slots: FairSlots, principal: Principal, seconds: float) -> None:
+        self._slots = slots
+        self._owner = owner_of(principal)
+        self._seconds = seconds
+        self._units = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self.size:
-            self._memory.give_back(self._caller, self.size)
+        if self._units:
+            self._slots.release(self._owner, self._units)
 
     async def grow(self, size: int) -> None:
-        """Make it at least this size. Raises ``HttpRefusal`` if no memory becomes free in time."""
-        if size > self.size:
-            await self._memory.wait(self._caller, size - self.size)
-            self.size = size
+        """Hold this many bytes at least. Raises ``HttpRefusal`` if no memory becomes free in time."""
+        most = (self._slots.total + 1) // 2  # that a caller is ever given
+        more = min(-(-size // MEMORY_UNIT), most) - self._units
+        if more > 0 and not self._slots.take(self._owner, more):
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await self._slots.wait(self._owner, more)
+            except TimeoutError:
+                raise overloaded(f"Others hold the memory for JSON for {self._seconds:g} seconds: retry") from None
+        self._units += max(more, 0)
 
 
 def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
@@ -107,70 +121,102 @@ def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
 
 
 class RequestBody:
-    """A request's body that is still to be read, of at most ``limit`` bytes.
+    """A request's body of at most ``limit`` bytes: ``content``, or a ``file`` of it.
 
-    ``values`` is the maximum number of values in it, if it is JSON; ``seconds`` are those between two parts, and for
-    each MiB in all. Nothing limits the wait for a body that has ``arrived`` whole.
+    ``values`` is the maximum number of values in it, if it is JSON. After ``seconds``, ``BODY_RATE`` bytes a second
+    have to come; nothing limits the wait for a body that has ``arrived`` whole. ``transfer`` and ``memory`` are taken
+    for a large one, and ``settle`` is awaited with its size before it is used.
     """
 
     def __init__(
         self,
         receive: Receive,
-        headers: Mapping[bytes, bytes],
+        size: int | None,
         limit: int,
         seconds: float,
         values: int | None,
         *,
         arrived: bool = False,
+        transfer: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        memory: Reservation | None = None,
+        settle: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._receive = receive
+        self._size = size
         self._limit = limit
         self._seconds = seconds
         self._values = values
         self._has_arrived = arrived
-        self._counter = ValueCounter()
-        self.size = declared_size(headers)
-        if self.size is not None and self.size > limit:
+        self._transfer = transfer
+        self._memory = memory
+        self._settle = settle
+        self._content: bytes | None = None
+        self._is_received = False
+        self.is_large: Final = size is None or size > LARGE
+        """Whether it is read when it is asked for, not before."""
+        if size is not None and size > limit:
             raise _too_large(limit)
 
-    async def read(self, reservation: Reservation | None) -> bytes:
-        """Return the whole body; above ``LARGE``, it grows within the ``reservation`` of its caller, if there is one.
+    async def content(self) -> bytes:
+        """Return the whole body.
 
-        Raises ``HttpRefusal`` for a body that is too large or too slow, has too many values, or finds no memory, and
+        Raises ``HttpRefusal`` for a body that is too large or too slow, has too many values, or finds no room, and
         ``ClientLeft`` if the client disconnected.
         """
-        copies = 1 if self._values is None else JSON_COPIES
-        if reservation is not None and self.size is not None and self.size > LARGE:
-            await reservation.grow(copies * self.size)
-        message = await _next(self._receive, None if self._has_arrived else self._seconds)
-        first: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if len(first) > self._limit:
-                raise _too_large(self._limit)
-            if self._values is not None and len(first) > self._values:
-                self._count(first)
-            return first
-        self._count(first)
-        until = monotonic() + self._seconds * (2 + (self.size or self._limit) / 2**20)
-        body = BytesIO()  # its value is the body itself: joined parts would be a second copy
-        body.write(first)
-        while message.get("more_body"):
-            message = await _next(self._receive, min(self._seconds, until - monotonic()))
-            part: bytes = message.get("body", b"")
-            charge(TRANSFER_SECONDS * len(part) / 2**20)
-            body.write(part)
-            size = body.tell()
-            self._count(part)
-            if size > self._limit:
-                raise _too_large(self._limit)
-            if reservation is not None and size > LARGE and copies * size > reservation.size:
-                await reservation.grow(copies * min(self._limit, 2 * size))
-        return body.getvalue()
+        if self._content is None:
+            if not self.is_large:
+                self._content = b"".join([part async for part in self._parts()])
+                return self._content
+            async with self.file() as file:
+                size = file.seek(0, SEEK_END)
+                if self._memory is not None and size > LARGE:
+                    await self._memory.grow(size * (1 if self._values is None else JSON_COPIES))
+                file.seek(0)
+                self._content = file.read()
+        return self._content
 
-    def _count(self, part: bytes) -> None:
-        """Raise ``HttpRefusal`` if what came so far has too many values."""
-        if self._values is not None and self._counter.feed(part) > self._values:
-            raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
+    @asynccontextmanager
+    async def file(self) -> AsyncGenerator[BinaryIO]:
+        """Yield the body as an open file, which is temporary if it is large. Raises as ``content`` does."""
+        if self._content is not None or not self.is_large:
+            yield BytesIO(await self.content())
+            return
+        self._is_received = True
+        async with self._transfer():
+            with SpooledTemporaryFile(max_size=LARGE) as file:
+                async for part in self._parts():
+                    try:
+                        file.write(part)
+                    except OSError as error:
+                        _log.error("a large body cannot be written to the temporary folder: %s", error.strerror)
+                        raise overloaded("This server has no room for large bodies now: retry later") from None
+                if self._settle is not None:
+                    await self._settle(file.tell())
+                yield cast("BinaryIO", file)
+
+    async def _parts(self) -> AsyncGenerator[bytes]:
+        loop, received, counter = asyncio.get_running_loop(), 0, ValueCounter()
+        began, more = loop.time(), True
+        while more:
+            until = None if self._has_arrived else began + self._seconds + received / BODY_RATE
+            message = await _next(self._receive, until)
+            part: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            received += len(part)
+            if received > self._limit:
+                raise _too_large(self._limit)
+            if self._values is not None and (more or received > self._values) and counter.feed(part) > self._values:
+                raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
+            charge(TRANSFER_SECONDS * len(part) / 2**20)
+            yield part
+
+    async def receive(self) -> Message:
+        """Return the body, and then what else comes: the ASGI ``receive`` of an application."""
+        if self._is_received:
+            return await self._receive()
+        content = await self.content()
+        self._is_received = True
+        return {"type": "http.request", "body": content, "more_body": False}
 
 
 async def send_in_parts(send: Send, message: Message, seconds: float) -> None:
@@ -190,6 +236,10 @@ class ClientLeft(Exception):
     """The client disconnected before its request was complete."""
 
 
+class BrokenOff(ClientLeft):
+    """The answer cannot be completed: its connection is closed without the end of the body."""
+
+
 def replaying(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` that replays a body that was already read, then passes on to the original."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -200,12 +250,12 @@ def replaying(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-async def _next(receive: Receive, seconds: float | None) -> Message:
+async def _next(receive: Receive, until: float | None) -> Message:
     try:
-        if seconds is None:
+        if until is None:
             message = await receive()
         else:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(until):
                 message = await receive()
     except TimeoutError:
         raise HttpRefusal(408, "request_timeout", "The body came too slowly, or stopped coming") from None

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
-from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
+from capset.server.http.request_context import RequestLimits, overloaded
 
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
@@ -186,25 +186,16 @@ class FairShares:
     """The shares of a server's callers."""
 
     def __init__(self, limits: RequestLimits) -> None:
-        self._seconds, self._requests = limits.share_seconds, limits.requests
+        self._seconds = limits.share_seconds
         self._all = Share()
         self._busy = _Busy()
         self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._releasing: asyncio.Task[None] | None = None
 
     def enter(self, principal: Principal) -> Share:
-        """Return the share that this task, and those that it starts, are charged to from now on; it is to be entered.
-
-        Raises ``HttpRefusal`` for one request too many of this principal at once.
-        """
+        """Return the share, to be entered, that this task and those that it starts are charged to from now on."""
         share = self._all.child(principal.org).child((principal.kind, principal.id))
         CURRENT.set(share)
-        if share.requests >= self._requests:
-            refused = HttpRefusal(
-                429, "too_many_requests", f"One principal has at most {self._requests} requests under way at once"
-            )
-            refused.retryable, refused.retry_after = True, 1.0
-            raise refused
         return share
 
     def enter_unknown(self, address: str) -> Share:

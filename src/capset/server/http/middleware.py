@@ -6,8 +6,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -16,17 +16,19 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, DefinitionError, InternalError, PermissionDenied
+from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.net.addresses import is_loopback
 from capset.server.auth.callers import Caller
 from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.bodies import (
     LARGE,
+    MEMORY_UNIT,
     PART,
-    BodyMemory,
     ClientLeft,
     RequestBody,
+    Reservation,
+    Transfers,
     declared_size,
-    replaying,
     send_in_parts,
     size_of,
 )
@@ -87,6 +89,8 @@ DEAR: Final = frozenset(
 _HOST: Final = re.compile(r"\*|[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE | re.ASCII)
 _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/?#@*\s]+/?", re.IGNORECASE | re.ASCII)
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_UNKNOWN: Final = "\0unknown"
+"""Stands for the organisation of all callers without a credential; none has such a name."""
 _log = logging.getLogger("capset.server")
 
 
@@ -161,7 +165,9 @@ class ServerMiddleware:
         self._limits = limits = service.limits
         self._shares = FairShares(limits)
         self._turns = Turns(limits.share_seconds)
-        self._memory = BodyMemory(limits.memory, limits.own_memory, limits.share_seconds)
+        self._memory = FairSlots(limits.memory // MEMORY_UNIT)
+        self._transfers = Transfers(limits.share_seconds)
+        self._under_way = FairSlots(limits.connections * 9 // 10)
         self._access = access
         self._addressed: tuple[bytes | None, bytes | None] | None = None
         """The last accepted Host and Origin: most requests repeat them."""
@@ -234,8 +240,10 @@ class ServerMiddleware:
         elif has_been_met:
             request_info.caller = await callers.identify(authorization, path)
         else:
+            address = str((scope.get("client") or ("",))[0])
             enter = self._shares.enter_probe if is_public else self._shares.enter_unknown
-            with enter(str((scope.get("client") or ("",))[0])) as unknown:
+            counted = self._counted(Owner(_UNKNOWN, address)) if is_open and not is_public else nullcontext()
+            with counted, enter(address) as unknown:
                 if scope.get(OPENS):
                     charge(CONNECTION_SECONDS)
                 await self._shares.admit(unknown)
@@ -244,16 +252,35 @@ class ServerMiddleware:
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
         with (
+            self._counted(owner_of(request_info.caller.principal)),
             self._shares.enter(request_info.caller.principal) as share,
-            self._memory.hold(share) as request_info.memory,
+            Reservation(self._memory, request_info.caller.principal, self._limits.share_seconds) as request_info.memory,
         ):
             if scope.get(OPENS):
                 charge(CONNECTION_SECONDS)
             await self._shares.admit(share)
             if has_been_met:
                 self._check_head(scope, request_info, path)
+            request_info.transfer = partial(self._transfers.take, request_info.caller.principal)
             await self._answer(scope, receive, send, request_info, share)
         return None
+
+    @contextmanager
+    def _counted(self, owner: Owner) -> Generator[None]:
+        """Count a request as under way. Raises ``HttpRefusal`` if others need what is left."""
+        if not self._under_way.take(owner):
+            refusal = HttpRefusal(
+                429,
+                "too_many_requests",
+                "Too many requests of this caller or its organisation are under way: wait for some to end",
+                retryable=True,
+            )
+            refusal.retry_after = 1.0
+            raise refusal
+        try:
+            yield
+        finally:
+            self._under_way.release(owner)
 
     def _check_head(self, scope: Scope, request_info: RequestContext, path: str) -> None:
         """Raise ``HttpRefusal`` for a head that is too large or names no host of this server, or an odd path."""
@@ -276,28 +303,41 @@ class ServerMiddleware:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, share: Share | None = None
     ) -> None:
-        """Read the body, and answer: with a large body, when its turn has come."""
+        """Answer; with a body that is not small, when its turn has come. A large one is read when it is asked for."""
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # whose body is left out (RFC 9110 §9.3.2)
-        try:
-            content = await self._body(scope, receive, request_info).read(request_info.memory)
-        except HttpRefusal:
-            once, each = DISCARD_SECONDS
-            charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
-            raise
-        turn, is_dear = nullcontext(), request_info.route in DEAR or request_info.route in self._pages.paths
-        if request_info.caller is not None and share is not None and (len(content) > DEAR_BODY or is_dear):
-            # What is done with a smaller body takes less time, and after that a call may wait for its tool.
-            most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, len(content) / LARGE)
-            admit = partial(self._shares.admit, share)
-            turn = self._turns.take(request_info.caller.principal, most=most, admit=admit)
-        async with turn:
+        is_dear = request_info.route in DEAR or request_info.route in self._pages.paths
+        has_turn = False
+
+        async def settle(size: int) -> None:
+            """Wait for the turn of a body that has been read, and keep it for the time that its size may take."""
+            nonlocal has_turn
+            takes_turn = (size > DEAR_BODY or is_dear) and not has_turn
+            if request_info.caller is not None and share is not None and takes_turn:
+                has_turn = True
+                # What is done with a smaller body takes less time, and after that a call may wait for its tool.
+                most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, size / LARGE)
+                admit = partial(self._shares.admit, share)
+                await turn.enter_async_context(self._turns.take(request_info.caller.principal, most=most, admit=admit))
             cost = FILE_SECONDS if is_file(scope["method"], request_info.route) else RECORD_SECONDS
             writes = scope["method"] != "GET" or request_info.route == AUDIT
-            charge(cost * len(content) / 2**20 + WRITE_SECONDS * writes)
-            await self._app(scope, replaying(content, receive), send)
+            charge(cost * size / 2**20 + WRITE_SECONDS * writes)
 
-    def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
+        async with AsyncExitStack() as turn:
+            try:
+                body = request_info.body = self._body(scope, receive, request_info, settle)
+                size = None if body.is_large else len(await body.content())
+            except HttpRefusal:
+                once, each = DISCARD_SECONDS
+                charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
+                raise
+            if size is not None or is_dear:
+                await settle(size or 0)
+            await self._app(scope, body.receive, send)
+
+    def _body(
+        self, scope: Scope, receive: Receive, request_info: RequestContext, settle: Callable[[int], Awaitable[None]]
+    ) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
         is_page = request_info.route in self._pages.paths
@@ -314,7 +354,15 @@ class ServerMiddleware:
         else:
             size = limits.large_body if request_info.route in LARGE_BODIES else limits.body
         return RequestBody(
-            receive, request_info.headers, size, limits.body_seconds, values, arrived=scope.get(ARRIVED, False)
+            receive,
+            declared_size(request_info.headers),
+            size,
+            limits.body_seconds,
+            values,
+            arrived=scope.get(ARRIVED, False),
+            transfer=request_info.transfer,
+            memory=request_info.memory,
+            settle=settle,
         )
 
     async def _fail(

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from capset.definitions.records import COLUMNS, Record
 from capset.errors import CapsetError, Unauthenticated
 from capset.server.auth.callers import REFUSED, Caller
-from capset.server.http.bodies import ClientLeft, DisconnectWatch, send_in_parts
+from capset.server.http.bodies import BrokenOff, DisconnectWatch, send_in_parts
 from capset.server.service import Service
 from capset.stores.base import AuditQuery
 from capset.wire.pages import PAGE_BYTES
@@ -31,10 +31,6 @@ _PAGE: Final = 500
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """The characters that a spreadsheet takes for the beginning of a formula."""
 _log = logging.getLogger("capset.server")
-
-
-class BrokenOff(ClientLeft):
-    """The answer cannot be completed: its connection is closed without the end of the body."""
 
 
 class ExportResponse(Response):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +15,7 @@ from capset.errors import CapsetError
 from capset.server.auth.callers import Caller
 
 if TYPE_CHECKING:
-    from capset.server.http.bodies import Reservation
+    from capset.server.http.bodies import RequestBody, Reservation
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 CLIENT_LEFT: Final = 499
@@ -54,7 +56,11 @@ class RequestContext:
     route: str | None = None
     """The path template, if the path exists."""
     memory: Reservation | None = None
-    """The memory for the body, and for what is downloaded; ``None`` on paths without authentication."""
+    """The memory for what is held whole; ``None`` on paths without authentication."""
+    body: RequestBody | None = None
+    """The body, once its limits are known."""
+    transfer: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Waits for one of the caller's large transfers, and holds it while inside."""
     refusal: str | None = None
     """The code of the ``HttpRefusal`` that it was answered with, if it was."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
@@ -80,6 +86,14 @@ def path_of(scope: Scope) -> str:
 def request_context(scope: Scope) -> RequestContext:
     """Return the context of a request that passed the middleware."""
     return scope[KEY]
+
+
+def body_of(scope: Scope) -> RequestBody:
+    """Return the body of a request that passed the middleware."""
+    body = request_context(scope).body
+    if body is None:
+        raise RuntimeError("the limits of this body are not known yet")
+    return body
 
 
 def caller_of(scope: Scope) -> Caller:
@@ -108,20 +122,17 @@ class RequestLimits:
     """A body of a call, of MCP and of a message to an agent; beyond it, 413."""
     json_values: int = 20_000
     """The values in a JSON body, counting lists, objects and what is in them; beyond it, 413."""
-    memory: int = 128 * 1024 * 1024
-    """All bodies above 64 KiB, and all downloads, that are held at once; the next ones wait, and are not read."""
-    own_memory: int = 104 * 1024 * 1024
-    """Those of one principal."""
-    requests: int = 1_000
-    """Requests of one principal that are under way at once; beyond it, 429."""
+    memory: int = 320 * 1024 * 1024
+    """All JSON above 64 KiB that is held at once, four times each; what finds no room in it waits."""
     connections: int = 5_000
-    """Connections; the next ones are closed at once."""
+    """Connections; for the next one, an idle one is closed. Nine of ten may have requests under way, in fair slots:
+    one principal at most half of these, one organisation three quarters; beyond it, 429."""
     file: int = FILE_BYTES
     """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
     head_seconds: float = 10.0
     """Until the headers have arrived; beyond it, 408."""
-    body_seconds: float = 30.0
-    """Between two parts of a body, and for each MiB of it in all; beyond it, 408."""
+    body_seconds: float = 5.0
+    """Until 16 kB of a body have to come each second; below it, 408."""
     send_seconds: float = 30.0
     """Until a client has accepted part of an answer; beyond it, the client is dropped."""
     beat_seconds: float = 15.0

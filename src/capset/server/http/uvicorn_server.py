@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, cast
 
 import uvicorn
@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
+from capset.server.http.connections import Connections
 from capset.server.http.request_context import ARRIVED, OPENS, HttpRefusal, RequestLimits
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
@@ -48,11 +49,16 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def make_server(
-    app: ASGIApp, limits: RequestLimits, started: Callable[[], None], ending: Callable[[], None] | None = None
+    app: ASGIApp,
+    limits: RequestLimits,
+    started: Callable[[], None],
+    ending: Callable[[], None] | None = None,
+    proxies: Sequence[str] = (),
 ) -> uvicorn.Server:
     """Return a uvicorn server that leaves signals alone; ``should_exit`` stops it once requests have finished.
 
-    ``ending`` is called when shutdown begins, for answers that would never end.
+    ``ending`` is called when shutdown begins, for answers that would never end. ``proxies`` are the addresses and
+    networks whose ``X-Forwarded-For`` names the client of a request.
     """
     config = uvicorn.Config(
         app,
@@ -62,7 +68,8 @@ def make_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=[*proxies],
         backlog=BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=DRAIN_SECONDS,
@@ -79,6 +86,7 @@ async def serve(
     draining: Callable[[], None] | None = None,
     delay: float = 0,
     ending: Callable[[], None] | None = None,
+    proxies: Sequence[str] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are accepted.
 
@@ -86,7 +94,7 @@ async def serve(
     load balancers can notice; a second signal ends that at once. ``ending`` is called before it waits for the requests
     under way.
     """
-    server = make_server(app, limits, started, ending)
+    server = make_server(app, limits, started, ending, proxies)
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.TimerHandle] = []
 
@@ -149,6 +157,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
     A head that is too large is refused with 431 and one that is too slow with 408, before it is parsed.
     """
+    connections = Connections(limits.connections)
 
     class Bounded(HttpToolsProtocol):
         def __init__(
@@ -173,11 +182,12 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close, self.loop)))
             self._raw = transport
-            if len(self.connections) > limits.connections:
+            self._address = str((transport.get_extra_info("peername") or ("",))[0])
+            if connections.add(self, self._address, transport.abort):
+                self._expect_head()
+            else:
                 self._refused = True
                 transport.abort()
-            else:
-                self._expect_head()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -191,6 +201,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._refused = True
             self._wait_no_more()
+            connections.remove(self, self._address)
             if self._unread is not None:
                 self._unread.cancel()
             super().connection_lost(exc)
@@ -210,6 +221,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._wait_no_more()
+            connections.work(self, self._address)
             names = [name for name, _ in self.headers]
             if names.count(b"host") > 1:
                 raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
@@ -232,8 +244,10 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            if not self._answering():
+                connections.rest(self, self._address)
             if self._in_body and not self._refused:  # the rest of it is not read, and no other timer runs
-                self._wait(limits.body_seconds, self._close_in_time)
+                self._wait(LINGER_SECONDS, self._close_in_time)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:

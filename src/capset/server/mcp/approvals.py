@@ -17,6 +17,7 @@ from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.fingerprint.canonical import read
 from capset.kernel.call.client_questions import has_forms
 from capset.kernel.governance.approval_needs import round_of
+from capset.kernel.governance.file_arguments import described_file, files_of
 from capset.server.mcp.calls import PREFIX, Ended, meta_of
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.questions import APPROVAL_KEY, McpClient
@@ -90,18 +91,21 @@ async def _decide(exchange: Exchange, approval: str, given: ElicitResult) -> Non
 async def _question(exchange: Exchange, client: McpClient, approval: str) -> str | None:
     """Return the question of the form; ``None`` if there is no form for this request, and others or a page decide it.
 
-    The form shows the arguments that were asked for: where an approver has changed them, the page has to be read.
+    The form shows the arguments that were asked for, whole: where an approver has changed them, or a part is masked,
+    the page has to be read.
     """
     access = exchange.approvals
     if access.decide is None or not has_forms(client.capabilities):
         return None
     request = (await exchange.session.suspended(approval)).request
-    return None if round_of(request) or access.refusal(request) is not None else _shown(request)
+    is_whole = not round_of(request) and request.unmasked is None
+    return _shown(request) if is_whole and access.refusal(request) is None else None
 
 
 def _shown(request: ApprovalRow) -> str | None:
     """Return the question of the form, ``None`` if it would be too long to be read."""
     arguments = legible(json.dumps(read(request.arguments), indent=2, ensure_ascii=False))
+    arguments += "".join(f"\n{legible(described_file(file))}" for file in files_of(request))
     if len(arguments) > MAX_SHOWN:
         return None
     return f"{legible(request.tool)} is to be called with {arguments}\n{legible(request.reason)}"

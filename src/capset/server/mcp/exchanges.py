@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from anyio import CancelScope
 from mcp_types import RequestId
 
+from capset.composition.installation import Installed
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.kernel.call.session import Session
 from capset.server.mcp.kept_streams import KeptStream
@@ -27,7 +28,7 @@ Reserve = Callable[[int], Awaitable[None]]
 """A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
 
 Again = Callable[[], Awaitable[tuple[Session, Set[str] | None]]]
-"""A function that finds the session of a request as it is now, and the names of the only tools that it may use.
+"""A function that finds the session of a request as it is now, and the only tools that it may use.
 
 Raises ``CapsetError`` if its caller may not go on.
 """
@@ -89,10 +90,10 @@ class Exchange:
     """The session of a request, and its calls that can be cancelled.
 
     ``connection`` names the transport session of the request, if it named one; ``correlation`` ties its calls to their
-    cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the names of the only
-    tools that it may list and call, ``None`` for all in play. ``identity`` stands for the caller and the target, for
-    what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits for
-    the memory for so many bytes, where that is shared among callers. ``approvals`` says how requests are decided.
+    cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the only ones that it may
+    list and call, as ``CAPABILITY.TOOL``; ``None`` for all in play. ``identity`` stands for the caller and the target,
+    for what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits
+    for the memory for so many bytes, where that is shared among callers. ``approvals`` says how requests are decided.
     ``again`` is for what waits for changes; without it, the session is the same as long as the request goes on.
     """
 
@@ -136,9 +137,13 @@ class Exchange:
         session, tools = await self._again()
         return Exchange(session, tools=tools, again=self._again)
 
-    def may_use(self, tool: str) -> bool:
-        """Return whether the request may list and call a tool of this name, if it is in play."""
-        return self.tools is None or tool in self.tools
+    def may_use(self, installed: Installed | None) -> bool:
+        """Return whether the request may list and call a tool, if it is in play."""
+        return self.tools is None or (installed is not None and installed.own_name in self.tools)
+
+    async def may_call(self, name: str) -> bool:
+        """Return whether the request may call the tool that has this name in its session now, if there is one."""
+        return self.tools is None or self.may_use((await self.session.current()).tools.get(name))
 
     @contextmanager
     def calling(self, request: RequestId | None) -> Generator[CancelScope]:

@@ -140,10 +140,10 @@ class McpDoor:
 
         ``identity`` stands for the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
         another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
-        calls; the tool and the record of a call are put into ``notes``. ``tools`` are the names of the only ones that
-        may be listed and called, ``None`` for all in play. ``reserve`` is awaited with the bytes of a large answer
-        before it is made. ``approvals`` says where calls that wait for an approval are decided. ``again`` finds the
-        session once more, for clients that listen for changes.
+        calls; the tool and the record of a call are put into ``notes``. ``tools`` are the only ones that may be listed
+        and called, as ``CAPABILITY.TOOL``; ``None`` for all in play. ``reserve`` is awaited with the bytes of a large
+        answer before it is made. ``approvals`` says where calls that wait for an approval are decided. ``again`` finds
+        the session once more, for clients that listen for changes.
         """
         owned = partial(Exchange, tools=tools, identity=identity, reserve=reserve, approvals=approvals, again=again)
         if self._manager is not None and scope["method"] == "POST" and may_be_ordinary(scope["headers"]):
@@ -259,7 +259,9 @@ class McpDoor:
             return None
         who = exchange.session.snapshot.principal
         owner, principal = AnswerOwner(identity, connection), (who.org, who.kind, who.id)
-        stream = self._streams.open(owner, principal, tool, exchange.cancel, is_resumable=is_resumable)
+        installed = exchange.session.snapshot.tools.get(tool)
+        own_name = None if installed is None else installed.own_name
+        stream = self._streams.open(owner, principal, own_name, exchange.cancel, is_resumable=is_resumable)
         exchange.asking = stream if asks else None
         return stream
 

@@ -63,8 +63,8 @@ class KeptStream:
     """The answer to one call: its events, as far as they are kept, and the client that reads them, if one does.
 
     ``cancel`` ends the call; it is called when no client has come for ``GRACE_SECONDS``. ``name`` begins the ids of
-    its events, and ``tool`` is what was called. One that cannot be resumed has no ids, and its call ends when its
-    client leaves.
+    its events, and ``tool`` is what was called, as ``CAPABILITY.TOOL``. One that cannot be resumed has no ids, and its
+    call ends when its client leaves.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KeptStream:
         name: str,
         owner: AnswerOwner,
         principal: object,
-        tool: str,
+        tool: str | None,
         cancel: Callable[[], None],
         *,
         is_resumable: bool = True,
@@ -290,7 +290,7 @@ class KeptStreams:
         self._kept: dict[str, KeptStream] = {}
 
     def open(
-        self, owner: AnswerOwner, principal: object, tool: str, cancel: Callable[[], None], *, is_resumable: bool
+        self, owner: AnswerOwner, principal: object, tool: str | None, cancel: Callable[[], None], *, is_resumable: bool
     ) -> KeptStream | None:
         """Return the stream of a new call, ``None`` if there is no room to keep its answer."""
         own = [one for one in self._kept.values() if one.principal == principal]

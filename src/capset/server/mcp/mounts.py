@@ -15,9 +15,17 @@ from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.server.approvals.decisions import decide_approval, may_approve_own, page_of, refusal_for
 from capset.server.auth.callers import Caller
+from capset.server.auth.credentials import check_tool
 from capset.server.auth.signing_keys import StoredKeys
 from capset.server.http.bodies import LARGE, replaying
-from capset.server.http.request_context import HttpRefusal, RequestContext, caller_of, path_of, request_context
+from capset.server.http.request_context import (
+    HttpRefusal,
+    RequestContext,
+    body_of,
+    caller_of,
+    path_of,
+    request_context,
+)
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import MCP_PATHS, Endpoint
 from capset.server.service import Service
@@ -86,7 +94,6 @@ class _Entrance:
         self._door = door
         self._agent = agent
         self._service = service
-        self._most = min(service.limits.memory, service.limits.own_memory)
         self._noun = noun
         self._find = find
         self._look = look
@@ -108,20 +115,23 @@ class _Entrance:
                 return await self._door.resume(scope, receive, send, identity, tools=caller.tools)
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
-        is_listening = _listens(request_info)
+        is_listening, called = _listens(request_info), None
+        if body_of(scope).is_large:
+            await self._look(caller, asked)  # before it is read
         if is_listening or caller.tools is not None:
-            content: bytes = (await receive())["body"]  # the middleware has read the whole of it
+            content: bytes = (await receive())["body"]
             if is_listening and len(content) > LARGE:  # its memory would be held as long as the stream is open
                 raise HttpRefusal(413, "body_too_large", f"A request to listen has at most {LARGE} bytes")
-            if caller.tools is not None and (name := called_tool(content)) is not None:
-                caller.check_tool(name)  # here, since a refusal in MCP's own words would have no header
+            called = None if caller.tools is None else called_tool(content)
             receive = replaying(content, receive)
         session = await self._find(caller, asked)
+        if called is not None:
+            await check_tool(caller, session, called)
         memory = request_info.memory
 
         async def reserve(size: int) -> None:
-            if memory is not None:  # an answer of any size fits, alone
-                await memory.grow(min(size, self._most))
+            if memory is not None:
+                await memory.grow(size)
 
         async def again() -> tuple[Session, Set[str] | None]:
             now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))

@@ -121,7 +121,7 @@ def make_server(
     async def on_call(
         asked: Asked, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
-        if not exchange().may_use(params.name):
+        if not await exchange().may_call(params.name):
             raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
         return await calling(asked, params, partial(call_tool, tasks=its_tasks))
 

@@ -177,7 +177,7 @@ class Tasks:
             call = await session.suspended(approval)
         except NotFound:
             raise missing from None
-        if call.arguments is None or not exchange.may_use(call.request.tool):
+        if call.arguments is None or not await exchange.may_call(call.request.tool):
             raise missing
         return call
 

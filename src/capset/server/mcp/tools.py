@@ -45,7 +45,7 @@ def list_tools(snapshot: Snapshot, exchange: Exchange) -> ListToolsResult:
 
     Those who may use single tools can get a credential for more at any moment, so their list does not stay valid.
     """
-    tools = [_to_mcp_tool(installed) for name, installed in sorted(snapshot.tools.items()) if exchange.may_use(name)]
+    tools = [_to_mcp_tool(installed) for _, installed in sorted(snapshot.tools.items()) if exchange.may_use(installed)]
     fresh = freshness(snapshot)
     if exchange.tools is not None:
         fresh["ttl_ms"] = 0

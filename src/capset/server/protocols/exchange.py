@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.approvals import Answer
 from capset.errors import Conflict, NotFound, TurnSuspended
-from capset.server.approvals.decisions import checked_note
+from capset.server.approvals.decisions import check_chat_answer, checked_note
 from capset.server.auth.callers import Caller
-from capset.server.followers import Credential, Gap, follow
+from capset.server.followers import FollowerCredential, Gap, follow
 from capset.server.http.bodies import DisconnectWatch
 from capset.server.http.request_context import RequestContext, request_context
 from capset.server.http.responses import answer
@@ -55,7 +55,7 @@ class AgentExchange:
         Raises ``NotFound`` where some of them are not kept any more.
         """
         kernel, bell = self.service.kernel, self.service.turns.bell
-        credential = Credential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
+        credential = FollowerCredential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
         found = follow(kernel, bell, self.row.id, self.after, turn=self.turn, waits=waits, credential=credential)
         async with aclosing(found) as rows:
             async for row in rows:
@@ -122,7 +122,8 @@ async def decide(
     if unknown := [one for one in answers if one not in data["approvals"]]:
         raise NotFound(f"this session does not wait for the approval {unknown[0]!r}")
     waiting = await service.turns.turns.waiting(row)
-    pending = [one.id for one in waiting[1]] if waiting is not None else []
+    undecided = () if waiting is None else waiting[1]
+    pending = [approval.id for approval in undecided]
     if left := [one for one in pending if one not in answers]:
         raise TurnSuspended(
             f"the turn {found.turn!r} waits for an approval: {', '.join(left)}; have it decided, then ask again",
@@ -130,6 +131,8 @@ async def decide(
         )
     if pending:
         caller.check("capset:approve")
+    for approval in undecided:
+        check_chat_answer(approval, answers[approval.id])
     decided = [await service.kernel.approvals.decide(one, answers[one], by=caller.principal) for one in pending]
     service.turns.turns.wake()
     if left := [one.id for one in decided if one.status == "pending"]:

@@ -109,7 +109,7 @@ async def change_agent(
 
 @router.delete("/{id}", status_code=204, responses=problems(400, 404, 409, 412, 422), operation_id="archive_agent")
 async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMatch = None) -> None:
-    """Archive an agent: it takes no new sessions. Its sessions and its records stay."""
+    """Archive an agent: it takes no new sessions, and those that it has can only be read. Its records stay."""
     archived = {"status": "archived"}
     await service.agents.change(
         caller.principal.org, id, archived, author=author_of(caller), version=expected(if_match)

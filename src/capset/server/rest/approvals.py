@@ -7,19 +7,22 @@ sees those of the caller's own sessions, and answers 404 for the rest.
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
 from capset.server.approvals.conversations import read_conversation
 from capset.server.approvals.decisions import decide_approval, find_approval, refusal_for
 from capset.server.auth.callers import Caller
+from capset.server.http.request_context import request_context
+from capset.server.rest.files import FileDownload
 from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (
+    ApprovalArgumentsShape,
     ApprovalConversationShape,
     ApprovalPageShape,
     ApprovalShape,
@@ -34,6 +37,8 @@ from capset.wire.approvals import (
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
 Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]
 Rejecting = Annotated[RejectInput, Body(default_factory=RejectInput)]
+FileNumber = Annotated[int, Path(ge=0, le=1_000, description="Its place in the `files` of the request, from 0")]
+_BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
 class ApprovalFilter(Paged):
@@ -83,6 +88,35 @@ async def summarize_approvals(service: Served, caller: Approves) -> PendingSumma
 async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
     """Return a request, and what became of it."""
     return _shape(service, caller, await find_approval(service, caller, id))
+
+
+@router.get("/{id}/arguments", responses=problems(404, 422), operation_id="get_approval_arguments")
+async def get_approval_arguments(service: Served, caller: Approves, id: Id) -> ApprovalArgumentsShape:
+    """Return the arguments with only the secrets masked that the tool's schema declares, as long as it is pending.
+
+    Each time, an act says that they were shown.
+    """
+    row = await find_approval(service, caller, id)
+    shown = await service.kernel.approvals.show_arguments(row, by=caller.principal)
+    return ApprovalArgumentsShape(arguments=shown.arguments, modified=shown.modified)
+
+
+@router.get(
+    "/{id}/files/{number}",
+    responses={200: {"content": _BYTES, "description": "The file's bytes"}, **problems(404, 409, 422)},
+    operation_id="get_approval_file",
+    response_class=Response,
+)
+async def get_approval_file(
+    service: Served, caller: Approves, id: Id, number: FileNumber, request: Request
+) -> Response:
+    """Return the bytes of a file that the arguments name, as the approval covers it; 409 if it has changed since.
+
+    Each time, an act says that they were shown.
+    """
+    row = await find_approval(service, caller, id)
+    file = await service.kernel.approvals.show_file(row, number, by=caller.principal)
+    return FileDownload(file.read, file.stat, request_context(request.scope))
 
 
 @router.get("/{id}/conversation", responses=problems(404, 422), operation_id="get_approval_conversation")

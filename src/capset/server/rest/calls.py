@@ -24,10 +24,11 @@ from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.kernel.streams.messages import Messages
 from capset.schemas.validation_errors import validation_fields
-from capset.server.auth.callers import Caller
+from capset.server.auth.callers import Caller, InsufficientScope
+from capset.server.auth.credentials import check_tool
 from capset.server.http.bodies import ClientLeft, DisconnectWatch
 from capset.server.http.idempotency import Idempotency
-from capset.server.http.request_context import RequestContext, RequestLimits, caller_of, request_context
+from capset.server.http.request_context import RequestContext, RequestLimits, body_of, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.routing import CallsSome, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service
@@ -124,7 +125,7 @@ class EventStream:
             "model": CallShape,
             "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
         },
-        **problems(400, 404, 409, 413, 415, 422, 429),
+        **problems(400, 404, 409, 413, 415, 422),
         200: {
             "description": "The call was let through; `success` says whether the tool did its work. "
             "As events: every message while it runs, without a name, then this object as the event `result`.",
@@ -145,7 +146,6 @@ async def call_tool(
     A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
     details that have the members of this object too.
     """
-    caller.check_tool(given.tool)
     return await prepare_call(service, caller, id, given, idempotency_key, await request.body(), request.scope)
 
 
@@ -155,9 +155,10 @@ async def answer_call(service: Service, id: str | None, scope: Scope, receive: R
     caller.check_calls()
     refuse_query(scope)
     check_json_type(request_info.header(b"content-type"))
+    if body_of(scope).is_large:
+        await service.session_row(caller, str(id))
     body: bytes = (await receive())["body"]
     given, key = parse_call(body), request_info.header(b"idempotency-key") or None
-    caller.check_tool(given.tool)
     response = await prepare_call(service, caller, str(id), given, key, body, scope)
     await response(scope, receive, send)
 
@@ -168,17 +169,23 @@ async def prepare_call(
     """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
     request_info = request_context(scope)
     session = await service.session(caller, session_id)
+    is_stream = prefers_events(request_info.header(b"accept"))
+    if is_stream:
+        try:
+            await check_tool(caller, session, given.tool)
+        except InsufficientScope:
+            is_stream = False  # its head could not say so
     once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
-    if prefers_events(request_info.header(b"accept")):
+    if is_stream:
         authorization = request_info.header(b"authorization")
         respond, session = (
             _as_events,
             session.options(
                 approvals="wait",
                 approval=given.approval,
-                credential=lambda: service.callers.knows(caller, authorization, afresh=True),
+                credential=service.credential(caller, session.snapshot.agent_id, authorization),
             ),
         )
     else:

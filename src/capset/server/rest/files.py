@@ -7,28 +7,38 @@ are on record as acts, reads in the log alone.
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from os import SEEK_END
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.types import Receive, Send
+from starlette.types import Scope as HttpScope
 
 from capset.definitions.acts import ActName
-from capset.definitions.files import normalise_path
-from capset.errors import FileError, PermissionDenied
+from capset.definitions.files import FileStat, normalise_path
+from capset.errors import Conflict, FileError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.governance.acts import ActColumns, ActEntry
+from capset.kernel.governance.file_arguments import ReadFile
 from capset.server.auth.callers import Caller
-from capset.server.http.bodies import LARGE
+from capset.server.http.bodies import LARGE, BrokenOff, DisconnectWatch
 from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
-from capset.server.http.request_context import request_context
+from capset.server.http.request_context import RequestContext, body_of, request_context
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
+from capset.stores.base.files import sha256_of
 from capset.wire.sessions import FolderShape, WrittenShape, file_shape, folder_shape
 
 router = APIRouter(prefix="/sessions", tags=["files"], route_class=StrictRoute)
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_READ: Final = 1 << 20
+"""Bytes of a download that are in memory at once: a part, as databases store them."""
+_log = logging.getLogger("capset.server")
 FilePath = Annotated[str, Path(description="Without its first slash; empty for the root", max_length=1024)]
 
 
@@ -85,13 +95,45 @@ async def read_file(
     # A mounted file may differ between versions of the agent, and was never written: it has no version.
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)
-    if (memory := request_context(request.scope).memory) is not None and stat.size_bytes > LARGE:
-        # The driver of a database holds what it gives twice. A file of any size fits, alone.
-        limits = service.limits
-        await memory.grow(max(stat.size_bytes, min(2 * stat.size_bytes, limits.own_memory, limits.memory)))
-    stat, content = await files.read(place)
-    headers = {"ETag": tag_of(stat.version), "Content-Disposition": "attachment"}
-    return Response(content, media_type="application/octet-stream", headers=headers)
+    return FileDownload(partial(files.read, place), stat, request_context(request.scope))
+
+
+class FileDownload(Response):
+    """A file's bytes, read part by part while they are sent."""
+
+    def __init__(self, read: ReadFile, stat: FileStat, request_info: RequestContext) -> None:
+        self.background = None
+        self._read = read
+        self._stat = stat
+        self._transfer = request_info.transfer if stat.size_bytes > LARGE else nullcontext
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        """Send the file. Breaks the answer off if the file changes, so that no client takes it for whole."""
+        async with self._transfer():
+            with DisconnectWatch(receive):
+                await self._send_parts(send)
+
+    async def _send_parts(self, send: Send) -> None:
+        stat, part = await self._read(size=_READ)  # an error of the first part is answered
+        headers = [
+            (b"content-type", b"application/octet-stream"),
+            (b"content-length", str(stat.size_bytes).encode()),
+            (b"content-disposition", b"attachment"),
+            (b"etag", tag_of(stat.version).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        sent = len(part)
+        while sent < stat.size_bytes:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            try:
+                current, part = await self._read(start=sent, size=_READ)
+            except (FileError, Conflict):
+                current, part = None, b""
+            if current is None or current.version != stat.version or not part:
+                _log.warning("a download was broken off, because the file was changed")
+                raise BrokenOff
+            sent += len(part)
+        await send({"type": "http.response.body", "body": part})
 
 
 @router.put(
@@ -113,11 +155,12 @@ async def write_file(
     """Create or replace a file, with its parents. Its bytes are the body."""
     session = await _allowed(service, caller, id, "session_files:write")
     version = expected(if_match, if_none_match)
-    content = await request.body()
-    digest = await asyncio.to_thread(hashlib.sha256, content)
-    about = {"path": normalise_path(f"/{path}"), "size": len(content), "sha256": digest.hexdigest()}
-    act = _act(service, "file.write", about, session, caller)
-    stat, created = await session.files.write(f"/{path}", content, version=version, act=act)
+    async with body_of(request.scope).file() as file:
+        size = file.seek(0, SEEK_END)
+        digest = await asyncio.to_thread(sha256_of, file)
+        about = {"path": normalise_path(f"/{path}"), "size": size, "sha256": digest}
+        act = _act(service, "file.write", about, session, caller)
+        stat, created = await session.files.write(f"/{path}", file, version=version, act=act)
     response.headers["ETag"] = tag_of(stat.version)
     return WrittenShape(created=created, file=file_shape(stat))
 
@@ -158,6 +201,6 @@ def _act(service: Service, name: ActName, about: Mapping[str, str | int], sessio
 async def _allowed(service: Service, caller: Caller, id: str, permission: str) -> Session:
     """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` without the file tools' permission."""
     session = await service.session(caller, id)
-    if permission not in caller.principal.permissions:
+    if permission not in session.snapshot.principal.permissions:
         raise PermissionDenied(f"Permission denied: {caller.principal.id} lacks the permission {permission}")
     return session

@@ -32,8 +32,7 @@ async def readyz(service: Served) -> ReadyShape:
     """
     if service.is_draining:
         raise _draining()
-    await service.kernel.audit.flush()
-    await service.kernel.store.keys.find("")
+    await service.store_probe.check()
     found = service.kernel.signing
     signing = SigningShape(signs=found.key is not None, key=found.key, reason=found.reason)
     dependent = [one for one in service.registry.capabilities.values() if one.readiness is not None]

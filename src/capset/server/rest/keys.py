@@ -44,7 +44,7 @@ def _id_of(row: KeyRow) -> str:
     return row.id
 
 
-@router.post("", status_code=201, responses=problems(400, 409, 413, 415, 422, 429), operation_id="create_key")
+@router.post("", status_code=201, responses=problems(400, 409, 413, 415, 422), operation_id="create_key")
 async def create_key(
     service: Served,
     caller: Administers,

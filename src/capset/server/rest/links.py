@@ -54,7 +54,7 @@ class Both(Asked):
     after: Annotated[str, Query(min_length=1, max_length=200)]
 
 
-@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422, 429), operation_id="record_link")
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
 async def record_link(
     service: Served, caller: Calls, given: LinkInput, request: Request, response: Response
 ) -> KeptLinkShape:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from capset.server.approvals.people import add_person, check_grants, person_of, remove_person
 from capset.server.auth.callers import Caller
+from capset.server.auth.keys import makers_of
 from capset.server.rest.routing import Id, Paged, Served, StrictRoute, needs, problems
 from capset.stores.base import PersonQuery
 from capset.wire.people import PersonInput, PersonPageShape, PersonShape, person_page_shape, person_shape
@@ -27,7 +28,8 @@ async def list_people(service: Served, caller: Administers, wanted: Annotated[Pa
 async def add(service: Served, caller: Administers, given: PersonInput) -> PersonShape:
     """Enter a user of a Slack workspace as a principal of the organisation, who may decide its requests from now on."""
     check_grants(given, caller.principal)
-    row = person_of(service.kernel, given, caller.principal.org, caller.principal)
+    makers = () if caller.key is None else makers_of(caller.principal)  # without keys, no one is known
+    row = person_of(service.kernel, given, caller.principal.org, caller.principal, makers)
     return person_shape(await add_person(service.kernel, row, by=caller.principal))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, cast
 
 from fastapi import Depends, Path, Query, Request
@@ -19,7 +19,7 @@ from capset.kernel.governance.acts import Actor, acting
 from capset.schemas.schema import is_finite
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
-from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of, request_context
+from capset.server.http.request_context import MAX_ID, HttpRefusal, body_of, caller_of, request_context
 from capset.server.service import Service
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -49,32 +49,31 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI type
     """Return the OpenAPI responses for the problems of a route, in addition to those of every route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
     said: dict[int | str, dict[str, Any]] = {
-        code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 503)
+        code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 429, 503)
     }
     return {**said, "default": {"description": "Any other problem", "content": content}}
 
 
-def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+class CallerCheck:
+    """A dependency: the caller, if ``check`` raises nothing. A route checks it before it reads a large body, too."""
+
+    def __init__(self, check: Callable[[Caller], None]) -> None:
+        self.check = check
+
+    async def __call__(self, request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+        """Return the caller."""
+        caller = caller_of(request.scope)
+        self.check(caller)
+        return caller
+
+
+def needs(*scopes: Scope) -> CallerCheck:
     """Return a dependency that requires one of these scopes."""
-
-    async def caller(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
-        found = caller_of(request.scope)
-        found.check(*scopes)
-        return found
-
-    return caller
+    return CallerCheck(lambda caller: caller.check(*scopes))
 
 
-async def _known(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
-    """Return the caller, with any scopes."""
-    return caller_of(request.scope)
-
-
-async def _calls_some(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
-    """Return the caller, if it may call some tool."""
-    found = caller_of(request.scope)
-    found.check_calls()
-    return found
+def _accept(_: Caller) -> None:
+    """Accept any scopes."""
 
 
 async def _service(request: Request) -> Service:
@@ -84,7 +83,7 @@ async def _service(request: Request) -> Service:
 Served = Annotated[Service, Depends(_service)]
 Reads = Annotated[Caller, Depends(needs("capset:read"))]
 Calls = Annotated[Caller, Depends(needs("capset:call"))]
-CallsSome = Annotated[Caller, Depends(_calls_some)]
+CallsSome = Annotated[Caller, Depends(CallerCheck(Caller.check_calls))]
 """A caller that may call some tool: it may also create sessions, and see those it has."""
 Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
@@ -93,7 +92,7 @@ Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
 """A caller that reads metrics: of its own organisation, or of the server if it has none."""
-Known = Annotated[Caller, Depends(_known)]
+Known = Annotated[Caller, Depends(CallerCheck(_accept))]
 """Any caller with a valid credential."""
 Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
@@ -135,11 +134,14 @@ class StrictRoute(APIRoute):
         handle, takes_body = super().get_route_handler(), self.body_field is not None
         needs_body = self.body_field is not None and self.body_field.field_info.is_required()
         takes_query = bool(self.dependant.query_params)
+        checks = [one.call.check for one in self.dependant.dependencies if isinstance(one.call, CallerCheck)]
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             if not takes_query:
                 refuse_query(request.scope)
+            if takes_body and body_of(request.scope).is_large:
+                await _check_first(request, checks)
             if takes_body and (needs_body or await strict.body()):
                 check_json_type(request.headers.get("content-type", ""))
                 if not await strict.body():
@@ -148,6 +150,15 @@ class StrictRoute(APIRoute):
                 return await handle(strict)
 
         return strictly
+
+
+async def _check_first(request: Request, checks: Iterable[Callable[[Caller], None]]) -> None:
+    """Raise what the route would raise after it has read the body: the caller's scopes, and its session, come first."""
+    caller, route = caller_of(request.scope), request_context(request.scope).route or ""
+    for check in checks:
+        check(caller)
+    if route.startswith("/v1/sessions/{id}/"):
+        await cast("Service", request.state.service).session_row(caller, request.path_params["id"])
 
 
 def _actor(request: Request) -> Actor:

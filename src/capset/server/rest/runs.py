@@ -31,7 +31,7 @@ class RunFilter(Paged):
     queue: Annotated[QueueName | None, Query()] = None
 
 
-@router.post("", status_code=202, responses=problems(400, 404, 409, 413, 415, 422, 429), operation_id="create_run")
+@router.post("", status_code=202, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_run")
 async def create_run(
     service: Served,
     caller: CallsSome,
@@ -44,7 +44,7 @@ async def create_run(
 
     It needs an API key: a token cannot be shown again by a worker.
     """
-    check_may_queue(caller, given.tool)
+    await check_may_queue(service, caller, given)
     described(service, caller)  # first, so that a refused run leaves no session
 
     async def queue() -> RunShape:
@@ -66,12 +66,13 @@ async def create_run(
     return await made_once(service, caller, request, response, idempotency_key, queue, noun="runs", shape=RunShape)
 
 
-def check_may_queue(caller: Caller, tool: str | None) -> None:
+async def check_may_queue(service: Service, caller: Caller, given: RunInput) -> None:
     """Raise ``PermissionDenied`` unless a caller may have a turn queued, or calls of a tool."""
-    if tool is None:
+    if given.tool is None:
         caller.check("capset:call")
     else:
-        caller.check_tool(tool)
+        agent_id = None if given.agent_id is None else str(given.agent_id)
+        await service.check_tool(caller, given.tool, session=given.session_id, agent_id=agent_id)
 
 
 async def made_once(

@@ -17,7 +17,7 @@ from capset.wire.runs import ScheduleInput, SchedulePageShape, ScheduleShape, sc
 router = APIRouter(prefix="/schedules", tags=["runs"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422, 429), operation_id="create_schedule")
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_schedule")
 async def create(
     service: Served,
     caller: CallsSome,
@@ -30,7 +30,7 @@ async def create(
 
     Without a session each run gets a new one. It needs an API key, by which every run goes on.
     """
-    check_may_queue(caller, given.tool)
+    await check_may_queue(service, caller, given)
 
     async def make() -> ScheduleShape:
         session = None if given.session_id is None else await service.session_row(caller, given.session_id)

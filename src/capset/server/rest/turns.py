@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
 from capset.server.auth.callers import Caller
-from capset.server.followers import Credential, Gap, follow
+from capset.server.followers import FollowerCredential, Gap, follow
 from capset.server.http.idempotency import Idempotency
 from capset.server.http.request_context import HttpRefusal, RequestContext, RequestLimits, request_context
 from capset.server.rest.calls import EventStream, IdempotencyKey, prefers_events
@@ -70,7 +70,7 @@ class Followed(Asked):
             "description": "As events, each named by its type: those of this turn, up to its end",
             "content": _EVENTS,
         },
-        **problems(400, 404, 409, 413, 415, 422, 429, 501),
+        **problems(400, 404, 409, 413, 415, 422, 501),
         202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
     },
 )
@@ -165,7 +165,7 @@ async def begin_found_turn(
             "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are not kept any more.",
             "content": _EVENTS,
         },
-        **problems(400, 404, 422, 429),
+        **problems(400, 404, 422),
     },
 )
 async def list_events(
@@ -266,7 +266,7 @@ class Events(Response):
         self._leave = leave
         self._limits: RequestLimits = service.limits
         self._more = more or []
-        credential = Credential(service.callers, caller, request_info.header(b"authorization"))
+        credential = FollowerCredential(service.callers, caller, request_info.header(b"authorization"))
         bell = service.turns.bell
         self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, credential=credential)
 

@@ -29,7 +29,6 @@ async def do_call(service: Service, run: RunRow) -> bool:
     """
     kernel = service.kernel
     caller = await service.turns.find_caller(from_json(run.caller))
-    caller.check_tool(from_json(run.content)["tool"])
     begun = replace(run, state="running", begun_at=run.begun_at or kernel.now())
     if run.state == "queued" and not await kernel.store.runs.change(run, begun):
         return False

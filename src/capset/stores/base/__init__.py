@@ -88,7 +88,7 @@ from capset.stores.base.schedules import SchedulePage, ScheduleQuery, ScheduleRo
 from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
-from capset.stores.base.usage import UsageStore, UsageWindow
+from capset.stores.base.usage import StepClaim, UsageStore, UsageWindow, WindowUsage
 
 __all__ = [
     "AGENT_FIELDS",
@@ -189,6 +189,7 @@ __all__ = [
     "SigningKey",
     "StateRow",
     "StateStore",
+    "StepClaim",
     "Store",
     "StoredScope",
     "ToolPin",
@@ -202,6 +203,7 @@ __all__ = [
     "VersionQuery",
     "Window",
     "WindowFull",
+    "WindowUsage",
     "WorkerRow",
     "WorkerStore",
     "make_store",

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 from capset.definitions.names import checked_optional
 from capset.definitions.records import Columns, Outcome, Phase, Record
 from capset.fingerprint.chain import Verification, VerifiedPart
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code", "act")
 """The columns that a query may compare with a text; ``org`` is one more, for which ``""`` stands for none."""
@@ -189,10 +189,14 @@ class AuditLog(Protocol):
         """Return links, intents included, in chain order: those that follow the one whose ``seq`` is ``after``."""
         ...
 
-    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+    async def verify(
+        self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
+    ) -> Verification:
         """Verify the whole chain, intents included, and its checkpoints; their signatures by ``keys``.
 
-        ``kept`` are checkpoints that were stored elsewhere, out of reach of anyone who can change the log.
+        A key without a span is trusted from the first record until one says that it hands over. ``kept`` are
+        checkpoints that were stored elsewhere, out of reach of anyone who can change the log, which has to have its own
+        up to them.
         """
         ...
 
@@ -211,7 +215,7 @@ class AuditLog(Protocol):
         """Sign the current head of the log with everything accepted, and store that; ``None`` for an empty log.
 
         If nothing came since the newest checkpoint, that one is returned. Raises ``StoreError`` if it cannot be stored,
-        or if the log no longer matches the newest checkpoint.
+        or if the log no longer matches the newest checkpoint; ``Conflict`` if the key has handed over to another.
         """
         ...
 
@@ -238,7 +242,8 @@ class AuditLog(Protocol):
         """Make a key the one that signs this log, and return whether that was done.
 
         It is, with the record of the ``act``, if the log's key so far has the id ``replacing``: the one adopted, or
-        else that of the newest checkpoint. ``None`` stands for no other key.
+        else that of the newest checkpoint. ``None`` stands for no other key. A key that was replaced signs no more, and
+        is not adopted again.
         """
         ...
 

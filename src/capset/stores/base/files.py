@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Final, Protocol
+from io import BytesIO
+from typing import BinaryIO, Final, Protocol
 
 from capset.definitions.files import FileQuota, FileStat
 from capset.stores.base.audit import Entry
 
 STANDARD: Final = FileQuota()
 """The default quota of a session."""
+
+
+def open_content(content: bytes | BinaryIO) -> BinaryIO:
+    """Return content as an open file, at its beginning."""
+    file = BytesIO(content) if isinstance(content, bytes | bytearray) else content
+    file.seek(0)
+    return file
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """Return the SHA-256 of an open file, from its beginning, in hexadecimal."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while part := file.read(1 << 20):
+        digest.update(part)
+    return digest.hexdigest()
 
 
 class FileStore(Protocol):
@@ -23,15 +41,19 @@ class FileStore(Protocol):
         """Return the entry at ``path``; the root always exists."""
         ...
 
-    async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content."""
+    async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+        """Return a file and at most ``size`` bytes of its content from ``start`` on; without ``size``, all of these."""
+        ...
+
+    async def digest(self, session: str, path: str) -> tuple[FileStat, str]:
+        """Return a file and the SHA-256 of its content, as hex, without its content. Raises as ``read`` does."""
         ...
 
     async def write(
         self,
         session: str,
         path: str,
-        content: bytes,
+        content: bytes | BinaryIO,
         *,
         org: str | None,
         now: str,
@@ -40,6 +62,8 @@ class FileStore(Protocol):
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
+
+        ``content`` may be an open file, which is read from its beginning, in parts.
 
         With ``version``, only if the file has exactly this one, or if there is none and it is 0; otherwise raises
         ``VersionMismatch``. Raises ``QuotaExceeded`` for more than ``quota`` allows, concurrent writers included, and

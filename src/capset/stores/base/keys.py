@@ -15,7 +15,8 @@ class KeyRow:
 
     ``permissions`` are those of the principal that acts by it, ``scopes`` the parts of the API that it may use.
     ``agent`` is the id of the agent that ``/mcp`` serves. ``attributes`` are those of the principal, and ``allowance``
-    its limits, as ``definitions.allowances.Allowance`` writes them; both are JSON data.
+    its limits, as ``definitions.allowances.Allowance`` writes them; both are JSON data. ``makers`` are the principals
+    who made the key, and who made theirs, as ``user:ada``, the nearest first; none if it was made on the database.
     """
 
     id: str
@@ -32,6 +33,7 @@ class KeyRow:
     agent: str | None = None
     attributes: Mapping[str, Any] | None = None
     allowance: Mapping[str, Any] | None = None
+    makers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

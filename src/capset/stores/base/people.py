@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ from capset.stores.base.audit import Entry
 class PersonRow:
     """A user of a Slack workspace, by the ids of both, and the principal that decides when that user does.
 
-    ``attributes`` are JSON data; ``created_at`` is ISO 8601 UTC.
+    ``attributes`` are JSON data; ``created_at`` is ISO 8601 UTC. ``makers`` are the principals who entered the person,
+    and who made their keys, as ``user:ada``, the nearest first; none if that was done on the database.
     """
 
     id: str
@@ -26,6 +27,7 @@ class PersonRow:
     created_at: str
     created_by: str
     attributes: Mapping[str, Any] | None = None
+    makers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,14 @@ class PersonPage:
 
 
 class PersonStore(Protocol):
-    """The people of every org; a user of a workspace is one person."""
+    """The people of every org; in each, a user of a workspace is one person."""
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none yet."""
+        """Store a new person; return whether that user of that workspace was none of the org yet."""
         ...
 
-    async def find(self, team: str, user: str) -> PersonRow | None:
-        """Return the person that a user of a workspace is, or ``None``."""
+    async def find(self, team: str, user: str) -> Sequence[PersonRow]:
+        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
         ...
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:

@@ -58,6 +58,10 @@ class ReplyStore(Protocol):
         """
         ...
 
+    async def get(self, session: str, key: str) -> ReplyRow | None:
+        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+        ...
+
     async def fulfil(
         self,
         session: str,

@@ -170,6 +170,7 @@ class MemoryStore:
             raise StoreError("the store in memory is open already")
         self._door.writer = self._ids.new()
         self._audit.close_interrupted()
+        self._usage.forget_steps()
 
     async def close(self) -> None:
         """Accept nothing more until it is opened again."""

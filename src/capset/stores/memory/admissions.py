@@ -77,7 +77,7 @@ class MemoryApprovals:
         if pending >= most:
             return None
         if max_bytes is not None and max_bytes < sum(
-            len(one.arguments.encode())
+            one.argument_bytes
             for one in (row, *self._rows.values())
             if one is row or (one.status == "pending" and one.org == row.org and one.expires_at > row.created_at)
         ):

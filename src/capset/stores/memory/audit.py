@@ -14,10 +14,11 @@ from capset.clock import iso
 from capset.definitions.records import Record
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart, seal, verify, verify_part
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, signed
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey, signed
 from capset.stores.audit_rules import (
     BadEntry,
     Row,
+    check_may_sign,
     check_newest,
     check_sound,
     columns_of,
@@ -39,6 +40,8 @@ class MemoryCheckpoints:
     def __init__(self, records: list[Row]) -> None:
         self._records = records
         self.all: list[Checkpoint] = []
+        self.retired: list[str] = []
+        """The ids of the keys that have handed over."""
 
     @property
     def since(self) -> int:
@@ -57,6 +60,7 @@ class MemoryCheckpoints:
 
     def put(self, key: CheckpointKey, now: str) -> Checkpoint | None:
         """Sign the log's head, unless this key has signed it already; return the newest checkpoint."""
+        check_may_sign(key, self.retired)
         if self.all:
             check_newest(self.all[-1], key, self._hash_at)
         made = following(self.all[-1] if self.all else None, self.head(), key, now)
@@ -66,6 +70,7 @@ class MemoryCheckpoints:
 
     def cut(self, before: str, key: CheckpointKey, now: str, open_seqs: Iterable[int]) -> list[Row]:
         """Cut the log, and return the removed records. Raises ``Conflict`` as ``AuditLog.prune`` does."""
+        check_may_sign(key, self.retired)
         since = self.since
         young = next((row["seq"] for row in self._records if row["time"] >= before), self.head()[0] + 1)
         stop = min((young, *open_seqs))
@@ -201,7 +206,9 @@ class MemoryAudit:
         start = max(0, after + 1 - self._checkpoints.since)
         return [Record(**row) for row in self._rows[start : start + limit]]
 
-    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+    async def verify(
+        self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
+    ) -> Verification:
         """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         self.settle()
         return verify(self._rows, self._checkpoints.rows(), since=self._checkpoints.since, keys=keys, kept=kept)
@@ -245,9 +252,11 @@ class MemoryAudit:
         """Make a key the one that signs this log, and return whether that was done."""
         self._door.check()
         newest = self._checkpoints.all[-1].key if self._checkpoints.all else None
-        if not may_adopt(key, self._signer, newest, replacing):
+        if not may_adopt(key, self._signer, newest, replacing, self._checkpoints.retired):
             return False
         self._record(act)
+        if replacing is not None:
+            self._checkpoints.retired.append(replacing)
         self._signer = key
         return True
 

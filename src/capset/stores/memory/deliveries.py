@@ -83,25 +83,26 @@ class MemoryDeliveries:
 
 
 class MemoryPeople:
-    """The people, by workspace and user."""
+    """The people, by org, workspace and user."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
-        self._rows: dict[tuple[str, str], PersonRow] = {}
+        self._rows: dict[tuple[str | None, str, str], PersonRow] = {}
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none yet."""
+        """Store a new person; return whether that user of that workspace was none of the org yet."""
         self._door.check()
-        if (row.team, row.user) in self._rows:
+        if (row.org, row.team, row.user) in self._rows:
             return False
         self._door.record(act)
-        self._rows[row.team, row.user] = row
+        self._rows[row.org, row.team, row.user] = row
         return True
 
-    async def find(self, team: str, user: str) -> PersonRow | None:
-        """Return the person that a user of a workspace is, or ``None``."""
+    async def find(self, team: str, user: str) -> Sequence[PersonRow]:
+        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
         self._door.check()
-        return self._rows.get((team, user))
+        found = [row for row in self._rows.values() if (row.team, row.user) == (team, user)]
+        return sorted(found, key=lambda row: row.id)
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:
         """Return a person of an org, or ``None``."""
@@ -125,5 +126,5 @@ class MemoryPeople:
         if row is None:
             return False
         self._door.record(act)
-        del self._rows[row.team, row.user]
+        del self._rows[row.org, row.team, row.user]
         return True

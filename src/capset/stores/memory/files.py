@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import BinaryIO
 
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry
-from capset.stores.base.files import STANDARD
+from capset.stores.base.files import STANDARD, open_content
 from capset.stores.file_tree import TreeNode, Usage
 from capset.stores.memory.lifecycle import Lifecycle
 
@@ -29,17 +30,21 @@ class MemoryFiles:
         """Return the entry at ``path``; the root always exists."""
         return filetree.stat(self._tree(session), path)
 
-    async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+    async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
         tree = self._tree(session)
         stat, digest = filetree.read(tree.get(path), path)
-        return stat, self._blobs.get(tree.orgs[path], digest)
+        return stat, self._blobs.get(tree.orgs[path], digest)[start : None if size is None else start + size]
+
+    async def digest(self, session: str, path: str) -> tuple[FileStat, str]:
+        """Return a file and the SHA-256 of its content."""
+        return filetree.read(self._tree(session).get(path), path)
 
     async def write(
         self,
         session: str,
         path: str,
-        content: bytes,
+        content: bytes | BinaryIO,
         *,
         org: str | None,
         now: str,
@@ -55,11 +60,12 @@ class MemoryFiles:
         if session not in self.sessions:
             raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)
+        content = open_content(content).read()
         digest = hashlib.sha256(content).hexdigest()
         filetree.check_write(tree, path, size=len(content), version=version, quota=quota)
         self._door.record(act)
         stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
-        self._blobs.store(org, digest, bytes(content))
+        self._blobs.store(org, digest, content)
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
         tree.orgs[path] = org

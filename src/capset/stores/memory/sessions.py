@@ -127,6 +127,11 @@ class MemoryReplies:
         self._rows[row.session, row.key] = row
         return None
 
+    async def get(self, session: str, key: str) -> ReplyRow | None:
+        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+        self._door.check()
+        return self._rows.get((session, key))
+
     async def fulfil(
         self,
         session: str,

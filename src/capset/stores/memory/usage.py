@@ -1,4 +1,4 @@
-"""The usage of models by agents, in memory."""
+"""The usage of models by agents, in memory: nothing suspends between checking and reserving."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from capset.definitions.usage import AgentUsage
-from capset.stores.base.usage import RETAINED, UsageWindow
+from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsage
 from capset.stores.memory.lifecycle import Lifecycle
 
 _SWEEP_EVERY: Final = 1_000
@@ -16,37 +16,64 @@ _Parts = dict[int, tuple[int | None, AgentUsage]]
 
 
 class MemoryUsage:
-    """The parts of each window that count still."""
+    """The parts of each window that count still, and the steps under way."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._windows: dict[str, _Parts] = {}
+        self._reserved: dict[str, dict[str, AgentUsage]] = {}
+        """What each step under way has reserved, by windows and steps."""
         self._new = 0
 
-    async def read(self, windows: Sequence[UsageWindow], now: int) -> list[AgentUsage]:
-        """Return what was used in each of the windows until now."""
+    async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
+        """Return what was used in each of the windows until now, and what is reserved in it."""
         self._door.check()
-        return [self._sum(window.key, now) for window in windows]
+        none = dict[str, AgentUsage]()
+        return [
+            WindowUsage(self._sum(one.key, now), sum(self._reserved.get(one.key, none).values(), AgentUsage()))
+            for one in windows
+        ]
 
-    async def add(self, windows: Sequence[UsageWindow], more: AgentUsage, now: int) -> list[AgentUsage]:
-        """Count more in each of the windows, and return what was used in each."""
-        self._door.check()
-        for window in windows:
-            began, ends = window.part(now)
-            parts = self._windows.setdefault(window.key, {})
-            self._new += began not in parts
-            parts[began] = ends, parts.get(began, (ends, AgentUsage()))[1] + more
+    async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:
+        """Reserve the most that a step may use, if each of its windows has room for it."""
+        before = await self.read(claim.windows, now)
+        if claim.has_room(before):
+            for window in claim.windows:
+                self._reserved.setdefault(window.key, {})[claim.step] = claim.most
+        return before
+
+    async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
+        """Count what a step has used in the place of what it has reserved."""
+        before = await self.read(claim.windows, now)
+        counted = claim.counted(before, used)
+        for window in claim.windows:
+            steps = self._reserved.get(window.key, {})
+            if steps.pop(claim.step, None) is not None and counted != AgentUsage():
+                self._add(window, counted, now)
+            if not steps:
+                self._reserved.pop(window.key, None)
         self._sweep(now)
-        return [self._sum(window.key, now) for window in windows]
+        return before
 
     def drop(self, session: str) -> None:
         """Forget the windows of a deleted session."""
-        for key in [one for one in self._windows if one.startswith(f"{session}/")]:
-            del self._windows[key]
+        for by_window in (self._windows, self._reserved):
+            for key in [key for key in by_window if key.startswith(f"{session}/")]:
+                del by_window[key]
+
+    def forget_steps(self) -> None:
+        """Forget what was reserved when the store was last closed."""
+        self._reserved.clear()
 
     def _sum(self, key: str, now: int) -> AgentUsage:
         counting = [used for ends, used in self._windows.get(key, {}).values() if ends is None or ends > now]
         return sum(counting, AgentUsage())
+
+    def _add(self, window: UsageWindow, more: AgentUsage, now: int) -> None:
+        began, ends = window.part(now)
+        parts = self._windows.setdefault(window.key, {})
+        self._new += began not in parts
+        parts[began] = ends, parts.get(began, (ends, AgentUsage()))[1] + more
 
     def _sweep(self, now: int) -> None:
         """Forget, now and then, the parts that count no more."""

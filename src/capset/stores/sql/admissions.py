@@ -58,8 +58,9 @@ class SqlApprovals:
             if connection.execute(pending).scalar_one() >= most:
                 return None
             if max_bytes is not None:
-                held = select(func.sum(byte_length(connection, approvals.c.arguments))).where(*of_org)
-                if (connection.execute(held).scalar() or 0) + len(row.arguments.encode()) > max_bytes:
+                unmasked = func.coalesce(byte_length(connection, approvals.c.unmasked), 0)
+                held = select(func.sum(byte_length(connection, approvals.c.arguments) + unmasked)).where(*of_org)
+                if (connection.execute(held).scalar() or 0) + row.argument_bytes > max_bytes:
                     raise ArgumentsFull
             try:
                 connection.execute(insert(approvals).values(_values(row)))

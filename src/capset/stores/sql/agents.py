@@ -85,7 +85,7 @@ class SqlAgents:
                 total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
             found, has_more = read_rows(connection, page, query.limit, query.max_bytes)
             fit = fitting(_sizes(connection, found), query.max_bytes)
-            items = tuple(_rows(connection, found[:fit]))
+            items = tuple(agent_rows(connection, found[:fit]))
             return AgentPage(items, total, items[-1].id if has_more or fit < len(found) else None)
 
         return await self._reader.read(read)
@@ -120,7 +120,7 @@ class SqlAgents:
             if version > current.version:  # it may have more digits than a database takes
                 return None
             found = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
-            return None if found is None else _version(current, found)
+            return None if found is None else agent_version(current, found)
 
         return await self._reader.read(read)
 
@@ -140,7 +140,7 @@ class SqlAgents:
             )
             found = [current] if is_first else []
             rows, has_more = read_rows(connection, wanted, query.limit - len(found), query.max_bytes)
-            items = (*found, *[_version(current, one) for one in rows])
+            items = (*found, *[agent_version(current, one) for one in rows])
             return VersionPage(items, items[-1].version if has_more else None)
 
         return await self._reader.read(read)
@@ -156,14 +156,14 @@ class SqlAgents:
         def read(connection: Connection) -> AgentRow | None:
             found = connection.execute(select(agent_versions).where(*mine).order_by(*order).limit(1)).mappings().first()
             current = None if found is None else _current(connection, org, found["agent_id"])
-            return None if found is None or current is None else _version(current, found)
+            return None if found is None or current is None else agent_version(current, found)
 
         return await self._reader.read(read)
 
 
 def _current(connection: Connection, org: str | None, id: str) -> AgentRow | None:
     asked = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
-    return next(iter(_rows(connection, connection.execute(asked).mappings().all())), None)
+    return next(iter(agent_rows(connection, connection.execute(asked).mappings().all())), None)
 
 
 def _is(id: str, version: int) -> ColumnElement[bool]:
@@ -183,7 +183,8 @@ def _put_version(connection: Connection, row: AgentRow) -> None:
     connection.execute(insert(agent_versions).values(values))
 
 
-def _version(current: AgentRow, found: RowMapping) -> AgentRow:
+def agent_version(current: AgentRow, found: RowMapping) -> AgentRow:
+    """Return a row of the table of versions as the agent, whose present row is ``current``, as it was then."""
     return version_row(
         current,
         found["definition"],
@@ -210,7 +211,8 @@ def _put_capabilities(connection: Connection, row: AgentRow) -> None:
         connection.execute(insert(agent_capabilities), values)
 
 
-def _rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]:
+def agent_rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]:
+    """Return rows of the table as agents, with their capabilities."""
     rows = list(found)
     own = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
     order = (agent_capabilities.c.agent_id, agent_capabilities.c.position)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
@@ -18,13 +17,14 @@ from functools import partial
 from io import BytesIO
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import BinaryIO, Final
 
 from sqlalchemy import Connection, RowMapping, delete, exists, insert, select, update
 
 from capset.clock import iso
 from capset.errors import StoreError
 from capset.ids import Ids
+from capset.stores.base.files import sha256_of
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import blob_parts, blobs, files, loose_parts
 from capset.stores.sql.writer.writer import Writer
@@ -45,9 +45,15 @@ _HASHED_INLINE_BYTES: Final = 256 * 1024
 class Blob:
     """Content and its digest; ``loose`` is the id of its parts, which are stored already, if it is large."""
 
-    content: bytes
+    file: BinaryIO
+    size: int
     digest: str
     loose: str | None = None
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return a part of the content."""
+        self.file.seek(start)
+        return self.file.read(size)
 
 
 def store_blob(connection: Connection, org: str, blob: Blob) -> dict[str, str | None]:
@@ -55,39 +61,40 @@ def store_blob(connection: Connection, org: str, blob: Blob) -> dict[str, str | 
     if blob.loose is None:
         key = {"org": org, "digest": blob.digest}
         if connection.execute(select(blobs.c.digest).filter_by(**key)).first() is None:
-            connection.execute(insert(blobs).values(**key, size=len(blob.content), content=blob.content))
+            connection.execute(insert(blobs).values(**key, size=blob.size, content=blob.read(0, blob.size)))
         return {"digest": blob.digest, "parts": None}
-    for number in range(_count(blob.content)):  # none is missing, unless it took too long
+    for number in _numbers(0, blob.size):  # none is missing, unless it took too long
         _store_part(connection, org, blob, number)
     connection.execute(delete(loose_parts).where(loose_parts.c.id == blob.loose))
     return {"digest": None, "parts": blob.digest}
 
 
-def _count(content: bytes) -> int:
-    return -(-len(content) // PART_BYTES)
+def _numbers(start: int, stop: int) -> range:
+    """Return the numbers of the parts that hold the bytes from ``start`` to ``stop``."""
+    return range(start // PART_BYTES, -(-stop // PART_BYTES))
 
 
 def _store_part(connection: Connection, org: str, blob: Blob, number: int) -> None:
     key = {"org": org, "digest": blob.digest, "number": number}
     if connection.execute(select(blob_parts.c.number).filter_by(**key)).first() is None:
-        part = blob.content[number * PART_BYTES : (number + 1) * PART_BYTES]
+        part = blob.read(number * PART_BYTES, PART_BYTES)
         connection.execute(insert(blob_parts).values(**key, content=part))
 
 
-def read_parts(connection: Connection, org: str, digest: str, size: int) -> bytes:
-    """Return content of ``size`` bytes that is stored in parts. Raises ``StoreError`` if some are missing."""
-    found, number = BytesIO(), 0
-    asked = select(blob_parts.c.content).filter_by(org=org, digest=digest)
-    # One at a time: the driver of PostgreSQL would hold all of them, twice.
-    while (part := connection.execute(asked.filter_by(number=number)).scalar_one_or_none()) is not None:
-        found.write(part)
-        number += 1
-    if found.tell() != size:
+def read_parts(connection: Connection, org: str, digest: str, start: int, stop: int) -> bytes:
+    """Return the bytes from ``start`` to ``stop`` of content in parts. Raises ``StoreError`` if some are missing."""
+    content = BytesIO()
+    parts = select(blob_parts.c.content).filter_by(org=org, digest=digest)
+    for number in _numbers(start, stop):  # one at a time: the driver of PostgreSQL would hold all of them, twice
+        first = number * PART_BYTES
+        part = connection.execute(parts.filter_by(number=number)).scalar_one_or_none() or b""
+        content.write(part[max(start - first, 0) : stop - first])
+    if content.tell() != max(stop - start, 0):
         raise StoreError(
-            f"only {found.tell():,} of {size:,} bytes of the content {digest} are in the database",
+            f"only {content.tell():,} of {stop - start:,} bytes of the content {digest} are in the database",
             hint="restore a backup",
         )
-    return found.getvalue()
+    return content.getvalue()
 
 
 def remove_blobs(connection: Connection, freed: Collection[tuple[str, str]]) -> None:
@@ -114,11 +121,11 @@ class Parts:
         self._has_freed = False
 
     @asynccontextmanager
-    async def stored(self, org: str, content: bytes) -> AsyncGenerator[Blob]:
+    async def stored(self, org: str, file: BinaryIO, size: int) -> AsyncGenerator[Blob]:
         """Yield content for ``store_blob``, if it is large with its parts stored; what becomes no file is removed."""
-        blob = Blob(content, await _sha256(content))
+        blob = Blob(file, size, await _sha256(file, size))
         there = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
-        if len(content) <= PART_BYTES or await self._reader.read(lambda at: at.execute(there).first()):
+        if size <= PART_BYTES or await self._reader.read(lambda at: at.execute(there).first()):
             yield blob
             return
         blob = replace(blob, loose=self._ids.new())
@@ -135,7 +142,7 @@ class Parts:
         await self._writer.write(lambda at: at.execute(row).rowcount)
         stored = select(blob_parts.c.number).filter_by(org=org, digest=blob.digest)
         known = await self._reader.read(lambda at: at.execute(stored).scalars().all())
-        for number in sorted({*range(_count(blob.content))}.difference(known)):
+        for number in sorted({*_numbers(0, blob.size)}.difference(known)):
             await self._writer.write(partial(_store_part, org=org, blob=blob, number=number))
 
     async def _give_up(self, blob: Blob) -> None:
@@ -166,10 +173,8 @@ class Parts:
                     pass
 
 
-async def _sha256(content: bytes) -> str:
-    if len(content) > _HASHED_INLINE_BYTES:
-        return (await asyncio.to_thread(hashlib.sha256, content)).hexdigest()
-    return hashlib.sha256(content).hexdigest()
+async def _sha256(file: BinaryIO, size: int) -> str:
+    return sha256_of(file) if size <= _HASHED_INLINE_BYTES else await asyncio.to_thread(sha256_of, file)
 
 
 def _remove_some(connection: Connection, loose: RowMapping) -> bool:

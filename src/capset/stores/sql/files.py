@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from os import SEEK_END
+from typing import Any, BinaryIO, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -25,7 +26,7 @@ from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry
-from capset.stores.base.files import STANDARD
+from capset.stores.base.files import STANDARD, open_content
 from capset.stores.file_tree import ROOT, TreeNode, Usage
 from capset.stores.sql.blobs import PART_BYTES, Blob, Parts, read_parts, remove_blobs, store_blob
 from capset.stores.sql.reader import ReadConnections
@@ -162,10 +163,6 @@ class FileRows:
         self._connection.execute(delete(files).where(self._session, everything))
         self.let_go(parts)
 
-    def content(self, path: str) -> bytes:
-        """Return the content of a file that exists."""
-        return self.contents([path])[path][1]
-
     def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
         """Return the files among these paths, with their content."""
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
@@ -183,7 +180,7 @@ class FileRows:
     def _content(self, row: RowMapping) -> bytes:
         if row["digest"] is not None:
             return row["content"]
-        return read_parts(self._connection, row["org"], row["parts"], row["size_bytes"])
+        return read_parts(self._connection, row["org"], row["parts"], 0, row["size_bytes"])
 
     def let_go(self, parts: Parts) -> None:
         """Remove the freed content that no row of any session refers to now, or leave its parts to ``sweep_freed``."""
@@ -243,28 +240,38 @@ class SqlFiles:
         """Return the entry at ``path``; the root always exists."""
         return await self._reader.read(lambda connection: filetree.stat(FileRows(connection, session), path))
 
-    async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+    async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
+        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
+        stop = None if size is None else start + size
 
         def row_at(connection: Connection) -> RowMapping | None:
             return connection.execute(_WITH_CONTENT, {"of": session, "at": path}).mappings().first()
 
         def read_again(connection: Connection) -> tuple[FileStat, bytes]:
-            rows = FileRows(connection, session)
-            stat, _ = filetree.read(rows.get(path), path)
-            return stat, rows.content(path)
+            row = row_at(connection)
+            stat, _ = filetree.read(None if row is None else _node(row), path)
+            if row is None or row["parts"] is None:
+                return stat, b"" if row is None else row["content"][start:stop]
+            end = stat.size_bytes if stop is None else min(stop, stat.size_bytes)
+            return stat, read_parts(connection, row["org"], row["parts"], start, end)
 
         row = await self._reader.read(row_at, is_one_statement=True)
         if row is not None and row["parts"] is not None:  # which are rows of their own: one transaction for all
             return await self._reader.read(read_again)
         stat, _ = filetree.read(None if row is None else _node(row), path)
-        return stat, b"" if row is None else row["content"]
+        return stat, b"" if row is None else row["content"][start:stop]
+
+    async def digest(self, session: str, path: str) -> tuple[FileStat, str]:
+        """Return a file and the SHA-256 of its content."""
+        return await self._reader.read(
+            lambda connection: filetree.read(FileRows(connection, session).get(path), path), is_one_statement=True
+        )
 
     async def write(
         self,
         session: str,
         path: str,
-        content: bytes,
+        content: bytes | BinaryIO,
         *,
         org: str | None,
         now: str,
@@ -276,7 +283,8 @@ class SqlFiles:
 
         Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
         """
-        size = len(content)
+        file = open_content(content)
+        size = file.seek(0, SEEK_END)
 
         def check(connection: Connection) -> None:
             filetree.check_write(FileRows(connection, session), path, size=size, version=version, quota=quota)
@@ -291,7 +299,7 @@ class SqlFiles:
 
         if size > PART_BYTES:  # before anything of it is written
             await self._reader.read(check)
-        async with self._parts.stored(org or "", content) as blob:
+        async with self._parts.stored(org or "", file, size) as blob:
             written = await self._writer.write(partial(write, blob=blob), act)
         await self._parts.sweep_freed()
         return written

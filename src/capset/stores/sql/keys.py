@@ -20,7 +20,7 @@ from capset.stores.sql.writer.writer import Writer
 _SIGNING: Final = "signing_keys"
 _BYTES: Final = 32
 _NAMED: Final = 500  # in one statement
-_LISTS = ("permissions", "scopes")
+_LISTS = ("permissions", "scopes", "makers")
 _OBJECTS = ("attributes", "allowance")
 
 
@@ -65,7 +65,7 @@ class SqlKeys:
 
         def read(connection: Connection) -> KeyPage:
             found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple(map(_row, found))
+            items = tuple(map(key_row, found))
             return KeyPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -75,7 +75,7 @@ class SqlKeys:
 
         def read(connection: Connection) -> list[KeyRow]:
             found = connection.execute(select(api_keys).order_by(api_keys.c.id.desc())).mappings()
-            return [_row(one) for one in found]
+            return [key_row(one) for one in found]
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -127,7 +127,7 @@ class SqlKeys:
     async def _one(self, at: ColumnElement[bool]) -> KeyRow | None:
         def read(connection: Connection) -> KeyRow | None:
             found = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
-            return _row(found) if found else None
+            return key_row(found) if found else None
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -145,8 +145,9 @@ def _signing_keys(connection: Connection) -> list[SigningKey]:
     )
 
 
-def _row(found: RowMapping) -> KeyRow:
+def key_row(found: RowMapping) -> KeyRow:
+    """Return a row of the table as a key."""
     values: dict[str, Any] = dict(found)
-    values.update({name: tuple(json.loads(values[name])) for name in _LISTS})
+    values.update({name: tuple(json.loads(values[name] or "[]")) for name in _LISTS})  # a version before kept no makers
     values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return KeyRow(**values)

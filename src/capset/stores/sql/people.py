@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,11 +23,11 @@ class SqlPeople:
         self._reader = reader
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none yet."""
+        """Store a new person; return whether that user of that workspace was none of the org yet."""
         attributes = None if row.attributes is None else json.dumps(dict(row.attributes))
-        values = asdict(row) | {"org": row.org or "", "permissions": json.dumps(row.permissions)}
-        values["attributes"] = attributes
-        same = _user(row.team, row.user)
+        lists = {"permissions": json.dumps(row.permissions), "makers": json.dumps(row.makers)}
+        values = asdict(row) | {"org": row.org or "", "attributes": attributes} | lists
+        same = _user(row.team, row.user) & (people.c.org == (row.org or ""))
 
         def write(connection: Connection) -> bool:
             if connection.execute(select(people.c.id).where(same)).first() is not None:
@@ -36,13 +37,24 @@ class SqlPeople:
 
         return await self._writer.write(write, act)
 
-    async def find(self, team: str, user: str) -> PersonRow | None:
-        """Return the person that a user of a workspace is, or ``None``."""
-        return await self._one(_user(team, user))
+    async def find(self, team: str, user: str) -> Sequence[PersonRow]:
+        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
+        wanted = select(people).where(_user(team, user)).order_by(people.c.id)
+
+        def read(connection: Connection) -> list[PersonRow]:
+            return [person_row(row) for row in connection.execute(wanted).mappings()]
+
+        return await self._reader.read(read, is_one_statement=True)
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:
         """Return a person of an org, or ``None``."""
-        return await self._one((people.c.org == (org or "")) & (people.c.id == id))
+        wanted = select(people).where(people.c.org == (org or ""), people.c.id == id)
+
+        def read(connection: Connection) -> PersonRow | None:
+            found = connection.execute(wanted).mappings().one_or_none()
+            return None if found is None else person_row(found)
+
+        return await self._reader.read(read, is_one_statement=True)
 
     async def list(self, query: PersonQuery) -> PersonPage:
         """Return people, newest first."""
@@ -53,7 +65,7 @@ class SqlPeople:
 
         def read(connection: Connection) -> PersonPage:
             found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([_row(row) for row in found])
+            items = tuple([person_row(row) for row in found])
             return PersonPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -63,20 +75,15 @@ class SqlPeople:
         gone = delete(people).where((people.c.org == (org or "")) & (people.c.id == id))
         return await self._writer.write(lambda connection: bool(connection.execute(gone).rowcount), act)
 
-    async def _one(self, at: ColumnElement[bool]) -> PersonRow | None:
-        def read(connection: Connection) -> PersonRow | None:
-            found = connection.execute(select(people).where(at)).mappings().one_or_none()
-            return None if found is None else _row(found)
-
-        return await self._reader.read(read)
-
 
 def _user(team: str, user: str) -> ColumnElement[bool]:
     return (people.c.team == team) & (people.c.user == user)
 
 
-def _row(found: RowMapping) -> PersonRow:
+def person_row(found: RowMapping) -> PersonRow:
+    """Return a row of the table as a person."""
     values: dict[str, Any] = dict(found)
     values |= {"org": values["org"] or None, "permissions": tuple(json.loads(values["permissions"]))}
     values["attributes"] = values["attributes"] and json.loads(values["attributes"])
+    values["makers"] = tuple(json.loads(values["makers"] or "[]"))  # a version before kept none
     return PersonRow(**values)

@@ -26,7 +26,10 @@ _FULL: Final = ("has no room left: the disk is full", "free some space and try a
 _READ_ONLY: Final = ("cannot be written: it is read-only here", "name a server that can be written")
 _FORBIDDEN: Final = ("forbids its user what capset needs", "give the user CONNECT, and CREATE and USAGE on the schema")
 _DAMAGED: Final = ("is damaged", "restore a backup")
-_TOO_SLOW: Final = ("took longer than the server allows", "raise the server's statement_timeout for this user")
+_TOO_SLOW: Final = (
+    "took too long and was stopped",
+    "ask for less at once; where the server's own statement_timeout for this user is short, raise it",
+)
 _UNKNOWN: Final = ("has an option that its driver does not know", "correct the options of the URL")
 _TOO_LONG: Final = ("cannot hold a text so long in an index", "shorten the names and ids")
 

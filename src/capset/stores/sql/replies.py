@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 from capset.errors import StoreError
 from capset.stores.base import ReplyRow
 from capset.stores.base.replies import KeysFull
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import IS_OUTCOME, records, replies
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
@@ -26,8 +27,9 @@ class SqlReplies:
     While there is no reply, ``body`` is a note of who makes the call.
     """
 
-    def __init__(self, writer: Writer, leases: Leases) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, leases: Leases) -> None:
         self._writer = writer
+        self._reader = reader
         self._leases = leases
 
     async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
@@ -53,6 +55,15 @@ class SqlReplies:
             return None
 
         return await self._writer.write(write)
+
+    async def get(self, session: str, key: str) -> ReplyRow | None:
+        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+
+        def read(connection: Connection) -> ReplyRow | None:
+            found = connection.execute(select(*_ROW).where(_at(session, key))).mappings().one_or_none()
+            return None if found is None else _reply(found)
+
+        return await self._reader.read(read, is_one_statement=True)
 
     async def fulfil(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from capset.errors import DefinitionError, StoreBusy, StoreError
 from capset.stores.sql.documents import Fts5
 from capset.stores.sql.events import NoNotifications
-from capset.stores.sql.problems import busy_error, is_locked
-from capset.stores.sql.store import SqlStore
+from capset.stores.sql.problems import busy_error, explained, is_locked
+from capset.stores.sql.store import SqlStore, T
 from capset.stores.sql.writer.leases import FileLeases
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
@@ -104,6 +105,35 @@ class SqliteStore(SqlStore):
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with none beside it
             if copy.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 raise StoreError(f"the database {self._name!r} is damaged", hint="capset db check says where")
+
+    def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
+        """Make the file of a copy; it appears under its name once ``finish`` has changed it."""
+        if not self._path.parent.is_dir():
+            raise DefinitionError(f"the folder of the database {self._name!r} does not exist", hint="make it first")
+        if any(self._path.with_name(self._path.name + end).exists() for end in ("", "-wal", "-shm", "-journal")):
+            raise DefinitionError(
+                f"there is a database {self._name!r} already, or a file -wal, -shm or -journal beside it",
+                hint="end its processes, and move all of these away",
+            )
+        number, name = tempfile.mkstemp(dir=self._path.parent, prefix=f"{self._path.name}.", suffix=".part")
+        os.close(number)
+        part = Path(name)
+        engine = make_engine(part, "IMMEDIATE", busy_seconds=self._busy_seconds)
+        try:
+            with (
+                explained(str(file)),
+                closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as copy,
+                closing(sqlite3.connect(part)) as own,
+            ):
+                copy.backup(own)
+            with engine.begin() as connection:
+                result = finish(connection)
+            engine.dispose()  # with its last connection, SQLite removes the files beside it
+            os.link(part, self._path)  # which writes over no other
+            return result
+        finally:
+            engine.dispose()
+            part.unlink()
 
 
 def make_engine(

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, select
 
@@ -36,13 +36,16 @@ from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.replies import SqlReplies, free_keys, reserving_writers
 from capset.stores.sql.runs import SqlRuns, SqlWorkers
 from capset.stores.sql.schedules import SqlSchedules
+from capset.stores.sql.schema.objects import foreign_objects, missing_tables
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
 from capset.stores.sql.sessions import SqlSessions
 from capset.stores.sql.states import SqlStates
-from capset.stores.sql.usage import SqlUsage
+from capset.stores.sql.usage import SqlUsage, free_steps, stepping_writers
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
+
+T = TypeVar("T")
 
 SETTLE_SECONDS: Final = 10.0
 """Interval in which an open store looks for dead writers; one that is found twice has its intents closed."""
@@ -76,7 +79,7 @@ class SqlStore(ABC):
         self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
-        self._replies = SqlReplies(self._writer, self._leases)
+        self._replies = SqlReplies(self._writer, self._reader, self._leases)
         self._events = SqlEvents(self._writer, self._reader, notifications)
         self._runs = SqlRuns(self._writer, self._reader)
         self._schedules = SqlSchedules(self._writer, self._reader)
@@ -86,7 +89,7 @@ class SqlStore(ABC):
         self._deliveries = SqlDeliveries(self._writer, self._reader)
         self._people = SqlPeople(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
-        self._usage = SqlUsage(self._writer, self._reader)
+        self._usage = SqlUsage(self._writer, self._reader, self._leases)
         self._directory = SqlDirectory(self._reader)
         self._pins = SqlPins(self._writer, self._reader)
 
@@ -207,6 +210,13 @@ class SqlStore(ABC):
         installed.
         """
 
+    @abstractmethod
+    def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
+        """Make this database of a file that ``copy_into`` wrote, and return what ``finish`` does in a transaction.
+
+        Raises ``DefinitionError`` if there are tables or files of a database, ``StoreError`` as ``copy_into`` does.
+        """
+
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:  # noqa: B027  # most engines have nothing to do
         """Make indexes while others write, if this engine can."""
 
@@ -216,7 +226,10 @@ class SqlStore(ABC):
         return self._name
 
     async def open(self) -> None:
-        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``."""
+        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``.
+
+        Raises ``StoreError`` if a table is missing; triggers and rules that are not capset's are logged.
+        """
         if self._engines:
             raise StoreError(f"the database {self._name!r} is open already")
         self._engines = writing, reading = self.make_engines()
@@ -248,7 +261,7 @@ class SqlStore(ABC):
             raise StoreError(f"could not be written to {self._name!r} and so lost: {counted(lost, 'audit record')}")
 
     async def _settle(self) -> None:
-        """Close the intents of writers that die while this store is open."""
+        """Close the intents of writers that die while this store is open, and do what was left to do."""
         suspects: Collection[str] = ()
         while True:
             await asyncio.sleep(SETTLE_SECONDS)
@@ -256,33 +269,49 @@ class SqlStore(ABC):
                 with explained(self._name):
                     suspects = await close_interrupted(self._writer, self._reader, self._leases, among=suspects)
                     await self._parts.sweep()
+                    await self._usage.settle_owed()
             except StoreError as error:
                 _logger.warning("%s; intents of dead writers are looked for again", error.message)
 
     def _prepare(self, writing: Engine) -> None:
         with self._reader.in_use() as reading, explained(self._name):
             prepare(reading, writing, self._name)
+            with reading.begin() as connection:
+                missing, foreign = missing_tables(connection), foreign_objects(connection)
+        if missing:
+            raise StoreError(
+                f"the database {self._name!r} lacks {', '.join(f'the table {name}' for name in missing)}",
+                hint="restore a backup; capset db check names all that is not as it must be",
+            )
+        if foreign:
+            _logger.warning(
+                "the database %r has what capset did not make: %s; it changes what is written, and no record says so",
+                self._name,
+                ", ".join(foreign),
+            )
 
 
 async def close_interrupted(
     writer: Writer, reader: ReadConnections, leases: Leases, *, among: Collection[str] | None = None
 ) -> Collection[str]:
-    """Close the open intents of dead writers, ``among`` these if given, and free the keys of calls without effect.
+    """Close the open intents of dead writers, ``among`` these if given.
 
-    Those of a live one are its own business. Return the dead writers that were left alone.
+    The keys of their calls without effect are free again, and so is what their steps have reserved. Those of a live
+    one are its own business. Return the dead writers that were left alone.
     """
     writers = [one for one in await reader.read(_writers) if one != writer.id]
     gone = await asyncio.to_thread(leases.gone, writers) if writers else []
     if closed := [one for one in gone if among is None or one in among]:
         await writer.write(lambda connection: _close(connection, writer.id, closed))
         await writer.write(lambda connection: free_keys(connection, closed))
+        await writer.write(lambda connection: free_steps(connection, closed))
     return {*gone} - {*closed}
 
 
 def _writers(connection: Connection) -> Sequence[str]:
-    """Return the writers that have open intents, or requests without a reply."""
+    """Return the writers that have open intents, requests without a reply, or steps under way."""
     acting = connection.execute(select(open_intents.c.writer).distinct()).scalars()
-    return sorted({*acting, *reserving_writers(connection)})
+    return sorted({*acting, *reserving_writers(connection), *stepping_writers(connection)})
 
 
 def _close(connection: Connection, writer: str, gone: Sequence[str]) -> None:

@@ -1,17 +1,19 @@
-"""The usage of models by agents: a row for each part of a window."""
+"""The usage of models by agents: a row for each part of a window, and one for each step under way in a window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import random
 from typing import Final
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from capset.definitions.usage import RESOURCES, AgentUsage, usage_of
-from capset.stores.base.usage import RETAINED, UsageWindow
+from capset.errors import StoreError
+from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsage
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import usages
+from capset.stores.sql.schema.tables import usage_reservations, usages
+from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
 FOREVER: Final = 2**63 - 1
@@ -21,34 +23,95 @@ _SWEEPS: Final = 1 / 32
 
 
 class SqlUsage:
-    """The parts of each window, summed when they are asked for: at most 62 that count."""
+    """The parts of each window, summed when they are asked for: at most 62 that count. Steps belong to a writer."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, leases: Leases) -> None:
         self._writer = writer
         self._reader = reader
+        self._leases = leases
+        self._owed: dict[str, tuple[StepClaim, AgentUsage, int]] = {}
+        """The steps of which it is not known that they are settled."""
 
-    async def read(self, windows: Sequence[UsageWindow], now: int) -> list[AgentUsage]:
-        """Return what was used in each of the windows until now."""
-        return await self._reader.read(lambda connection: [_sum(connection, one, now) for one in windows])
+    async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
+        """Return what was used in each of the windows until now, and what is reserved in it."""
+        return await self._reader.read(lambda connection: _read(connection, windows, now))
 
-    async def add(self, windows: Sequence[UsageWindow], more: AgentUsage, now: int) -> list[AgentUsage]:
-        """Count more in each of the windows, durably and all at once, and return what was used in each."""
+    async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:
+        """Reserve the most that a step may use, if each of its windows has room for it."""
 
-        def write(connection: Connection) -> list[AgentUsage]:
-            # Writers take turns, so that nothing comes between the update and the insert.
-            for window in windows:
-                _add(connection, window, more, now)
-            if random() < _SWEEPS:  # noqa: S311 - not used for security
-                connection.execute(delete(usages).where(usages.c.ends < now - RETAINED))
-            return [_sum(connection, one, now) for one in windows]
+        def write(connection: Connection) -> list[WindowUsage]:
+            # Writers take turns, so that nothing comes between the sums and the insert.
+            before = _read(connection, claim.windows, now)
+            if claim.has_room(before):
+                try:
+                    self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
+                except OSError as error:
+                    raise StoreError(f"this process cannot show that it is alive: {error}") from None
+                own = {"step": claim.step, "writer": self._writer.id, **claim.most.plain()}
+                connection.execute(insert(usage_reservations), [{"key": one.key, **own} for one in claim.windows])
+            return before
 
         return await self._writer.write(write)
+
+    async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
+        """Count what a step has used in the place of what it has reserved."""
+        self._owed[claim.step] = claim, used, now
+        before = await self._writer.write(lambda connection: _settle(connection, claim, used, now))
+        self._owed.pop(claim.step, None)
+        return before
+
+    async def settle_owed(self) -> None:
+        """Settle the steps whose settlement has failed, or whose caller did not wait for it."""
+        for claim, used, now in [*self._owed.values()]:
+            await self.settle(claim, used, now)
+
+
+def stepping_writers(connection: Connection) -> set[str]:
+    """Return the writers that have steps under way."""
+    return {*connection.execute(select(usage_reservations.c.writer).distinct()).scalars()}
+
+
+def free_steps(connection: Connection, gone: Collection[str]) -> None:
+    """Free what dead writers have reserved."""
+    connection.execute(delete(usage_reservations).where(usage_reservations.c.writer.in_(gone)))
 
 
 def drop_usage(connection: Connection, session: str) -> None:
     """Remove the windows of a session."""
-    own = (usages.c.key > f"{session}/") & (usages.c.key < f"{session}0")  # the character after a slash
-    connection.execute(delete(usages).where(own))
+    for table in (usages, usage_reservations):
+        own = (table.c.key > f"{session}/") & (table.c.key < f"{session}0")  # the character after a slash
+        connection.execute(delete(table).where(own))
+
+
+def _read(connection: Connection, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
+    used = _sums(connection, usages, windows, usages.c.ends > now)
+    reserved = _sums(connection, usage_reservations, windows)
+    none = AgentUsage()
+    return [WindowUsage(used.get(one.key, none), reserved.get(one.key, none)) for one in windows]
+
+
+def _sums(
+    connection: Connection, table: Table, windows: Sequence[UsageWindow], *those: ColumnElement[bool]
+) -> dict[str, AgentUsage]:
+    """Return the sums of a table's rows for each of the windows that has any."""
+    sums = (func.sum(table.c[name]).label(name) for name in RESOURCES)
+    own = table.c.key.in_([one.key for one in windows])
+    found = connection.execute(select(table.c.key, *sums).where(own, *those).group_by(table.c.key)).mappings()
+    return {row["key"]: usage_of({name: row[name] for name in RESOURCES}) for row in found}
+
+
+def _settle(connection: Connection, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
+    before = _read(connection, claim.windows, now)
+    own = usage_reservations.c.key.in_([one.key for one in claim.windows]) & (usage_reservations.c.step == claim.step)
+    freed = {*connection.execute(delete(usage_reservations).where(own).returning(usage_reservations.c.key)).scalars()}
+    counted = claim.counted(before, used)
+    if counted != AgentUsage():
+        for window in claim.windows:
+            if window.key in freed:
+                _add(connection, window, counted, now)
+        if random() < _SWEEPS:  # noqa: S311 - not used for security
+            connection.execute(delete(usages).where(usages.c.ends < now - RETAINED))
+    return before
 
 
 def _add(connection: Connection, window: UsageWindow, more: AgentUsage, now: int) -> None:
@@ -58,10 +121,3 @@ def _add(connection: Connection, window: UsageWindow, more: AgentUsage, now: int
     if not connection.execute(update(usages).where(own).values(plus)).rowcount:
         part = {"key": window.key, "began": began, "ends": FOREVER if ends is None else ends}
         connection.execute(insert(usages).values({**part, **more.plain()}))
-
-
-def _sum(connection: Connection, window: UsageWindow, now: int) -> AgentUsage:
-    sums = (func.sum(usages.c[name]).label(name) for name in RESOURCES)
-    wanted = select(*sums).where(usages.c.key == window.key, usages.c.ends > now)
-    found = connection.execute(wanted).mappings().one()
-    return usage_of({name: found[name] or 0 for name in RESOURCES})

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from capset.definitions.acts import ActName
-from capset.errors import StoreError
+from capset.errors import Conflict, StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Entry, KeyRow, SessionRow, Store
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, opened
@@ -109,6 +109,22 @@ async def a_log_has_one_key(make: Make) -> None:
         expect(await acts_of(store), ["0", "4"], "the acts of adoption")
 
 
+async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:
+    """Check that it makes no checkpoint, cuts nothing and is not adopted again, and that its successor signs."""
+    async with opened(make) as store:
+        old, new = CheckpointKey.generate(), CheckpointKey.generate()
+        before, after = old.public.id, new.public.id
+        await store.audit.commit(entry("call", time=NOW))
+        await store.audit.checkpoint(old, now=NOW)
+        expect(await store.audit.adopt(new.public, replacing=before, act=act("a")), True, "whether it was succeeded")
+        await expect_error(Conflict, store.audit.checkpoint(old, now=NOW), "a checkpoint of a key that handed over")
+        await expect_error(Conflict, store.audit.prune(LATER, old, now=NOW), "a cut by a key that handed over")
+        expect(await store.audit.adopt(old.public, replacing=after, act=act("b")), False, "whether it came back")
+        made = await store.audit.checkpoint(new, now=NOW)
+        expect(made and (made.number, made.key), (2, after), "the checkpoint of its successor")
+        expect((await store.audit.verify([old.public, new.public])).ok, True, "whether the log holds, by both")
+
+
 async def a_log_that_is_signed_adopts_no_other_key(make: Make) -> None:
     """Check that the key of the newest checkpoint counts as the log's own."""
     async with opened(make) as store:
@@ -124,5 +140,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_change_whose_act_cannot_be_recorded_is_not_made,
     acts_and_calls_are_listed_apart_or_together,
     a_log_has_one_key,
+    a_key_that_has_handed_over_signs_no_more,
     a_log_that_is_signed_adopts_no_other_key,
 )

@@ -19,6 +19,7 @@ async def a_request_is_moved_only_as_it_was_seen(make: Make) -> None:
     """With its approvals and its next escalation, absent ones too; then its act is written, and else it is not."""
     async with opened(make) as store:
         approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS, escalates_at=LATER)
+        row = replace(row, makers='["user:boss"]')
         await approvals.open(row, most=9)
         one = replace(row, approvals="[1]")
         for stale in (replace(row, approvals="[]"), replace(row, escalates_at=None), replace(row, escalates_at=NOW)):

@@ -21,6 +21,7 @@ PERSON: Final = PersonRow(
     created_at=NOW,
     created_by="root",
     attributes={"tier": "gold"},
+    makers=("user:root", "user:boss"),
 )
 
 
@@ -152,16 +153,20 @@ async def deliveries_are_listed_and_swept(make: Make) -> None:
         expect(await listed(DeliveryQuery("acme")), ["d-4"], "what is left")
 
 
-async def a_user_of_a_workspace_is_one_person(make: Make) -> None:
-    """Refuse a second one; find it by both ids, and list and remove it within an org."""
+async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
+    """Refuse a second one of the org; find those of all by both ids, and list and remove it within its own."""
     async with opened(make) as store:
         people = store.people
         bob = replace(PERSON, id="p-2", user="U2", org=None, principal="bob", attributes=None, permissions=())
+        bob = replace(bob, makers=())
+        elsewhere = replace(PERSON, id="p-5", org="other", principal="grace")
         expect(await people.add(PERSON, act=entry("a-1", phase="act", act="person.add")), True, "whether added")
         expect(await people.add(bob), True, "whether another is added")
-        expect(await people.add(replace(PERSON, id="p-3", org="other")), False, "whether the same user is added")
-        expect(await people.find("T1", "U1"), PERSON, "a person")
-        expect(await people.find("T2", "U1"), None, "a user of that id in another workspace")
+        expect(await people.add(replace(PERSON, id="p-3", principal="eve")), False, "whether the same user is added")
+        expect(await people.add(replace(bob, id="p-3")), False, "whether the same user of no org is added")
+        expect(await people.add(elsewhere), True, "whether the same user is added to another org")
+        expect(await people.find("T1", "U1"), [PERSON, elsewhere], "the persons of a user")
+        expect(await people.find("T2", "U1"), [], "a user of that id in another workspace")
         expect(await people.get(None, "p-2"), bob, "a person without an org")
         expect(await people.get("acme", "p-2"), None, "a person of another org")
         expect((await people.list(PersonQuery("acme"))).items, (PERSON,), "the people of an org")
@@ -172,7 +177,7 @@ async def a_user_of_a_workspace_is_one_person(make: Make) -> None:
         expect(([one.id for one in rest.items], rest.next), (["p-1"], None), "the second page")
         expect(await people.remove("other", "p-1"), False, "whether another org's is removed")
         expect(await people.remove("acme", "p-1"), True, "whether a person is removed")
-        expect(await people.find("T1", "U1"), None, "a removed person")
+        expect(await people.find("T1", "U1"), [elsewhere], "the persons of a user, one of whom was removed")
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -182,5 +187,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     an_outcome_is_stored_by_the_holder_alone,
     a_failed_delivery_is_queued_again,
     deliveries_are_listed_and_swept,
-    a_user_of_a_workspace_is_one_person,
+    a_user_of_a_workspace_is_one_person_of_an_org,
 )

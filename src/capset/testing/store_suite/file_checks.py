@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from io import BytesIO
 from typing import Final
 
 from capset.errors import FileError, VersionMismatch
@@ -31,10 +33,34 @@ async def a_file_comes_back_as_it_was_written(make: Make) -> None:
         expect((stat.version, stat.created_at, stat.modified_at), (1, NOW, NOW), "its version and times")
         expect(await store.files.read(_SESSION, "/a/b/c.bin"), (stat, content), "the file, read")
         expect(await store.files.stat(_SESSION, "/a/b/c.bin"), stat, "the file's stat")
+        digest = sha256(content).hexdigest()
+        expect(await store.files.digest(_SESSION, "/a/b/c.bin"), (stat, digest), "the file, with its digest")
         parent = await store.files.stat(_SESSION, "/a/b")
         expect(parent and (parent.is_directory, parent.created_at), (True, NOW), "its parent")
         empty, _ = await store.files.write(_SESSION, "/empty", b"", org="acme", now=NOW)
         expect(await store.files.read(_SESSION, "/empty"), (empty, b""), "an empty file")
+
+
+async def a_file_is_read_and_written_in_parts(make: Make) -> None:
+    """Any range of it, also across the rows that a store keeps it in, and from an open file."""
+    content = bytes(range(251)) * 10_000  # 2.5 MB, and no part is like another
+    async with with_sessions(make, _SESSION, "session-2") as store:
+        file = BytesIO(content)
+        file.seek(99)  # it is read from its beginning all the same
+        stat, _ = await store.files.write(_SESSION, "/large", file, org="acme", now=NOW)
+        expect(stat.size_bytes, len(content), "the size of what was in the open file")
+        await _write(store, "/small", content[:100])
+        mebibyte = 1 << 20
+        for start, size in (
+            *((0, 10), (mebibyte - 5, 10), (mebibyte, mebibyte), (mebibyte + 7, 2 * mebibyte), (10, 0)),
+            *((len(content) - 1, 10), (len(content), 10), (len(content) + mebibyte, 10)),
+        ):
+            there = await store.files.read(_SESSION, "/large", start=start, size=size)
+            expect(there == (stat, content[start : start + size]), True, f"whether {size} bytes from {start} are right")
+            _, few = await store.files.read(_SESSION, "/small", start=start, size=size)
+            expect(few, content[:100][start : start + size], f"{size} bytes from {start} of a small file")
+        _, rest = await store.files.read(_SESSION, "/large", start=mebibyte + 1)
+        expect(rest == content[mebibyte + 1 :], True, "whether the rest of the file is right")
 
 
 async def a_write_makes_a_new_version(make: Make) -> None:
@@ -92,6 +118,8 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
             ("a file over a directory", lambda: _write(store, "/d"), "/d"),
             ("a file over the root", lambda: _write(store, "/"), "/"),
             ("reading a directory", lambda: files.read(_SESSION, "/d"), "/d"),
+            ("the digest of a directory", lambda: files.digest(_SESSION, "/d"), "/d"),
+            ("the digest of what is missing", lambda: files.digest(_SESSION, "/d/g"), "/d/g"),
             ("reading the root", lambda: files.read(_SESSION, "/"), "/"),
             ("reading what is missing", lambda: files.read(_SESSION, "/d/g"), "/d/g"),
             ("listing a file", lambda: files.list(_SESSION, "/d/f", recursive=False), "/d/f"),
@@ -275,6 +303,7 @@ async def many_files_are_read_at_once(make: Make) -> None:
 
 CHECKS: Final[tuple[Check, ...]] = (
     a_file_comes_back_as_it_was_written,
+    a_file_is_read_and_written_in_parts,
     an_expected_version_is_held_to,
     a_write_makes_a_new_version,
     concurrent_writes_are_one_after_the_other,

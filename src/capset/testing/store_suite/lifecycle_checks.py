@@ -98,6 +98,8 @@ async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> 
 def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it
     if NoneType in get_args(kind):
         return None
+    if bytes in get_args(kind):
+        return b""
     if kind is CheckpointKey:
         return CheckpointKey.generate()
     if isinstance(kind, type) and is_dataclass(kind):

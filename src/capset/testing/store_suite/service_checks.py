@@ -35,6 +35,7 @@ _KEY: Final = KeyRow(
     agent="id-a",
     attributes={"tier": "pro", "level": 3},
     allowance={"session": {"calls": 5}},
+    makers=("user:root", "user:boss"),
 )
 
 _ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
@@ -44,7 +45,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
     """Unchanged; a second one with the same id or digest is refused."""
     async with opened(make) as store:
         other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
-        other = replace(other, attributes=None, allowance=None)
+        other = replace(other, attributes=None, allowance=None, makers=())
         expect(await store.keys.any(), False, "whether there is a key")
         await store.keys.create(_KEY)
         await store.keys.create(other)
@@ -161,6 +162,8 @@ async def a_request_is_reserved_once(make: Make) -> None:
         found = await asyncio.gather(*tries)
         expect(len([one for one in found if one is None]), 1, "how many of eight were the first")
         (kept,) = {one for one in found if one is not None}
+        expect(await store.replies.get("a", "key-1"), kept, "the row of a request")
+        expect(await store.replies.get("a", "key-2"), None, "the row of no request")
         expect((kept.status, kept.body), (None, None), "what is kept while it is under way")
         await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
         answered = replace(kept, status=200, body='{"é": 1}')

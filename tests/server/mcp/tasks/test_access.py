@@ -109,13 +109,13 @@ async def test_ids_cannot_be_guessed(shared: Site, ada: Tasker) -> None:
 
 @pytest.mark.spec("M15", "M19")
 async def test_a_scope_for_one_tool_is_for_its_tasks(shared: Site) -> None:
-    await shared.key("narrow", principal="ada", scopes=["capset:call:login"])
+    await shared.key("narrow", principal="ada", scopes=["capset:call:desk.login"])
     ada = await caller(shared, own=False)
     task = await ada.task("pay", to="bob")
     narrow = Tasker(ada.url, shared.keys["narrow"])
     await decide(shared, task)
     assert await narrow.refused("tasks/get", {"taskId": task["taskId"]}) == INVALID_PARAMS
-    await shared.key("fitting", principal="ada", scopes=["capset:call:pay"])
+    await shared.key("fitting", principal="ada", scopes=["capset:call:desk.pay"])
     fitting = Tasker(ada.url, shared.keys["fitting"])
     assert text_in(await fitting.get(task["taskId"])) == "bob has 5"
 

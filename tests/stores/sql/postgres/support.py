@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from sqlalchemy import make_url
 
-from capset.stores.sql.postgres.engines import lock_key
+from capset.stores.sql.postgres.engines import TURN, lock_key
 from capset.stores.sql.postgres.store import PostgresStore
 from tests.databases import connected
 
@@ -26,6 +26,14 @@ async def opened_soon(url: str, *, busy_seconds: float) -> AsyncGenerator[Postgr
 @contextmanager
 def writing(url: str) -> Generator[None]:
     """Hold the turn to write, as another process does within a transaction."""
+    with connected(url) as connection, connection.transaction():
+        connection.execute(TURN)
+        yield
+
+
+@contextmanager
+def holding_lock_of_makers(url: str) -> Generator[None]:
+    """Hold the lock of those who make or upgrade the tables, as anybody can who may connect."""
     with connected(url) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (lock_key("writes"),))
         yield

@@ -7,16 +7,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
+from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import make_url
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.stores.sql.postgres import engines
-from capset.stores.sql.postgres.engines import SessionLeases, locking_engine
+from capset.stores.sql.postgres.engines import TURN, SessionLeases, lock_key, locking_engine
 from capset.stores.sql.postgres.store import PostgresStore
 from capset.testing.store_suite.support import NOW, begin, entry, intent
-from tests.databases import Server
-from tests.stores.sql.postgres.support import connections, cut_off, opened_soon, writing
+from tests.databases import Server, connected
+from tests.stores.sql.postgres.support import connections, cut_off, holding_lock_of_makers, opened_soon, writing
 from tests.stores.sql.support import opened_at, run_at
 from tests.waiting import moment, until
 
@@ -95,12 +96,37 @@ async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> Non
 async def test_a_process_waits_while_another_one_makes_the_tables_for_longer_than_a_turn(postgres: Server) -> None:
     url = postgres.empty()
     store = PostgresStore(make_url(url), busy_seconds=0.2)
-    with writing(url):
+    with holding_lock_of_makers(url):
         opening = asyncio.create_task(store.open())
         await moment(1)
         assert not opening.done()
     await opening
     await store.close()
+
+
+@pytest.mark.spec("P91", "T91")
+async def test_who_may_only_connect_holds_up_no_writer(postgres: Server, postgres_url: str) -> None:
+    """Not by an advisory lock, not by reading which are held, and not by the lock of a table that it may read."""
+    postgres.run("CREATE ROLE passer LOGIN")
+    name = make_url(postgres_url).database
+    assert name is not None
+    try:
+        with connected(postgres_url) as owner, connected(postgres.url(name, "passer:")) as passer:
+            owner.execute("GRANT SELECT ON alembic_version TO passer")
+            passer.execute("SELECT pg_advisory_lock(%s)", (lock_key("writes"),))
+            with pytest.raises(InsufficientPrivilege), passer.transaction():
+                passer.execute(TURN)
+            async with opened_soon(postgres_url, busy_seconds=0.5) as store:
+                await store.audit.commit(intent("a"))
+                locks = "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
+                for (key,) in passer.execute(locks).fetchall():
+                    passer.execute("SELECT pg_try_advisory_lock(%s)", (key,))
+                with passer.transaction():
+                    passer.execute("SELECT * FROM alembic_version")
+                    await store.audit.commit(entry("a"))
+            owner.execute("REVOKE ALL ON alembic_version FROM passer")
+    finally:
+        postgres.run("DROP ROLE passer")
 
 
 @pytest.mark.spec("G23")

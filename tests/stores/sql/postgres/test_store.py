@@ -175,6 +175,30 @@ async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_s
     assert read[1:3] == ["repeatable read", "on"]
 
 
+@pytest.mark.spec("P91")
+async def test_a_read_ends_when_its_time_is_up_and_a_stricter_limit_of_the_role_stays(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limit(connection: Connection) -> object:
+        return connection.exec_driver_sql("SHOW statement_timeout").scalar()
+
+    monkeypatch.setattr(engines, "READ_SECONDS", 1.0)
+    with connected(postgres_url) as owner:
+        async with opened_at(postgres_url) as store:
+            assert await store.audit._reader.read(limit) == "1s"
+            assert await store.audit._writer.write(limit) == "0"
+            with owner.transaction():
+                owner.execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+                with pytest.raises(StoreError, match="took too long and was stopped"):
+                    await store.keys.find("")
+        owner.execute("ALTER ROLE postgres SET statement_timeout = '900ms'")
+        try:
+            async with opened_at(postgres_url) as store:
+                assert await store.audit._reader.read(limit) == "900ms"
+        finally:
+            owner.execute("ALTER ROLE postgres RESET statement_timeout")
+
+
 @pytest.mark.spec("G24")
 @pytest.mark.parametrize(
     ("error", "said"),
@@ -182,7 +206,7 @@ async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_s
         (errors.DiskFull("/data: sesame"), "has no room left: the disk is full"),
         (errors.ReadOnlySqlTransaction("sesame"), "cannot be written: it is read-only here"),
         (errors.SerializationFailure("sesame"), "is locked by another process"),
-        (errors.QueryCanceled("sesame"), "took longer than the server allows"),
+        (errors.QueryCanceled("sesame"), "took too long and was stopped"),
         (errors.AdminShutdown("sesame"), "was lost: the server ended the connection"),
         (errors.DataCorrupted("sesame"), "is damaged"),
         (errors.UndefinedTable("sesame"), "failed (42P01)"),

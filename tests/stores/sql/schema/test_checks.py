@@ -47,6 +47,43 @@ async def test_what_is_missing_or_differs_is_named(empty_url: str) -> None:
     assert "mine" not in told, "what was added is no problem"
 
 
+@pytest.mark.spec("P70", "T60")
+async def test_triggers_and_rules_of_others_are_named(empty_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    url = empty_url
+    async with opened_at(url) as store:
+        await store.audit.commit(entry("a"))
+    assert "did not make" not in caplog.text
+    foreign = ["the trigger mine on api_keys"]
+    if url.startswith("sqlite"):
+        foreign = ["the trigger mine on API_Keys"]
+        run_at(url, "CREATE TRIGGER mine AFTER INSERT ON API_Keys BEGIN UPDATE api_keys SET scopes = '[]'; END")
+    else:
+        run_at(url, "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
+        run_at(url, "CREATE TRIGGER mine BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCTION mine()")
+        run_at(url, "CREATE RULE kept AS ON DELETE TO records DO INSTEAD NOTHING")
+        run_at(url, "CREATE TABLE notes (text TEXT)")
+        run_at(url, "CREATE TRIGGER theirs BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION mine()")
+        foreign.insert(0, "the rule kept on records")
+    found = check(store_at(url), verify=True)
+    assert [problem.partition(" is not capset's")[0] for problem in found.problems] == foreign
+    async with opened_at(url):
+        assert f"has what capset did not make: {', '.join(foreign)};" in caplog.text
+
+
+@pytest.mark.spec("P70")
+async def test_a_database_that_lacks_a_table_is_refused_with_its_name(empty_url: str) -> None:
+    async with opened_at(empty_url) as store:
+        await store.audit.commit(entry("a"))
+    run_at(empty_url, "DROP TABLE people")
+    with pytest.raises(StoreError, match="lacks the table people"):
+        async with opened_at(empty_url):
+            pass
+    found = check(store_at(empty_url), verify=True)
+    assert "the table people is missing" in found.problems
+    assert found.problems[-1] == "its chain was not verified: a table is missing"
+    assert found.verification is None
+
+
 @pytest.mark.spec("G22", "P30")
 async def test_a_record_that_was_changed_is_seen_with_verify_only(url: str) -> None:
     async with opened_at(url) as store:

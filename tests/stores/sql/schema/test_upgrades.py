@@ -112,6 +112,18 @@ async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: 
             assert await store.lineage.latest_link("acme", "s") == link, "links are not the session's to take along"
 
 
+@pytest.mark.spec("N30", "P30")
+async def test_people_that_were_one_of_all_organisations_are_kept_as_one_of_theirs(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    row = "'p-1', 'T1', 'U1', 'acme', 'ada', 'user', '[]', '2026', 'user:root', NULL"
+    make(path, "0033", f"INSERT INTO people VALUES ({row})")
+    async with opened(path) as store:
+        (ada,) = await store.people.find("T1", "U1")
+        assert (ada.id, ada.org, ada.created_by, ada.makers) == ("p-1", "acme", "user:root", ())
+        assert not await store.people.add(replace(ada, id="p-2"))
+        assert await store.people.add(replace(ada, id="p-3", org="globex"))
+
+
 @pytest.mark.spec("P30")
 async def test_a_process_of_the_second_version_goes_on_beside_a_new_one(tmp_path: Path) -> None:
     """With the statements of revision 0002, on a connection that was open before the upgrade."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -25,12 +25,23 @@ ANONYMOUS: Final = "anonymous principals are refused"
 
 
 def authentication(installed: Installed) -> Step:
-    """Refuse anonymous principals where the kernel's governance does, and floods of refused calls."""
+    """Refuse anonymous principals where the kernel's governance does, withdrawn credentials, and floods of calls."""
     return authenticate
 
 
-def authenticate(call: Invocation) -> None:
-    """Refuse anonymous principals and floods; the first step of every call. Raises ``Unauthenticated``."""
+def authenticate(call: Invocation) -> Awaitable[None] | None:
+    """Refuse callers who may not act here, or not call the tool; the first step of every call."""
+    credential = call.options.credential
+    if credential is not None and not credential.admits_all and not call.options.depth:
+        credential.check_tool(call.compiled.own_name)
+    return identify(call)
+
+
+def identify(call: Invocation) -> Awaitable[None] | None:
+    """Refuse anonymous principals, floods, and credentials that were withdrawn, whichever tool is called.
+
+    Raises ``Unauthenticated``, and as ``Credential.check`` does.
+    """
     context = call.context
     runtime = context.runtime
     if runtime.refusals.is_busy and (left := runtime.refusals.seconds_left(context.principal)) is not None:
@@ -39,6 +50,8 @@ def authenticate(call: Invocation) -> None:
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
         call.deny(ANONYMOUS)
         raise Unauthenticated("Unauthenticated: only known principals may call tools here.")
+    credential = call.options.credential
+    return None if credential is None or credential.admits_all else credential.check()
 
 
 def permission(installed: Installed) -> Step:

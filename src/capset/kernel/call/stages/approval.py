@@ -17,7 +17,6 @@ from capset.errors import (
     ApprovalRequired,
     ApprovalVoid,
     PermissionDenied,
-    Unauthenticated,
 )
 from capset.evaluation.policies import Ruling, ask_each, rule
 from capset.fingerprint.canonical import as_json
@@ -27,7 +26,10 @@ from capset.kernel.call.stages.arguments import in_time, record_again, request_o
 from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals, needs_of
 from capset.kernel.governance.approvals import ApprovalService, rejection
 from capset.kernel.governance.audit import digest_of
+from capset.kernel.governance.file_arguments import are_unchanged, look_at_files
 from capset.kernel.governance.limits import CallLimits
+from capset.schemas.json_schema import graph_of
+from capset.schemas.json_schema_graph import SchemaNode
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ def approval(installed: Installed) -> Step | None:
     if not installed.may_ask:
         return None
     limits = CallLimits(installed)
+    schema = graph_of(tool.arguments) if tool.arguments.takes_files else None
     always = ask(f"every call of {installed.name!r} has to be approved")
     own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
 
@@ -54,9 +57,8 @@ def approval(installed: Installed) -> Step | None:
     async def again(call: Invocation, row: ApprovalRow) -> None:
         """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
         credential = call.options.credential
-        if credential is not None and not await credential():
-            call.deny("the credential is not valid any more")
-            raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
+        if credential is not None:
+            await credential.check(afresh=True)
         if row.modified is not None:
             call.given = Json(as_json(row.modified).encode())
             call.arguments = NOT_VALIDATED
@@ -68,6 +70,8 @@ def approval(installed: Installed) -> Step | None:
         call.decided = call.decided._replace(question=None)
         await run_phases(call, REPEATED_PHASES)
         await question(call)  # it can deny, too; that somebody has to approve is settled
+        await _look_at_files(call, schema)
+        _check_files(call, row)
 
     async def settle(call: Invocation) -> None:
         asked = await question(call)
@@ -77,9 +81,12 @@ def approval(installed: Installed) -> Step | None:
         if question_of_policies is not None and asked is not question_of_policies:
             asked = Ruling("ask", [*question_of_policies.determining, *asked.determining])
         needs = needs_of(call.context.runtime.governance.approvers, call, installed)
+        await _look_at_files(call, schema)
         row, has_waited = await _granted(call, asked, limits, needs)
         if has_waited or row.modified is not None:
             await again(call, row)
+        if call.named_files:
+            call.approved_files = call.context.files.as_approved({file.path: file.sha256 for file in call.named_files})
         call.ticket = row
         call.decided = call.decided._replace(reason=f"approved by {row.decided_by}", approval=row.id)
 
@@ -89,6 +96,18 @@ def approval(installed: Installed) -> Step | None:
         return settle(call)
 
     return step
+
+
+async def _look_at_files(call: Invocation, schema: SchemaNode | None) -> None:
+    """Note the files that a call names, as they are now; ``schema`` is ``None`` if its arguments can name no files."""
+    if schema is not None:
+        call.named_files = await look_at_files(call, schema)
+
+
+def _check_files(call: Invocation, row: ApprovalRow) -> None:
+    """Raise ``ApprovalVoid`` if the files that a call names are not those that were approved."""
+    if not are_unchanged(call.named_files, row):
+        raise _void(call, "a file that its arguments name has changed since it was asked for")
 
 
 _ALWAYS = Policy("approval", lambda request: False)
@@ -170,7 +189,7 @@ async def _presented(
     if service.is_of_other_code(row, call):
         raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
-        raise _void(call, "it was given for other arguments")
+        raise _void(call, "it was given for other arguments, or a file that they name has changed since")
     if row.needs != (needs and needs.written()):
         raise _void(call, "other rules say who has to approve it now")
     if row.status == "used":

@@ -71,6 +71,7 @@ def plain_call(
             or context.runtime.refusals.is_busy
             or options.deadline is not None
             or options.quota is not None
+            or (options.credential is not None and not options.credential.admits_all)
         ):
             return None
         try:

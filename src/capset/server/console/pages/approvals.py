@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -15,6 +17,7 @@ from capset.server.console.api import RestRefusal
 from capset.server.console.comparisons import changes_since_approved, fingerprint_of, run_of
 from capset.server.console.forms import Form
 from capset.server.console.page import PageRequest, PageRoute
+from capset.server.console.pages.session_files import SHOWN, FileContent, text_of
 from capset.server.console.schema_forms import FormField, fields_of, values_of
 
 # What REST answers is JSON data, so functions that take parts of it take ``Any``.
@@ -57,8 +60,23 @@ async def list_beside(page: PageRequest) -> Response:
 
 
 async def show_approval(page: PageRequest) -> Response:
-    """Show one request, and the form that decides it."""
+    """Show one request, and the form that decides it; with ``shown``, what is masked in its arguments, too."""
     return await _detail(page, await page.api.get("approvals", page.params["id"]))
+
+
+async def show_file(page: PageRequest) -> Response:
+    """Show a file that the arguments of a request name, as its approval covers it, or give its content."""
+    request = await page.api.get("approvals", page.params["id"])
+    async with AsyncExitStack() as stack:
+        answer = await stack.enter_async_context(
+            page.api.open("approvals", request["id"], "files", page.params["number"])
+        )
+        file = request["files"][int(page.params["number"])]
+        if "download" in page.query:
+            return FileContent(file["path"], answer, stack.pop_all(), is_image=False)
+        content = await answer.read(SHOWN) if int(answer.headers["content-length"]) <= SHOWN else None
+    text = None if content is None else await asyncio.to_thread(text_of, content)
+    return page.render("approvals/file.html", request=request, file=file, text=text, number=page.params["number"])
 
 
 async def show_standing(page: PageRequest) -> Response:
@@ -92,8 +110,8 @@ async def reject(page: PageRequest) -> Response:
 
 
 async def edit(page: PageRequest) -> Response:
-    """Show the arguments in a form, to be changed and approved."""
-    return await _form(page, await page.api.get("approvals", page.params["id"]))
+    """Show the arguments in a form, to be changed and approved; with ``shown``, what is masked in them, too."""
+    return await _form(page, await _shown(page, await page.api.get("approvals", page.params["id"])))
 
 
 async def approve_edited(page: PageRequest) -> Response:
@@ -110,12 +128,25 @@ async def approve_edited(page: PageRequest) -> Response:
         body = {"arguments": arguments, "note": page.form.text("note")}
         done = await page.api.send("POST", "approvals", request["id"], "approve", body=body)
     except InvalidArguments as error:
-        return await _form(page, request, error)
+        return await _form(page, await _shown(page, request), error)
     except RestRefusal as error:
         if error.status in _OF_ARGUMENTS:
-            return await _form(page, request, error)
+            return await _form(page, await _shown(page, request), error)
         return await _refused(page, error)
     return page.redirect("approvals", request["id"], told=_told(done, "approve"))
+
+
+def _shows(page: PageRequest) -> dict[str, Any]:
+    """Return the parameters of links that go on showing what is masked, if this page does."""
+    return {"shown": 1} if "shown" in page.query else {}
+
+
+async def _shown(page: PageRequest, request: Any) -> Any:
+    """Return a request with only the secrets of its tool's schema masked, if the page is asked to show the others."""
+    if not request["masked"] or "shown" not in page.query:
+        return request
+    shown = await page.api.get("approvals", request["id"], "arguments")
+    return {**request, "arguments": shown["arguments"], "modified": shown["modified"], "masked": False}
 
 
 async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Response:
@@ -148,7 +179,7 @@ async def _detail(
     return page.render(
         "approvals/detail.html",
         http_status=http_status,
-        **await _deciding(page, request),
+        **{**await _deciding(page, request), "request": await _shown(page, request)},
         tag=_tag(page, request),
         is_late=is_late,
         error=error,
@@ -173,6 +204,7 @@ async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what 
         "state": sha256(repr(parts).encode()).hexdigest()[:16],
         "can_edit": has_to_do and len(json.dumps(_present(request))) <= _EDITED,
         "note": page.form.get("note", ""),
+        "shows": _shows(page),
     }
 
 
@@ -195,6 +227,7 @@ async def _form(page: PageRequest, request: Any, error: CapsetError | None = Non
         error=error,
         others=errors if is_json else [one for one in errors if one.path in found],
         note=page.form.get("note", ""),
+        shows=_shows(page),
         is_masked=next(iter(_masked(arguments)), None) is not None,
     )
 
@@ -294,6 +327,7 @@ ROUTES = (
     PageRoute("GET", "/approvals/{id}/beside", list_beside),
     PageRoute("GET", "/approvals/{id}/standing", show_standing),
     PageRoute("GET", "/approvals/{id}/conversation", show_conversation),
+    PageRoute("GET", "/approvals/{id}/files/{number}", show_file),
     PageRoute("GET", "/approvals/{id}/edit", edit),
     PageRoute("POST", "/approvals/{id}/edit", approve_edited),
     PageRoute("POST", "/approvals/{id}/approve", approve),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from capset.errors import CapsetError, NotFound
+from capset.errors import CapsetError, NotFound, PermissionDenied
 from capset.server.console.forms import number
 from capset.server.console.markup import SHOWN, shorten
 from capset.server.console.page import PageRequest, PageRoute
@@ -28,8 +28,8 @@ _MESSAGES: Final = 100
 _PAGES: Final = 3
 _TRIES: Final = 8
 """How often the message that began a turn is looked for, which is stored a moment after the turn begins."""
-_STREAM_SECONDS: Final = 300.0
-"""After this time a stream ends, and the browser asks for the next, so that its sign-in is checked again."""
+_CHECK_SECONDS: Final = 1.0
+"""How long a stream tells of events before its sign-in is looked up again."""
 _OPEN: Final = ("pending", "approved")
 """The statuses of requests that change: one that was approved for one call is used by it."""
 _LINES: Final = re.compile("\r\n|\r|\n")
@@ -101,9 +101,13 @@ class _Stream(Response):
 
     async def _parts(self) -> AsyncGenerator[bytes]:
         loop, conversation = asyncio.get_running_loop(), Transcript()
-        end = loop.time() + _STREAM_SECONDS
+        checked_at = loop.time()
         yield b"retry: 1000\n\n"
         async for event in self._events:
+            if loop.time() > checked_at + _CHECK_SECONDS:
+                if not await self._page.is_signed_in():
+                    return
+                checked_at = loop.time()
             if event is not None:
                 changes = conversation.add(event)
                 if event.seq > self._last:
@@ -120,8 +124,6 @@ class _Stream(Response):
                         is_told=is_told,
                     )
                     yield _event(event.seq, html.decode())
-            if loop.time() > end:
-                return
 
 
 def _event(seq: int, html: str) -> bytes:
@@ -204,6 +206,8 @@ async def decide(page: PageRequest) -> Response:
     session, approval = page.params["id"], page.params["approval"]
     await page.api.get("sessions", session)
     verb = "approve" if page.form.get("answer") == "approve" else "reject"
+    if verb == "approve" and (await page.api.get("approvals", approval))["masked"]:
+        raise PermissionDenied("Permission denied: a part of the arguments is masked here; open the request to approve")
     body: dict[str, Any] = {"note": page.form.text("note")}
     request = await page.api.send("POST", "approvals", approval, verb, body=body)
     return _approval(page, request) if page.is_fragment else page.redirect("sessions", session)

@@ -132,8 +132,8 @@ def read_key(form: Form) -> dict[str, Any]:
     tools = [line.strip() for line in form.get("tools", "").splitlines() if line.strip()]
     if wrong := [tool for tool in tools if scope_of(tool) == "capset:call"]:
         raise InvalidArguments(
-            "Invalid form: the names of tools are expected",
-            fields=[Field("tools", f"names of tools are expected, one a line; {wrong[0]!r:.80} is none")],
+            "Invalid form: tools are expected as CAPABILITY.TOOL",
+            fields=[Field("tools", f"CAPABILITY.TOOL is expected, one a line; got {wrong[0]!r:.80}")],
         )
     return {**body, "scopes": [*form.every("scope"), *map(scope_of, tools)]}
 

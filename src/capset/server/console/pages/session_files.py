@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from capset.adapters.legible_text import indented
 from capset.errors import InvalidArguments
-from capset.server.console.api import RestAnswer, RestRefusal
+from capset.server.console.api import OpenAnswer, RestRefusal
 from capset.server.console.forms import number
 from capset.server.console.page import PageRequest, PageRoute
+from capset.server.http.bodies import DisconnectWatch, RequestBody
+from capset.server.http.request_context import body_of
 
 _BYTES: Final = "application/octet-stream"
 _PAGE: Final = 200
-_VIEW: Final = 512 * 1024
+SHOWN: Final = 512 * 1024
 """Texts above this size are not shown, and above half of it not edited."""
 _INDENTED: Final = 4 * 1024 * 1024
 """JSON that would take more than so many characters on several lines is shown as it is."""
@@ -39,23 +42,31 @@ async def show_file(page: PageRequest) -> Response:
     """Show a folder or a file, or give the file's content."""
     path = page.params["path"]
     is_edited = "edit" in page.query
-    try:
-        answer = await _get(page, path)
-    except RestRefusal as refused:
-        if not (is_edited and refused.status == 404 and path):
-            raise
-        return _editor(page, path, text="", version=0)
-    if answer.headers.get("content-type", "").startswith("application/json"):
-        return _folder(page, path, answer.json())
-    content, version = answer.body, _version(answer)
-    if "download" in page.query or "image" in page.query:
-        return _content(path, content, is_image="image" in page.query)
-    text = await asyncio.to_thread(_text_of, content)
-    if is_edited:
-        if text is None or not _is_editable(text, version):
-            raise InvalidArguments("Invalid file: only texts of at most 256 kB that are the session's own are edited")
-        return _editor(page, path, text=text, version=version)
-    return page.render("sessions/file.html", **_about(page, path), **await _view(path, content, text, version))
+    query = {"limit": _PAGE, "cursor": page.query.get("cursor")}
+    async with AsyncExitStack() as stack:
+        try:
+            answer = await stack.enter_async_context(
+                page.api.open("sessions", page.params["id"], "files", path, query=query)
+            )
+        except RestRefusal as refused:
+            if not (is_edited and refused.status == 404 and path):
+                raise
+            return _editor(page, path, text="", version=0)
+        if answer.headers.get("content-type", "").startswith("application/json"):
+            return _folder(page, path, json.loads(await answer.read()))
+        if "download" in page.query or "image" in page.query:
+            return FileContent(path, answer, stack.pop_all(), is_image="image" in page.query)
+        size, version = int(answer.headers["content-length"]), _version(answer)
+        content = await answer.read(SHOWN)
+        text = await asyncio.to_thread(text_of, content) if size <= SHOWN else None
+        if is_edited:
+            if text is None or not _is_editable(text, version):
+                raise InvalidArguments(
+                    "Invalid file: only texts of at most 256 kB that are the session's own are edited"
+                )
+            return _editor(page, path, text=text, version=version)
+        shown = await _view(path, content, text, version)
+        return page.render("sessions/file.html", **_about(page, path), **shown, size=size)
 
 
 async def change_file(page: PageRequest) -> Response:
@@ -86,19 +97,11 @@ async def change_file(page: PageRequest) -> Response:
 async def upload(page: PageRequest) -> Response:
     """Store a file whose bytes are the body of the request, as the script of the page sends them."""
     headers = {"if-none-match": "*"} if page.request.headers.get("if-none-match") == "*" else {}
-    await _put(page, page.params["path"], await page.request.body(), headers)
+    await _put(page, page.params["path"], body_of(page.request.scope), headers)
     return Response(status_code=204)
 
 
-async def _get(page: PageRequest, path: str) -> RestAnswer:
-    query = {"limit": _PAGE, "cursor": page.query.get("cursor")}
-    answer = await page.api.ask("GET", "sessions", page.params["id"], "files", path, query=query)
-    if answer.status >= 400:
-        answer.json()
-    return answer
-
-
-async def _put(page: PageRequest, path: str, content: bytes, headers: dict[str, str]) -> None:
+async def _put(page: PageRequest, path: str, content: bytes | RequestBody, headers: dict[str, str]) -> None:
     place = ("sessions", page.params["id"], "files", path)
     answer = await page.api.ask("PUT", *place, content=content, media_type=_BYTES, headers=headers)
     answer.json()
@@ -133,7 +136,6 @@ def _editor(page: PageRequest, path: str, *, text: str, version: int, refusal: s
 async def _view(path: str, content: bytes, text: str | None, version: int) -> dict[str, Any]:
     lines = [] if text is None else await asyncio.to_thread(_lines_of, path, text)
     return {
-        "size": len(content),
         "version": version,
         "is_image": image_type(content) is not None,
         "is_text": text is not None,
@@ -152,9 +154,9 @@ def _lines_of(path: str, text: str) -> list[str]:
     return text.split("\n")
 
 
-def _text_of(content: bytes) -> str | None:
-    """Return the text in a file, ``None`` for one that is too large or no text."""
-    if len(content) > _VIEW or b"\0" in content:
+def text_of(content: bytes) -> str | None:
+    """Return the text in a file, ``None`` for one that is no text."""
+    if b"\0" in content:
         return None
     try:
         return content.decode()
@@ -165,10 +167,10 @@ def _text_of(content: bytes) -> str | None:
 def _is_editable(text: str, version: int) -> bool:
     """Return whether a form gives a text back as it is; mounted files, which have no version, cannot be written."""
     lone = text.replace("\r\n", "")
-    return version > 0 and len(text) <= _VIEW // 2 and "\r" not in lone and not ("\r\n" in text and "\n" in lone)
+    return version > 0 and len(text) <= SHOWN // 2 and "\r" not in lone and not ("\r\n" in text and "\n" in lone)
 
 
-def _version(answer: RestAnswer) -> int:
+def _version(answer: OpenAnswer) -> int:
     tag = answer.headers.get("etag", "").strip('"')
     return int(tag) if tag.isdigit() else 0
 
@@ -180,12 +182,36 @@ def image_type(content: bytes) -> str | None:
     return next((kind for begin, kind in _IMAGES if content.startswith(begin)), None)
 
 
-def _content(path: str, content: bytes, *, is_image: bool) -> Response:
-    kind = image_type(content) if is_image else None
-    name = quote(path.rpartition("/")[2], safe="")
-    disposition = "inline" if kind else f"attachment; filename*=UTF-8''{name}"
-    headers = {"content-security-policy": _ALONE, "content-disposition": disposition}
-    return Response(content, media_type=kind or _BYTES, headers=headers)
+class FileContent(Response):
+    """The content of a file, sent part by part as REST answers it."""
+
+    def __init__(self, path: str, answer: OpenAnswer, opened: AsyncExitStack, *, is_image: bool) -> None:
+        self.background = None
+        self._path = path
+        self._answer = answer
+        self._opened = opened
+        self._is_image = is_image
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the content; that of an image that can hold no script may be shown on a page."""
+        async with self._opened:
+            with DisconnectWatch(receive):
+                part = await anext(self._answer.parts, b"")
+                kind = image_type(part) if self._is_image else None
+                name = quote(self._path.rpartition("/")[2], safe="")
+                disposition = "inline" if kind else f"attachment; filename*=UTF-8''{name}"
+                headers = {
+                    "content-type": kind or _BYTES,
+                    "content-length": self._answer.headers["content-length"],
+                    "content-security-policy": _ALONE,
+                    "content-disposition": disposition,
+                }
+                encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+                await send({"type": "http.response.start", "status": 200, "headers": encoded})
+                while part:
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    part = await anext(self._answer.parts, b"")
+                await send({"type": "http.response.body", "body": b""})
 
 
 ROUTES = (

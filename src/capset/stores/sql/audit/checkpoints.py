@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, func, insert, select
 
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
 from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, CheckpointKey, Unsound, checkpoint_of, signed
-from capset.stores.audit_rules import check_newest, check_sound, following, no_anchor
+from capset.stores.audit_rules import check_may_sign, check_newest, check_sound, following, no_anchor
 from capset.stores.base import Pruned
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
-from capset.stores.sql.schema.tables import checkpoints, open_intents, records
+from capset.stores.sql.schema.tables import checkpoints, open_intents, records, settings
 
+SIGNER: Final = "checkpoint_key"
+"""The name of the setting that holds the public half of the key that signs."""
+_RETIRED: Final = "retired_checkpoint_keys"
+"""The name of the setting with the ids of the keys that have handed over, as a JSON list."""
 _NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
 
 
@@ -43,7 +48,11 @@ def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Che
 
 
 def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Checkpoint | None:
-    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint."""
+    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint.
+
+    Raises ``Conflict`` for a key that has handed over.
+    """
+    check_may_sign(key, retired_keys(connection))
     newest = newest_checkpoint(connection)
     if newest is not None:
         check_newest(newest, key, lambda seq: hash_at(connection, seq))
@@ -79,6 +88,7 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
 
 def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
     """Cut the log at a checkpoint, and sign its new first record; ``None`` if another process was faster."""
+    check_may_sign(key, retired_keys(connection))
     newest = newest_checkpoint(connection)
     if newest is None or newest.since > anchor.seq:
         return None
@@ -91,6 +101,25 @@ def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str
     connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
     connection.execute(insert(checkpoints).values(asdict(note)))
     return Pruned(removed, note.since)
+
+
+def retired_keys(connection: Connection) -> list[str]:
+    """Return the ids of the keys that have handed over. Raises ``StoreError`` if the setting is damaged."""
+    text = connection.execute(select(settings.c.value).where(settings.c.name == _RETIRED)).scalar()
+    try:
+        ids: object = json.loads(text or "[]")
+    except (TypeError, ValueError):
+        ids = None
+    if not isinstance(ids, list):
+        raise StoreError("the list of keys that have handed over is damaged", hint="restore a backup")
+    return [str(one) for one in cast("list[object]", ids)]
+
+
+def retire_key(connection: Connection, id: str) -> None:
+    """Note that a key has handed over."""
+    ids = [*retired_keys(connection), id]
+    connection.execute(delete(settings).where(settings.c.name == _RETIRED))
+    connection.execute(insert(settings).values(name=_RETIRED, value=json.dumps(ids)))
 
 
 def select_checkpoints() -> Select[Any]:

@@ -17,12 +17,14 @@ from capset.fingerprint.checkpoints import (
     Checkpoint,
     CheckpointKey,
     PublicKey,
+    TrustedKey,
 )
 from capset.stores.audit_rules import may_adopt, no_link
 from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, MeasuredCall, check_times
 from capset.stores.pages import fitting, size_of
 from capset.stores.sql.audit.checkpoints import (
+    SIGNER,
     checkpoint_in,
     cut,
     find_cut,
@@ -32,6 +34,8 @@ from capset.stores.sql.audit.checkpoints import (
     newest_checkpoint,
     put_checkpoint,
     raw_checkpoints,
+    retire_key,
+    retired_keys,
     sealed_hash,
     select_checkpoints,
 )
@@ -41,9 +45,6 @@ from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import FILTERS as INDEXED
 from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
-
-_SIGNER: Final = "checkpoint_key"
-"""The name of the setting that holds the public half of the key that signs."""
 
 _ATTEMPTS: Final = 10_000
 """Number of calls of one correlation that are looked at."""
@@ -151,7 +152,9 @@ class SqlAudit:
 
         return await self._reader.read(read)
 
-    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+    async def verify(
+        self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
+    ) -> Verification:
         """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         return await self._reader.read(lambda connection: verified(connection, keys, kept))
 
@@ -162,7 +165,10 @@ class SqlAudit:
         return await self._reader.read(lambda connection: verified_part(connection, after, previous, limit, own))
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign the current head of the log, and store that; ``None`` for an empty log. Raises ``StoreError``."""
+        """Sign the current head of the log, and store that; ``None`` for an empty log.
+
+        Raises ``StoreError``, and ``Conflict`` for a key that has handed over.
+        """
         await self._writer.flush()  # accepted entries are written before the function that follows them in the queue
         return await self._writer.write(lambda connection: put_checkpoint(connection, key, now))
 
@@ -191,11 +197,13 @@ class SqlAudit:
         """Make a key the one that signs this log, and return whether that was done."""
 
         def write(connection: Connection) -> bool:
-            newest = newest_checkpoint(connection)
-            if not may_adopt(key, _signer(connection), newest and newest.key, replacing):
+            newest, retired = newest_checkpoint(connection), retired_keys(connection)
+            if not may_adopt(key, _signer(connection), newest and newest.key, replacing, retired):
                 return False
-            connection.execute(delete(settings).where(settings.c.name == _SIGNER))
-            connection.execute(insert(settings).values(name=_SIGNER, value=key.pem()))
+            if replacing is not None:
+                retire_key(connection, replacing)
+            connection.execute(delete(settings).where(settings.c.name == SIGNER))
+            connection.execute(insert(settings).values(name=SIGNER, value=key.pem()))
             return True
 
         return await self._writer.write(write, act)
@@ -224,7 +232,9 @@ class SqlAudit:
         return key
 
 
-def verified(connection: Connection, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+def verified(
+    connection: Connection, keys: Sequence[PublicKey | TrustedKey], kept: Sequence[Checkpoint]
+) -> Verification:
     """Verify the whole chain as ``AuditLog.verify`` does, in the connection's current transaction."""
     with (
         as_they_lie(connection),
@@ -247,7 +257,7 @@ def _record(row: Any) -> Record:
 
 
 def _signer(connection: Connection) -> PublicKey | None:
-    text = connection.execute(select(settings.c.value).where(settings.c.name == _SIGNER)).scalar()
+    text = connection.execute(select(settings.c.value).where(settings.c.name == SIGNER)).scalar()
     try:
         return None if text is None else PublicKey.load(str(text))
     except DefinitionError:

@@ -1,9 +1,12 @@
 """Connections to PostgreSQL: one that writes, some that read, and those that hold locks.
 
 Writers take turns: every write transaction begins by waiting for one lock of the database, so that each, in any
-process, sees everything committed before it and no other writes beside it, as with SQLite's ``BEGIN IMMEDIATE``.
-Readers never wait, and each of their transactions sees a consistent snapshot. Writers of several hosts know each other
-to be alive by an advisory lock of each, held as long as its connection lasts.
+process, sees everything committed before it and no other writes beside it, as with SQLite's ``BEGIN IMMEDIATE``. It is
+the lock of a table, which only a role that may write that table can take; anybody who may connect can take an advisory
+lock, and reads in ``pg_locks`` which are held.
+Readers never wait for a writer, and each of their transactions sees a consistent snapshot; none of their statements
+takes longer than ``READ_SECONDS``. Writers of several hosts know each other to be alive by an advisory lock of each,
+held as long as its connection lasts.
 """
 
 from __future__ import annotations
@@ -42,7 +45,20 @@ _OPTIONS: Final = {
 _SET: Final = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 """Settings for sessions that hold locks, so that the server notices a vanished host, and frees its locks."""
 
-_TURN: Final = "SELECT pg_advisory_xact_lock(%s)"
+TURN: Final = "LOCK TABLE alembic_version IN EXCLUSIVE MODE"
+"""Takes the turn to write: of all tables, nothing but upgrades writes this one. Readers, and ``pg_dump``, go on."""
+UPGRADES: Final = "capset_upgrades"
+"""The execution option of an engine whose transactions make or upgrade the tables."""
+_MAKING: Final = "SELECT pg_advisory_xact_lock(%s)"
+_IS_MADE: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
+
+READ_SECONDS: Final = 20.0
+"""How long a statement of a reader may take, the wait for a lock included; a long read is of many statements."""
+_READ_LIMIT: Final = (
+    "SELECT set_config('statement_timeout', %s, false) FROM pg_settings"
+    " WHERE name = 'statement_timeout' AND setting::bigint NOT BETWEEN 1 AND %s"
+)
+"""Sets it unless the server, or the role, has a stricter one."""
 
 IDLE_SECONDS: Final = 3.0
 """Time after which the server ends a writer's transaction that says nothing: its process is frozen."""
@@ -63,12 +79,14 @@ def lock_key(name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"capset {name}".encode()).digest()[:8], signed=True)
 
 
-_WRITERS: Final = lock_key("writes")
+_MAKERS: Final = lock_key("writes")
+"""The advisory lock of those who make or upgrade the tables: there may be no table yet to lock."""
 
 
 def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
     """Return the engine of the one connection that writes; a transaction waits this long for its turn."""
     ended: WeakSet[Any] = WeakSet()
+    is_made = False
 
     def prepare(raw: Any) -> None:  # psycopg's connection, which is not imported here
         raw.add_notice_handler(partial(_note_end, raw, ended))
@@ -81,7 +99,13 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
         )
 
     def begun(connection: Connection) -> None:
-        connection.exec_driver_sql(_TURN, (_WRITERS,))
+        nonlocal is_made
+        is_made = is_made or connection.exec_driver_sql(_IS_MADE).scalar_one()
+        if not is_made or connection.get_execution_options().get(UPGRADES):
+            connection.exec_driver_sql(_MAKING, (_MAKERS,))
+            is_made = connection.exec_driver_sql(_IS_MADE).scalar_one()
+        if is_made:
+            connection.exec_driver_sql(TURN)
 
     # Not the server's default: a snapshot from before the turn would not show what was written until then.
     isolation = "READ COMMITTED"
@@ -116,6 +140,8 @@ def reading_engine(url: URL, name: str) -> Engine:
 
     def prepare(raw: Any) -> None:
         raw.read_only = True
+        limit = round(READ_SECONDS * 1000)
+        raw.execute(_READ_LIMIT, (str(limit), limit))
 
     isolation = "REPEATABLE READ"
     half = READERS // 2

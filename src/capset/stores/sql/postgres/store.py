@@ -26,6 +26,7 @@ from sqlalchemy import (
     column,
     func,
     insert,
+    inspect,
     make_url,
     select,
     table,
@@ -42,7 +43,7 @@ from capset.stores.sql.events import Heard
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.problems import is_of_driver
-from capset.stores.sql.store import SqlStore
+from capset.stores.sql.store import SqlStore, T
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 CHANNEL: Final = "capset_events"
@@ -195,6 +196,23 @@ class PostgresStore(SqlStore):
         """Write a consistent copy, in the format of ``pg_restore``, into an existing empty file."""
         dump(self._url, self._name, file)
 
+    def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
+        """Fill the empty database with a copy, in one transaction, and change it by ``finish`` in another."""
+        writing, reading = self.make_engines()
+        try:
+            with reading.begin() as connection:
+                if inspect(connection).get_table_names():
+                    raise DefinitionError(
+                        f"the database {self._name!r} has tables already",
+                        hint="make a new one with createdb; one whose restoring was interrupted is not complete",
+                    )
+            load(self._url, self._name, file)
+            with writing.begin() as connection:
+                return finish(connection)
+        finally:
+            writing.dispose()
+            reading.dispose()
+
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:
         """Make indexes while others write."""
         make_indexes(self._locking, indexes)
@@ -241,8 +259,25 @@ def dump(url: URL, name: str, file: Path) -> None:
         raise StoreError(f"pg_dump could not read the database {name!r}", hint=said[0][:300] if said else None)
 
 
+def load(url: URL, name: str, file: Path) -> None:
+    """Fill an empty database with what ``dump`` wrote, in one transaction. Raises ``StoreError`` if that fails."""
+    program = shutil.which("pg_restore")
+    if program is None:
+        raise StoreError("a backup is restored by pg_restore, which is not on the PATH", hint=_CLIENT_HINT)
+    _check(program, url, name)
+    options, environ = _conninfo(url)
+    command = [program, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", "--no-password"]
+    # As for pg_dump.
+    done = subprocess.run(  # noqa: S603
+        [*command, f"--dbname={options}", str(file)], env=environ, capture_output=True, check=False
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"pg_restore could not fill the database {name!r}", hint=said[0][:300] if said else None)
+
+
 def _check(program: str, url: URL, name: str) -> None:
-    """Raise ``StoreError`` unless ``pg_dump`` is as new as the server."""
+    """Raise ``StoreError`` unless a program of PostgreSQL is as new as the server."""
     done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
     found = _VERSION.search(done.stdout)
     own = int(found[1]) if found else 0
@@ -250,7 +285,8 @@ def _check(program: str, url: URL, name: str) -> None:
     with closing(engine.connect()) as connection:
         server = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int / 10000").scalar_one()
     if own < server:
-        raise StoreError(f"pg_dump is of version {own or 'unknown'}; the server's is {server}", hint=_CLIENT_HINT)
+        said = f"{Path(program).name} is of version {own or 'unknown'}"
+        raise StoreError(f"{said}; the server's is {server}", hint=_CLIENT_HINT)
 
 
 def _conninfo(url: URL) -> tuple[str, dict[str, str]]:

@@ -6,16 +6,19 @@ import contextlib
 import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, inspect, update
 
 from capset.errors import DefinitionError, StoreError
 from capset.fingerprint.chain import Verification
+from capset.stores.sql.audit.act_checks import ActComparison, compare_with_acts
 from capset.stores.sql.audit.log import verified
 from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
 from capset.stores.sql.problems import explained
+from capset.stores.sql.schema.objects import foreign_objects, missing_tables
 from capset.stores.sql.schema.revisions import (
     ENOUGH,
     HEAD,
@@ -27,7 +30,7 @@ from capset.stores.sql.schema.revisions import (
     revision_of,
     upgrade_turn,
 )
-from capset.stores.sql.schema.tables import metadata
+from capset.stores.sql.schema.tables import approvals, metadata
 from capset.stores.sql.store import SqlStore
 
 _ONLINE: Final = "INDEXES"
@@ -123,11 +126,15 @@ def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """The findings: the revision, every problem in a sentence, and the result of ``verify`` if requested."""
+    """The findings: the revision, every problem in a sentence, and the result of ``verify`` if requested.
+
+    ``notes`` say what was not compared.
+    """
 
     revision: str | None
     problems: tuple[str, ...]
     verification: Verification | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -136,10 +143,11 @@ class DatabaseCheck:
 
 
 def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
-    """Look for damage, and for differences from this version's schema; with ``verify``, verify the chain too.
+    """Look for damage, for differences from this version's schema, and for triggers and rules that are not capset's.
 
-    The chain of a database that an upgrade would change in shape is not verified, which is a problem then.
-    ``store`` is not open; others may have the database open, and continue to work. Additions to a database are no
+    With ``verify``, verify the chain too, and compare API keys, people and agents with the acts on it. The chain of a
+    database that lacks a table, or that an upgrade would change in shape, is not verified, which is a problem then.
+    ``store`` is not open; others may have the database open, and continue to work. Other additions to a database are no
     problem. Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
     """
     reading = store.make_engines()[1]
@@ -148,18 +156,42 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
             revision = revision_of(connection, store.name)
             if revision is None:
                 return DatabaseCheck(None, ("the database is empty",))
-            problems = _damage(connection)
+            problems, is_whole = _damage(connection), True
             if revision == HEAD:
                 problems += _differences(connection)
             elif revision in KNOWN:  # otherwise it is newer, and compatible with this version
                 problems.append(f"it is of revision {revision}, not {HEAD}: capset db upgrade raises it")
-            if verify and revision in KNOWN and revision < ENOUGH:
+            if revision not in KNOWN or revision >= ENOUGH:
+                missing = missing_tables(connection)
+                is_whole = not missing
+                problems += [one for name in missing if (one := f"the table {name} is missing") not in problems]
+            problems += [
+                f"{one} is not capset's: remove it, or know what it does" for one in foreign_objects(connection)
+            ]
+            if not verify:
+                return DatabaseCheck(revision, tuple(problems))
+            if revision in KNOWN and revision < ENOUGH:
                 problems.append("its chain was not verified: this version verifies it after an upgrade")
-                verify = False
-            chain = verified(connection, (), ()) if verify else None
-            return DatabaseCheck(revision, tuple(problems), chain)
+                return DatabaseCheck(revision, tuple(problems))
+            if not is_whole:
+                problems.append("its chain was not verified: a table is missing")
+                return DatabaseCheck(revision, tuple(problems))
+            chain, notes = verified(connection, (), ()), tuple[str, ...]()
+            if chain.ok:
+                comparison = _compared(connection)
+                problems += comparison.problems
+                notes = tuple(comparison.notes)
+            return DatabaseCheck(revision, tuple(problems), chain, notes)
     finally:
         reading.dispose()
+
+
+def _compared(connection: Connection) -> ActComparison:
+    """Compare rows with their acts; one that cannot be read at all is a problem, too."""
+    try:
+        return compare_with_acts(connection)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ActComparison(["a key, a person, an agent or an act holds what none can hold"], [])
 
 
 def _damage(connection: Connection) -> list[str]:
@@ -252,6 +284,39 @@ def back_up(store: SqlStore, file: Path) -> int:
     part.rename(file)
     _sync(file.parent)
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """The result of a restore: the records go up to ``last``, and so many approvals and open requests were ended."""
+
+    last: int
+    approvals: int
+
+
+def restore(store: SqlStore, file: Path, *, now: str) -> Restoration:
+    """Make a database of a backup, and end at ``now``, ISO 8601 UTC, all approvals and open requests in it.
+
+    Some of them may have been used, rejected or withdrawn since the backup, and nothing here says which. ``store`` is
+    not open, and its database is not there or has no tables. One of a file appears once all of that is done. Raises
+    ``DefinitionError`` for a missing backup and for a database that is there; ``StoreError`` for a file that is no
+    backup, and if the database cannot be written.
+    """
+    if not file.is_file():
+        raise DefinitionError(f"there is no file {str(file)!r}")
+    with explained(store.name):
+        return store.fill_from(file, partial(_end_approvals, now=now, name=str(file)))
+
+
+def _end_approvals(connection: Connection, *, now: str, name: str) -> Restoration:
+    if revision_of(connection, name) is None:
+        raise StoreError(f"the backup {name!r} is empty", hint="name one that `capset db backup FILE` has written")
+    ended = 0
+    if approvals.name in inspect(connection).get_table_names():
+        are_open = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at > now)
+        ended = connection.execute(update(approvals).where(are_open).values(expires_at=now)).rowcount
+    last = connection.exec_driver_sql("SELECT max(seq) FROM records").scalar() or 0
+    return Restoration(last, ended)
 
 
 def _sync(folder: Path) -> None:

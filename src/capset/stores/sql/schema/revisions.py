@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import files
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, inspect
 from sqlalchemy.dialects import sqlite
@@ -22,6 +22,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from capset.errors import StoreBusy, StoreError
 from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.postgres.engines import UPGRADES
 from capset.stores.sql.problems import is_locked
 from capset.stores.sql.schema.run_tables import metadata  # with the tables of all three modules
 
@@ -34,7 +35,7 @@ _REVISIONS: Final = sorted(
 HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0032"
+ENOUGH: Final = "0034"
 """The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)
@@ -89,10 +90,12 @@ def upgrade_turn(writing: Engine) -> Generator[Connection]:
     On PostgreSQL it may be idle between its statements, where a migration or a busy machine takes its time.
     """
     until = time.monotonic() + WAIT_SECONDS
+    options: dict[str, Any] = {UPGRADES: True}
+    upgrading = writing.execution_options(**options)
     with ExitStack() as stack:
         while True:
             try:
-                connection = stack.enter_context(writing.begin())
+                connection = stack.enter_context(upgrading.begin())
                 break
             except (StoreBusy, DBAPIError) as error:
                 if time.monotonic() >= until or not (isinstance(error, StoreBusy) or is_locked(error)):

@@ -216,6 +216,9 @@ approvals: Final = Table(
     Column("approvals", Text),
     Column("escalates_at", Text),
     Column("escalated_at", Text),
+    Column("makers", Text),
+    Column("unmasked", Text),
+    Column("files", Text),
     Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
@@ -263,10 +266,12 @@ people: Final = Table(
     *(Column(name, Text, nullable=False) for name in ("team", "user", "org", "principal", "principal_kind")),
     *(Column(name, Text, nullable=False) for name in ("permissions", "created_at", "created_by")),
     Column("attributes", Text),
-    UniqueConstraint("team", "user", name="uq_people_user"),
+    Column("makers", Text),
+    UniqueConstraint("team", "user", "org", name="uq_people_user"),
     Index("ix_people_org", "org", "id"),
 )
-"""The users of chats as principals; ``permissions`` is a JSON list of texts, ``attributes`` a JSON object."""
+"""The users of chats as principals of each org; ``permissions`` and ``makers`` are JSON lists of texts, ``attributes``
+is a JSON object."""
 
 api_keys: Final = Table(
     "api_keys",
@@ -285,10 +290,12 @@ api_keys: Final = Table(
     Column("agent", Text),
     Column("attributes", Text),
     Column("allowance", Text),
+    Column("makers", Text),
     UniqueConstraint("digest", name="uq_api_keys_digest"),
     Index("ix_api_keys_org", "org", "id"),
 )
-"""The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts, ``attributes`` a JSON object."""
+"""The API keys, hashed; ``permissions``, ``scopes`` and ``makers`` are JSON lists of texts, ``attributes`` is a JSON
+object."""
 
 reservations: Final = Table(
     "reservations",
@@ -321,6 +328,17 @@ usages: Final = Table(
     Index("ix_usages_ends", "ends"),
 )
 """The parts of the windows in which the usage of models counts; times are Unix time in nanoseconds."""
+
+usage_reservations: Final = Table(
+    "usage_reservations",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    Column("writer", Text, nullable=False),
+    *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
+    Index("ix_usage_reservations_writer", "writer"),
+)
+"""What the steps of models under way may use, in each window in which they count; a step belongs to its writer."""
 
 pins: Final = Table(
     "pins",

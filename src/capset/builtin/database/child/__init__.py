@@ -1,0 +1,1 @@
+"""The code of the process that asks PostgreSQL. It loads nothing else of capset."""

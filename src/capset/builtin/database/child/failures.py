@@ -1,0 +1,69 @@
+"""Failures of a query, as a model is told them. Both processes use this module."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+ONLY_READS: Final = "db_query only reads, by one SELECT"
+"""The message to the model about a query that would do more."""
+OWN_TABLES: Final = ("alembic_version", "checkpoints", "open_intents", "records")
+"""Tables that are together in every store of capset's."""
+
+
+@dataclass(eq=False)
+class QueryFailure(Exception):
+    """The reason why a query has no result; ``is_transient`` says that it may have one soon."""
+
+    message: str
+    code: str = "tool_error"
+    status: int = 400
+    hint: str | None = None
+    is_transient: bool = False
+
+
+def too_large(max_bytes: int) -> QueryFailure:
+    """Return the failure of a query with a row or a value above the cap."""
+    return QueryFailure(
+        f"a row, or a value in it, has more than {max_bytes:,} bytes; select fewer columns, or a part by substr()",
+        "too_large",
+        413,
+    )
+
+
+def own_store(name: str) -> QueryFailure:
+    """Return the failure for a database in which a capset stores what it knows."""
+    return QueryFailure(
+        f"the database {name!r} is not asked: it is the store of a capset, with the record, the keys and the sessions "
+        "of all organisations; its operator has to name another",
+        "own_store",
+        403,
+    )
+
+
+def not_allowed(functions: Collection[str]) -> QueryFailure:
+    """Return the failure of a query that names functions that none may call."""
+    named = ", ".join(sorted(functions))
+    return QueryFailure(
+        f"db_query does not call {named}: it calls PostgreSQL's ordinary functions, which only compute; write the "
+        "query without it",
+        "function_not_allowed",
+        403,
+        "the operator allows further functions by their names, with `functions` in the configuration of database",
+    )
+
+
+def unavailable(name: str, state: str | None = None) -> QueryFailure:
+    """Return the failure of a database that does not answer; ``state`` is its SQLSTATE, if it told one."""
+    told = f" (SQLSTATE {state})" if state else ""
+    return QueryFailure(f"the database {name!r} did not answer{told}", "database_unavailable", 503)
+
+
+def timed_out(seconds: float) -> QueryFailure:
+    """Return the failure of a query that was stopped after so many seconds."""
+    return QueryFailure(
+        f"the query took longer than {seconds:g} s and was stopped; ask for less, or by an indexed column",
+        "query_timeout",
+        504,
+    )

@@ -1,0 +1,135 @@
+"""The files of the session that the arguments of a call name, which its approval covers with their content (G52)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.files import FileStat, normalise_path
+from capset.errors import ArgumentsTooLarge, FileError, NotFound, StoreError
+from capset.kernel.governance.marked_values import marked_files
+from capset.schemas.json_schema_graph import SchemaNode
+from capset.schemas.plain_data import plain, unmasked
+
+if TYPE_CHECKING:
+    from capset.kernel.call.invocation import Invocation
+
+FILES: Final = 100
+"""How many files the arguments of a call that waits for an approval may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileArgument:
+    """A file that arguments name, as it was when an approval was asked for.
+
+    ``argument`` is its place in the arguments, with dots between the steps. ``size_bytes`` and ``sha256`` (as hex) are
+    ``None`` if there was no such file. A request has no ``path`` of one that is within a secret, by the tool's schema.
+    """
+
+    argument: str
+    path: str
+    size_bytes: int | None
+    sha256: str | None
+    is_secret: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+
+class ReadFile(Protocol):
+    """A function that reads a file."""
+
+    def __call__(self, *, start: int = 0, size: int | None = None) -> Awaitable[tuple[FileStat, bytes]]:
+        """Return the file as it is now, and its content, or at most ``size`` bytes of it from ``start`` on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A file of a request that an approver may read. ``read`` raises ``Conflict`` once it has changed."""
+
+    stat: FileStat
+    read: ReadFile
+
+
+async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
+    """Return the files that the arguments of a call name, as they are now; ``root`` is the schema of the arguments.
+
+    Raises ``ArgumentsTooLarge`` for more than ``FILES`` of them.
+    """
+    named = marked_files(root, plain(unmasked(call.arguments.recorded)))
+    if len(named) > FILES:
+        raise ArgumentsTooLarge(
+            f"Invalid arguments for {call.compiled.name!r}: what waits for an approval names at most {FILES} files"
+        )
+    files: list[FileArgument] = []
+    for place, path, is_secret in named:
+        argument = ".".join(map(str, place))
+        try:
+            stat, digest = await call.context.files.digest(path)
+            files.append(FileArgument(argument, stat.path, stat.size_bytes, digest, is_secret))
+        except FileError:
+            files.append(FileArgument(argument, normalised(path), None, None, is_secret))
+    return tuple(files)
+
+
+def written_files(files: Sequence[FileArgument]) -> str | None:
+    """Return files as they are stored with a request, ``None`` for no files."""
+    shown = [replace(file, path="") if file.is_secret else file for file in files]
+    return json.dumps([asdict(file) for file in shown], ensure_ascii=False, separators=(",", ":")) if shown else None
+
+
+def files_of(row: ApprovalRow) -> tuple[FileArgument, ...]:
+    """Return the files of a request. Raises ``StoreError`` if what is stored are none."""
+    if row.files is None:
+        return ()
+    try:
+        return tuple(FileArgument(**file) for file in json.loads(row.files))
+    except (ValueError, TypeError, RecursionError):
+        raise StoreError(f"the request {row.id} was changed: its files cannot be read") from None
+
+
+def file_at(row: ApprovalRow, number: int) -> FileArgument:
+    """Return a file of a request that can be shown, by its number. Raises ``NotFound``."""
+    files = files_of(row)
+    if not 0 <= number < len(files) or files[number].sha256 is None or files[number].is_secret:
+        raise NotFound(f"the request {row.id!r} has no file {number} that can be shown")
+    return files[number]
+
+
+def described_file(file: FileArgument) -> str:
+    """Return a file on one line, for people."""
+    argument = json.dumps(file.argument, ensure_ascii=False)
+    path = "a file that is secret" if file.is_secret else json.dumps(file.path, ensure_ascii=False)
+    if file.sha256 is None:
+        return f"{argument} is {path}, which is not there"
+    return f"{argument} is {path}, {file.size_bytes} bytes, SHA-256 {file.sha256}"
+
+
+def with_files(arguments: Any, files: Sequence[FileArgument]) -> Any:  # JSON data
+    """Return the data that the digest of an approval covers: the arguments, and the content of the files they name."""
+    return [arguments, "files", [[file.argument, file.sha256] for file in files]] if files else arguments
+
+
+def are_unchanged(files: Sequence[FileArgument], row: ApprovalRow) -> bool:
+    """Whether the files of a call are those that a request has, with the same content.
+
+    The arguments that an approver put in the place of those asked for name some of its files only.
+    """
+    approved = files_of(row)
+    if row.modified is None:
+        return [(file.argument, file.sha256) for file in files] == [(file.argument, file.sha256) for file in approved]
+    return {(file.path, file.sha256) for file in files} <= {(file.path, file.sha256) for file in approved}
+
+
+def normalised(path: str) -> str:
+    """Return the canonical form of a path, or the path itself if it has none."""
+    try:
+        return normalise_path(path)
+    except FileError:
+        return path

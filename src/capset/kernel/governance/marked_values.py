@@ -1,0 +1,146 @@
+"""The values in arguments that their schema marks: secrets, and paths of files of the session (spec 4, G51, G52)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from capset.definitions.secrets import MASK
+from capset.schemas.json_schema import can_mean
+from capset.schemas.json_schema_graph import Data, SchemaNode
+from capset.schemas.schema import SESSION_FILE
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way to a value in JSON data: the names of members, and the numbers of items."""
+_NO_PATH: Final[Path] = ()
+
+
+def without_secrets(root: SchemaNode, arguments: Any) -> Any:  # JSON data, as the schema has it
+    """Return arguments with the values masked that the schema says are secret (``writeOnly``), wherever they stand."""
+    paths = _marked_paths(root, arguments, _is_secret)
+    if not paths:
+        return arguments
+    if _NO_PATH in paths and isinstance(arguments, dict):
+        return dict.fromkeys(cast("dict[str, Any]", arguments), MASK)
+    return _masked(arguments, _NO_PATH, paths)
+
+
+def marked_files(root: SchemaNode, arguments: Any) -> list[tuple[Path, str, bool]]:  # JSON data
+    """Return the paths of the session's files that arguments name: where, which, and whether it is within a secret."""
+    secrets = _marked_paths(root, arguments, _is_secret)
+    files: list[tuple[Path, str, bool]] = []
+    for place in sorted(_marked_paths(root, arguments, _is_file), key=repr):
+        value = _value_at(arguments, place)
+        if isinstance(value, str):
+            files.append((place, value, any(place[:length] in secrets for length in range(len(place) + 1))))
+    return files
+
+
+def _is_secret(schema: Data) -> bool:
+    return schema.get("writeOnly") is True
+
+
+def _is_file(schema: Data) -> bool:
+    return SESSION_FILE in schema.items()
+
+
+def _marked_paths(root: SchemaNode, value: Any, is_marked: Callable[[Data], bool]) -> set[Path]:
+    """Return the paths to the values that a schema with a mark applies to.
+
+    An option that cannot mean a value, by its type, by constants or by names that it does not have, does not apply to
+    it.
+    """
+    paths: set[Path] = set()
+    seen: set[tuple[SchemaNode, Path]] = set()
+    waiting: list[tuple[SchemaNode, Any, Path]] = [(root, value, _NO_PATH)]
+    while waiting:
+        node, inside, path = waiting.pop()
+        if (node, path) in seen or not can_mean(node, inside):
+            continue
+        seen.add((node, path))
+        if is_marked(node.schema):
+            paths.add(path)
+        waiting += [(inner, inside, path) for inner in (*node.always, *_options(node, inside), *node.tests)]
+        waiting += [(inner, member, (*path, step)) for step, member, inner in _below(node, inside)]
+    return paths
+
+
+def _options(node: SchemaNode, value: Any) -> Iterator[SchemaNode]:
+    """Yield the options that may apply to a value: those that have all of its members, or all if none has."""
+    for options in node.choices:
+        yield from [option for option in options if _has_all_members(option, value)] or options
+
+
+def _has_all_members(option: SchemaNode, value: Any) -> bool:
+    if not isinstance(value, dict):
+        return True
+    if option.schema.get("additionalProperties") is False:
+        fields = {_bare(field) for field in option.fields}
+        for name in cast("dict[str, Any]", value):
+            if _bare(name) not in fields and not any(
+                _matcher(pattern).is_valid(name) for pattern, _ in _patterns(option)
+            ):
+                return False
+    return all(_has_all_members(inner, value) for inner in option.always)
+
+
+def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
+    """Yield the members or items of a value with each schema that a schema applies to them."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        for name, member in members.items():
+            own = node.fields.get(name)
+            applied = [inner for pattern, inner in _patterns(node) if _matcher(pattern).is_valid(name)]
+            if own is not None:
+                applied.append(own)
+            elif not applied and node.schema.get("additionalProperties") is False:
+                # It fitted, so it is one of the fields by another name than its alias, which the schema has.
+                others = {field: inner for field, inner in node.fields.items() if field not in members}
+                alike = [inner for field, inner in others.items() if _bare(field) == _bare(name)]
+                applied += alike or others.values()
+            elif not applied and node.others is not None:
+                applied.append(node.others)
+            yield from ((name, member, inner) for inner in (*applied, *node.each))
+    elif isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value)):
+            own = node.prefix[number] if number < len(node.prefix) else node.items
+            yield from ((number, item, inner) for inner in (own, *node.each) if inner is not None)
+
+
+def _bare(name: str) -> str:
+    """Return a name without its style: ``articleName`` and ``article-name`` are ``articlename``."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _patterns(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
+    if node.patterns:
+        yield from zip(node.schema["patternProperties"], node.patterns, strict=True)
+
+
+@lru_cache(256)
+def _matcher(pattern: str) -> Validator:
+    """Return the validator of names by a pattern, which matches as it does in the whole schema."""
+    import jsonschema_rs as rs
+
+    return rs.validator_for({"pattern": pattern}, pattern_options=rs.RegexOptions())
+
+
+def _value_at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _masked(value: Any, path: Path, paths: Collection[Path]) -> Any:
+    if path in paths:
+        return MASK
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: _masked(member, (*path, name), paths) for name, member in members.items()}
+    if isinstance(value, list):
+        return [_masked(item, (*path, number), paths) for number, item in enumerate(cast("list[Any]", value))]
+    return value

@@ -1,0 +1,53 @@
+"""The probe of the store, for readiness: bounded, and one for all who ask at the same time (spec 5, P13)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from typing import Final
+
+from capset.errors import StoreError
+from capset.kernel.kernel import Kernel
+
+PROBE_SECONDS: Final = 2.0
+"""How long the store may take to answer."""
+
+
+class StoreProbe:
+    """A probe of a kernel's store.
+
+    A read that hangs keeps its thread, so there is never a second one beside it, however many ask.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._probing: asyncio.Task[StoreError | None] | None = None
+
+    async def check(self) -> None:
+        """Return once pending writes are done and the store has answered.
+
+        Raises ``StoreError`` if it fails, or does neither within ``PROBE_SECONDS``.
+        """
+        probing = self._probing
+        if probing is None or probing.done():
+            # In an empty context: its time is charged to none of those who ask.
+            probing = self._probing = asyncio.create_task(self._probe(), name="capset-probe", context=Context())
+        done, _ = await asyncio.wait([probing], timeout=PROBE_SECONDS)
+        if not done:
+            raise StoreError(f"the store did not answer within {PROBE_SECONDS:g} s")
+        if (error := probing.result()) is not None:
+            raise error.copy()
+
+    async def close(self) -> None:
+        """End a probe under way."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait([self._probing])
+
+    async def _probe(self) -> StoreError | None:
+        try:
+            await self._kernel.audit.flush()
+            await self._kernel.store.keys.find("")
+        except StoreError as error:
+            return error
+        return None

@@ -1,0 +1,209 @@
+"""Comparison of API keys, people, agents and the log's own key with the acts that set them (spec 4, G60).
+
+The chain says what was done, and the tables say what holds: somebody who can write to the database can change one
+without the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from sqlalchemy import Connection, select
+
+from capset.errors import DefinitionError, counted
+from capset.fingerprint.checkpoints import PublicKey
+from capset.stores.base import AgentRow, KeyRow, PersonRow
+from capset.stores.rows import row_digest
+from capset.stores.sql.agents import agent_rows, agent_version
+from capset.stores.sql.audit.checkpoints import SIGNER, first_seq, retired_keys
+from capset.stores.sql.audit.records import as_they_lie
+from capset.stores.sql.keys import key_row
+from capset.stores.sql.people import person_row
+from capset.stores.sql.schema.tables import IS_ACT, agent_versions, agents, api_keys, people, records, settings
+
+_Kind = Literal["key", "person", "agent"]
+_WORDS: Final[dict[_Kind, str]] = {"key": "API key", "person": "person", "agent": "agent"}
+_MADE: Final[dict[str, _Kind]] = {
+    "key.create": "key",
+    "person.add": "person",
+    "agent.create": "agent",
+    "agent.change": "agent",
+    "agent.archive": "agent",
+}
+_ENDED: Final[dict[str, _Kind]] = {"key.revoke": "key", "person.remove": "person"}
+_SIGNING: Final = ("checkpoint_key.adopt", "checkpoint_key.succeed")
+_SHOWN: Final = 20
+"""Limit on the problems that are told."""
+_TOGETHER: Final = 500
+"""Number of agents that are read at once."""
+
+
+class _RowPlace(NamedTuple):
+    """A row: its kind and id, and the version of an agent; 0 for others."""
+
+    kind: _Kind
+    id: str
+    version: int
+
+    def __str__(self) -> str:
+        version = f", version {self.version}" if self.kind == "agent" else ""
+        return f"the {_WORDS[self.kind]} {self.id}{version}"
+
+
+class _SettingAct(NamedTuple):
+    """The record of the act that set a row, and the digest in it, if there is one."""
+
+    seq: int
+    digest: str | None
+
+
+@dataclass(slots=True)
+class _Acts:
+    """The acts of a log, in its order: what they set, ended and handed over."""
+
+    begins: str | None
+    """The time of the log's first record, if earlier ones were pruned."""
+    made: dict[_RowPlace, _SettingAct] = field(default_factory=dict[_RowPlace, _SettingAct])
+    ended: dict[tuple[_Kind, str], int] = field(default_factory=dict[tuple[_Kind, str], int])
+    """The records that revoked keys and removed people."""
+    newest: dict[str, _RowPlace] = field(default_factory=dict[str, _RowPlace])
+    """The newest version of each agent."""
+    signer: tuple[int, str] | None = None
+    """The record that set the log's own key, and the id of that."""
+    retired: dict[str, int] = field(default_factory=dict[str, int])
+    """The keys that have handed over, and the records that say so."""
+
+    def is_older(self, time: str) -> bool:
+        """Whether an act from this time may have been pruned."""
+        return self.begins is not None and time < self.begins
+
+
+class ActComparison(NamedTuple):
+    """The differences between rows and acts, and what could not be compared, each as a sentence."""
+
+    problems: Sequence[str]
+    notes: Sequence[str]
+
+
+def compare_with_acts(connection: Connection) -> ActComparison:
+    """Compare rows with the acts on a chain that was verified, in the connection's current transaction."""
+    acts = _read_acts(connection)
+    problems, without_act = dict[str, None](), dict[_RowPlace, None]()
+    seen, current = set[_RowPlace](), dict[str, _RowPlace]()
+    for row, time in _rows(connection):
+        place = _place_of(row)
+        seen.add(place)
+        if place.kind == "agent":
+            current.setdefault(place.id, place)  # the present one comes first
+        act = acts.made.get(place)
+        if (act is None and acts.is_older(time)) or (act is not None and act.digest is None):
+            without_act[place] = None
+        elif act is None:
+            problems[f"{place} is there, and no act set it"] = None
+        elif act.digest != row_digest(row):
+            problems[f"{place} is not as record {act.seq} set it"] = None
+        problems.update(dict.fromkeys(_wrong_state(row, place, acts)))
+    for place in acts.made.keys() - seen:
+        if (place.kind, place.id) not in acts.ended or place.kind == "key":
+            problems[f"{place} is gone, and record {acts.made[place].seq} set it"] = None
+    for place in current.values():
+        if (newest := acts.newest.get(place.id, place)) != place:
+            problems[f"{place} is the present one, and record {acts.made[newest].seq} set {newest.version}"] = None
+    problems.update(dict.fromkeys(_wrong_signer(connection, acts)))
+    shown = list(problems)[:_SHOWN]
+    if (more := len(problems) - len(shown)) > 0:
+        shown.append(f"{counted(more, 'row')} more differ from their acts")
+    return ActComparison(shown, _notes(list(without_act)))
+
+
+def _read_acts(connection: Connection) -> _Acts:
+    acts = _Acts(_begin(connection))
+    named = (*_MADE, *_ENDED, *_SIGNING)
+    wanted = select(records.c.seq, records.c.act, records.c.arguments).where(IS_ACT, records.c.act.in_(named))
+    for seq, name, arguments in connection.execute(wanted.order_by(records.c.seq)):
+        about = cast("dict[str, Any]", json.loads(arguments))
+        subject = str(about.get("id"))
+        if name in _ENDED:
+            acts.ended[_ENDED[name], subject] = seq
+        elif name in _SIGNING:
+            acts.signer = seq, subject
+            if isinstance(before := about.get("before"), str):
+                acts.retired[before] = seq
+        else:
+            version = about.get("version")
+            place = _RowPlace(_MADE[name], subject, version if type(version) is int else 0)
+            digest = about.get("sha256")
+            acts.made[place] = _SettingAct(seq, digest if isinstance(digest, str) and len(digest) == 64 else None)
+            acts.newest[subject] = place
+    return acts
+
+
+def _begin(connection: Connection) -> str | None:
+    with as_they_lie(connection):
+        if first_seq(connection) == 1:
+            return None
+    first = connection.execute(select(records.c.time).order_by(records.c.seq).limit(1)).scalar()
+    return "~" if first is None else str(first)  # without records, all acts were pruned
+
+
+def _rows(connection: Connection) -> Iterator[tuple[KeyRow | PersonRow | AgentRow, str]]:
+    """Yield each key, person and version of an agent, the present one first, with the time when it was written."""
+    for one in connection.execute(select(api_keys)).mappings().all():
+        key = key_row(one)
+        yield key, key.created_at
+    for one in connection.execute(select(people)).mappings().all():
+        person = person_row(one)
+        yield person, person.created_at
+    ids = connection.execute(select(agents.c.id)).scalars().all()
+    for start in range(0, len(ids), _TOGETHER):
+        some = ids[start : start + _TOGETHER]
+        own = select(agents).where(agents.c.id.in_(some))
+        current = {row.id: row for row in agent_rows(connection, connection.execute(own).mappings())}
+        yield from ((row, row.updated_at) for row in current.values())
+        versions = select(agent_versions).where(agent_versions.c.agent_id.in_(some))
+        for one in connection.execute(versions).mappings():
+            row = agent_version(current[one["agent_id"]], one)
+            yield row, row.updated_at
+
+
+def _place_of(row: KeyRow | PersonRow | AgentRow) -> _RowPlace:
+    if isinstance(row, AgentRow):
+        return _RowPlace("agent", row.id, row.version)
+    return _RowPlace("key" if isinstance(row, KeyRow) else "person", row.id, 0)
+
+
+def _wrong_state(row: KeyRow | PersonRow | AgentRow, place: _RowPlace, acts: _Acts) -> Iterator[str]:
+    """Yield what later acts say otherwise of a row."""
+    ended = acts.ended.get((place.kind, place.id))
+    if isinstance(row, PersonRow) and ended is not None:
+        yield f"{place} is there, though record {ended} removed it"
+    if isinstance(row, KeyRow) and ended is not None and row.revoked_at is None:
+        yield f"{place} is valid, though record {ended} revoked it"
+    if isinstance(row, KeyRow) and ended is None and row.revoked_at is not None and not acts.is_older(row.revoked_at):
+        yield f"{place} is revoked, and no act revoked it"
+
+
+def _wrong_signer(connection: Connection, acts: _Acts) -> Iterator[str]:
+    text = connection.execute(select(settings.c.value).where(settings.c.name == SIGNER)).scalar()
+    try:
+        signer = None if text is None else PublicKey.load(str(text)).id
+    except DefinitionError:
+        signer = "damaged"
+    if acts.signer is not None and acts.signer[1] != signer:
+        yield f"the log's key is {signer or 'not set'}, and record {acts.signer[0]} made it {acts.signer[1]}"
+    elif acts.signer is None and signer is not None and acts.begins is None:
+        yield f"the log's key is {signer}, and no act made it that"
+    for key in acts.retired.keys() - set(retired_keys(connection)):
+        yield f"the key {key} may sign again, though record {acts.retired[key]} says that it handed over"
+
+
+def _notes(places: Sequence[_RowPlace]) -> list[str]:
+    if not places:
+        return []
+    some = ", ".join(str(place).removeprefix("the ") for place in places[:3])
+    beyond = ", …" if len(places) > 3 else ""
+    rows = f"{counted(len(places), 'row')} ({some}{beyond})"
+    return [f"{rows} could not be compared: their acts were pruned, or have no digest"]
