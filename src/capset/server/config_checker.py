@@ -12,7 +12,6 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
 from typing import Final
 
 from pydantic_core import from_json, to_json
@@ -21,7 +20,7 @@ from capset.adapters.config_file.checks import Format, check_text
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
-from capset.server.http.fair_shares import LARGE_SECONDS, Turns, charge
+from capset.server.http.fair_shares import Turns
 from capset.server.http.request_context import overloaded
 from capset.wire.operations import ConfigCheckShape
 
@@ -51,14 +50,9 @@ class ConfigChecker:
         """
         names = sorted(registry.capabilities)
         async with self._turns.take(principal):
-            started = perf_counter()
-            try:
-                answer = await self._ask(
-                    to_json({"text": text, "format": format, "names": names, "seconds": CHECK_SECONDS})
-                )
-            finally:
-                # The process takes a core from this one, where there are few; how long it waits for it is no cost.
-                charge(min(perf_counter() - started, LARGE_SECONDS))
+            answer = await self._ask(
+                to_json({"text": text, "format": format, "names": names, "seconds": CHECK_SECONDS})
+            )
             if answer == b"null":  # the host's own capabilities are known to this process alone
                 return await asyncio.to_thread(check_text, text, format, registry)
         return ConfigCheckShape.model_validate_json(answer)

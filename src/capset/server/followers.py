@@ -16,7 +16,6 @@ from capset.definitions.principals import Principal
 from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Caller, Callers
-from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
 from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, Store, TurnRow
 from capset.wire.turns import ENDINGS
@@ -284,8 +283,7 @@ async def follow(
             if not waits or bell.closed.is_set():
                 return
             rung.at = after
-            with resting():
-                await _next_look(bell, rung, _seconds_left(kernel, page.running))
+            await _next_look(bell, rung, _seconds_left(kernel, page.running))
 
 
 async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:

@@ -7,7 +7,6 @@ import inspect
 import json
 import time
 from collections.abc import Coroutine
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -16,11 +15,9 @@ from capset import Capability, Principal, tool
 from capset.server.http.fair_shares import (
     ACTIVE_SECONDS,
     HUNGRY,
-    MANY,
     MEMORY_SECONDS,
     FairShares,
     Share,
-    resting,
 )
 from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.server.http.timed_tasks import TimedCoroutine, timed_tasks
@@ -35,22 +32,19 @@ def burn(seconds: float) -> None:
         pass
 
 
-def shares_of(*loads: float, requests: int = 1) -> list[Share]:
-    """Return siblings with these loads, each of so many requests, all of them charged now."""
+def shares_of(*loads: float) -> list[Share]:
+    """Return siblings with these loads, all of them charged now."""
     parent, now = Share(), time.perf_counter()
-    found = [parent.child(number) for number in range(len(loads))]
-    for share, load in zip(found, loads, strict=True):
-        for _ in range(requests):
-            with share:
-                pass
+    siblings = [parent.child(number) for number in range(len(loads))]
+    for share, load in zip(siblings, loads, strict=True):
         share.charge(load, now)
-    return found
+    return siblings
 
 
 async def test_the_largest_share_waits_while_others_are_in_use() -> None:
     small, large, idle = shares_of(0.01, 0.3, 0.2)
     now = time.perf_counter()
-    assert [one.must_wait(now) for one in (small, large, idle)] == [False, True, False]
+    assert [share.must_wait(now) for share in (small, large, idle)] == [False, True, False]
     later = now + 2 * ACTIVE_SECONDS
     assert not large.must_wait(later), "nobody else is in use any more"
 
@@ -63,99 +57,52 @@ async def test_a_principal_answers_for_its_organisation_too() -> None:
     loud.charge(0.3, now)
     quiet.charge(0.01, now)
     alone.charge(0.02, now)
-    assert [one.must_wait(now) for one in (quiet, loud, alone)] == [True, True, False]
+    assert [share.must_wait(now) for share in (quiet, loud, alone)] == [True, True, False]
     assert alone.load(now + 10 * MEMORY_SECONDS) < 1e-5, "charges fade"
 
 
-async def test_of_two_that_have_had_the_same_the_one_with_more_requests_at_once_waits() -> None:
-    few, many = shares_of(0.1, 0.1)
+async def test_no_one_waits_for_others_that_take_almost_nothing_unless_the_loop_is_late() -> None:
+    light, heavy = shares_of(0.001, 0.4)
     now = time.perf_counter()
-    assert [one.must_wait(now) for one in (few, many)] == [False, False]
-    with ExitStack() as entered:
-        for _ in range(MANY):
-            entered.enter_context(many)
-        assert [one.must_wait(now) for one in (few, many)] == [False, True]
-    assert (many.requests, many.must_wait(now)) == (0, False)
-    weights = list[float]()
-    for times in (1, 4, 8):
-        many.count(times * MANY)
-        weights.append(many.weight(now) / few.weight(now))
-        many.count(-times * MANY)
-    assert weights[0] < weights[1] == pytest.approx(weights[2]), "it has a bound"
-
-
-async def test_of_two_that_have_had_the_same_the_one_with_dear_requests_waits() -> None:
-    few, many = shares_of(0.1, 0.1)
-    for share, requests in ((few, 2), (many, 50)):
-        for _ in range(requests):
-            with share:
-                pass
-        share.charge(0.001, time.perf_counter())
-    now = time.perf_counter()
-    assert [one.must_wait(now) for one in (few, many)] == [True, False]
-
-
-async def test_only_dear_requests_wait_for_others_that_take_almost_nothing_unless_the_loop_is_late() -> None:
-    for requests, waits in ((400, False), (40, True)):
-        light, heavy = shares_of(0.001, 0.4, requests=requests)
-        now = time.perf_counter()
-        assert heavy.must_wait(now)
-        assert heavy.must_wait(now, HUNGRY * MEMORY_SECONDS) is waits
-        assert not light.must_wait(now)
-
-
-async def test_a_stream_that_waits_for_events_is_not_under_way() -> None:
-    shares = FairShares(RequestLimits())
-    with shares.enter(Principal("a", org="a")) as share:
-        with resting():
-            assert share.requests == 0
-            with shares.enter(Principal("a", org="a")):
-                pass
-        assert share.requests == 1
-    assert share.requests == 0
-    with resting():  # a task of no request
-        pass
+    assert [share.must_wait(now) for share in (light, heavy)] == [False, True]
+    assert [share.must_wait(now, HUNGRY * MEMORY_SECONDS) for share in (light, heavy)] == [False, False]
 
 
 async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_among_themselves() -> None:
     shares = FairShares(RequestLimits())
     now = time.perf_counter()
-    with ExitStack() as entered:
-        known = entered.enter_context(shares.enter(Principal("a", org="a")))
-        many = [entered.enter_context(shares.enter_unknown(f"10.0.0.{number}")) for number in range(100)]
-        busy = entered.enter_context(shares.enter_unknown("10.0.1.1"))
-        known.charge(0.05, now)
-        for one in many:
-            one.charge(0.002, now)
-        busy.charge(0.02, now)
-        assert not known.must_wait(now), "a hundred addresses are no hundred organisations"
-        assert all(one.must_wait(now) for one in (*many, busy)), "together they have had more"
-    assert busy.weight(now) > 1.25 * many[0].weight(now)
+    known = shares.enter(Principal("a", org="a"))
+    many = [shares.enter_unknown(f"10.0.0.{number}") for number in range(100)]
+    busy = shares.enter_unknown("10.0.1.1")
+    known.charge(0.05, now)
+    for share in many:
+        share.charge(0.002, now)
+    busy.charge(0.02, now)
+    assert not known.must_wait(now), "a hundred addresses are no hundred organisations"
+    assert all(share.must_wait(now) for share in (*many, busy)), "together they have had more"
+    known.charge(1.0, now)
+    assert [many[0].must_wait(now), busy.must_wait(now)] == [False, True], "among themselves, each is a share"
 
 
 async def test_those_who_ask_whether_a_server_is_well_answer_for_themselves_alone() -> None:
     shares, now = FairShares(RequestLimits()), time.perf_counter()
-    with (
-        shares.enter(Principal("a", org="a")) as known,
-        shares.enter_unknown("10.0.0.1") as unknown,
-        shares.enter_probe("10.0.0.2") as flood,
-        shares.enter_probe("10.0.0.3") as watch,
-    ):
-        known.charge(0.01, now)
-        unknown.charge(0.05, now)
-        watch.charge(0.002, now)
-        assert [one.must_wait(now) for one in (known, unknown, watch)] == [False, True, False]
-        flood.charge(0.1, now)
-        assert [one.must_wait(now) for one in (known, unknown, watch, flood)] == [False, False, False, True]
+    known, unknown = shares.enter(Principal("a", org="a")), shares.enter_unknown("10.0.0.1")
+    flood, watch = shares.enter_probe("10.0.0.2"), shares.enter_probe("10.0.0.3")
+    known.charge(0.01, now)
+    unknown.charge(0.05, now)
+    watch.charge(0.002, now)
+    assert [share.must_wait(now) for share in (known, unknown, watch)] == [False, True, False]
+    flood.charge(0.1, now)
+    assert [share.must_wait(now) for share in (known, unknown, watch, flood)] == [False, False, False, True]
 
 
 async def test_what_threads_do_for_a_request_is_charged_to_its_caller() -> None:
     shares = FairShares(RequestLimits())
 
     async def request() -> Share:
-        with shares.enter(Principal("a", org="a")) as share:
-            await asyncio.to_thread(burn, 0.05)
-            return share
+        share = shares.enter(Principal("a", org="a"))
+        await asyncio.to_thread(burn, 0.05)
+        return share
 
     with timed_tasks():
         share = await asyncio.create_task(request())
@@ -165,8 +112,7 @@ async def test_what_threads_do_for_a_request_is_charged_to_its_caller() -> None:
 
 async def test_those_who_wait_are_let_in_when_there_is_time() -> None:
     shares, now = FairShares(RequestLimits(share_seconds=5)), time.perf_counter()
-    with shares.enter(Principal("hog", org="a")) as hog, shares.enter(Principal("other", org="b")) as other:
-        pass
+    hog, other = shares.enter(Principal("hog", org="a")), shares.enter(Principal("other", org="b"))
     hog.charge(1.0, now)
     until = now + 0.5
 
@@ -184,15 +130,6 @@ async def test_those_who_wait_are_let_in_when_there_is_time() -> None:
     await staying
 
 
-async def test_long_steps_cost_more_than_many_short_ones() -> None:
-    one, many = shares_of(0.0, 0.0)
-    now = time.perf_counter()
-    one.charge(0.1, now)
-    for _ in range(100):
-        many.charge(0.001, now)
-    assert one.load(now) > 2 * many.load(now)
-
-
 async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
     shares = FairShares(RequestLimits())
 
@@ -201,8 +138,8 @@ async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
             await asyncio.sleep(0)
             burn(seconds)
 
-        with shares.enter(Principal(name, org=name)) as share:
-            await asyncio.gather(asyncio.create_task(part()), part())
+        share = shares.enter(Principal(name, org=name))
+        await asyncio.gather(asyncio.create_task(part()), part())
         return share
 
     with timed_tasks():
@@ -218,8 +155,7 @@ async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
 async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
     limits = RequestLimits(share_seconds=0.2)
     shares, now = FairShares(limits), time.perf_counter()
-    with shares.enter(Principal("hog", org="a")) as hog, shares.enter(Principal("other", org="b")) as other:
-        pass
+    hog, other = shares.enter(Principal("hog", org="a")), shares.enter(Principal("other", org="b"))
     await shares.admit(hog)  # the loop is idle
     for _ in range(20):
         hog.charge(1.0, now)

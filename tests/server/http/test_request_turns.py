@@ -90,15 +90,16 @@ async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
         pass
 
 
+@pytest.mark.realtime
 async def test_large_requests_sent_together_are_let_in_as_the_ones_before_are_paid_for() -> None:
     told = list[str]()
 
     @tool(effect="read")
     async def spin_long(name: str) -> str:
-        """Hold the loop again and again, for 0.4 seconds in all."""
+        """Hold the loop again and again, each time until it is late for others, for 0.4 seconds in all."""
         told.append(f"{name} begins")
-        for _ in range(200):
-            end = time.thread_time() + 0.002  # on a busy machine, too
+        for _ in range(80):
+            end = time.thread_time() + 0.005  # on a busy machine, too
             while time.thread_time() < end:
                 pass
             await asyncio.sleep(0)
@@ -113,7 +114,7 @@ async def test_large_requests_sent_together_are_let_in_as_the_ones_before_are_pa
             ended, answered = asyncio.Event(), 0
 
             async def call(name: str) -> None:
-                body = json.dumps({"tool": "spin_long", "arguments": {"name": name}}) + 20_000 * " "
+                body = json.dumps({"tool": "spin_long", "arguments": {"name": name}}) + 60_000 * " "
                 headers = {"Content-Type": "application/json"}
                 answer = await mallory.post(f"/v1/sessions/{session}/calls", content=body, headers=headers)
                 assert answer.status_code == 200
@@ -123,9 +124,10 @@ async def test_large_requests_sent_together_are_let_in_as_the_ones_before_are_pa
                 while not ended.is_set():
                     assert (await ada.get(f"/v1/agents/{agent}")).status_code == 200
                     answered += 1
+                    await asyncio.sleep(0.005)  # it takes less than a call of the other organisation
 
             reading = asyncio.create_task(read())
-            await until(lambda: answered >= 100, "the server to be busy with another organisation's requests")
+            await until(lambda: answered >= 20, "the server to be busy with another organisation's requests")
             await asyncio.gather(call("first"), call("second"))
             ended.set()
             await reading

@@ -19,7 +19,6 @@ from starlette.types import Message, Receive, Send
 from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.schemas.strict_json import ValueCounter
-from capset.server.http.fair_shares import TRANSFER_SECONDS, charge
 from capset.server.http.request_context import HttpRefusal, overloaded
 
 _log = logging.getLogger("capset.server")
@@ -207,7 +206,6 @@ class RequestBody:
                 raise _too_large(self._limit)
             if self._values is not None and (more or received > self._values) and counter.feed(part) > self._values:
                 raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
-            charge(TRANSFER_SECONDS * len(part) / 2**20)
             yield part
 
     async def receive(self) -> Message:
@@ -224,7 +222,6 @@ async def send_in_parts(send: Send, message: Message, seconds: float) -> None:
     body = memoryview(message["body"])
     try:
         for at in range(0, len(body), PART):
-            charge(TRANSFER_SECONDS * PART / 2**20)
             more = message.get("more_body", False) or at + PART < len(body)
             async with asyncio.timeout(seconds):
                 await send({**message, "body": bytes(body[at : at + PART]), "more_body": more})

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import ExitStack, asynccontextmanager
 from contextvars import Context, ContextVar
 from math import exp
 from time import perf_counter, process_time
-from typing import Final, Self
+from typing import Final
 from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
@@ -26,39 +26,15 @@ MEMORY_SECONDS: Final = 0.5
 BUSY: Final = 0.5
 """The part of a core that this process takes from which on requests may have to wait."""
 HUNGRY: Final = 0.1
-"""The part of a core that a share takes from which on others wait for it although the loop is not late; less of it if
-their requests are dear."""
+"""The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
-MANY: Final = 16
-"""The number of requests at once with which a share counts once more; with four times as many or more, four times."""
-DEAR_SECONDS: Final = 0.01
-"""The mean time of its requests with which a share counts once more; with twice as much, and then more, twice more."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
-REQUEST_SECONDS: Final = 0.0003
-"""The charge for each request: parsing it, starting its task, and logging it."""
-HEAD_SECONDS: Final = 0.02
-"""The charge for each mebibyte of a request's line and headers."""
-CONNECTION_SECONDS: Final = 0.001
-"""What the first request of a connection is charged for the making of it."""
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
-SWIFT_SECONDS: Final = 0.005
-"""Time in one step beyond this is charged three times, since no other request is served during it."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
-RECORD_SECONDS: Final = 0.4
-"""What a mebibyte of JSON is charged for what other threads do with it, such as the record of a call: estimated."""
-FILE_SECONDS: Final = 0.004
-"""The same of a file that is written."""
-WRITE_SECONDS: Final = 0.002
-"""What a request that writes is charged for the transaction, which another thread makes."""
-TRANSFER_SECONDS: Final = 0.005
-"""What a mebibyte is charged that is received or sent, by the protocol and the system."""
-DISCARD_SECONDS: Final = (0.004, 0.001)
-"""What a refused body is charged, and each mebibyte of it: its rest is received and thrown away, and its connection is
-closed, which no task does."""
 _UNKNOWN: Final = ("unknown",)
 """The key of the share of unknown callers; those of organisations are texts, or none."""
 _PROBE: Final = "probe"
@@ -77,82 +53,46 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_begins", "_begun", "_children", "_parent", "_pending", "_seconds", "requests")
+    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
-        self._begun = 0.0  # number of requests, which fades as the time does
-        self._begins = 0  # number of those since the last charge
-        self.requests = 0
-        """Requests that are under way."""
 
     def child(self, key: Hashable) -> Share:
         """Return a share within this one, made if there is none."""
-        found = self._children.get(key)
-        if found is None:
+        child = self._children.get(key)
+        if child is None:
             if len(self._children) > _KNOWN:
                 until = perf_counter() - 10 * MEMORY_SECONDS
-                self._children = {name: one for name, one in self._children.items() if one.requests or one._at > until}
-            found = self._children[key] = Share(self)
-        return found
+                self._children = {name: share for name, share in self._children.items() if share._at > until}
+            child = self._children[key] = Share(self)
+        return child
 
     def charge(self, seconds: float, now: float) -> None:
         """Charge one step that ended at ``now``, by ``perf_counter``; short ones are added up first."""
         self._pending += seconds
-        if self._pending >= _SETTLED_SECONDS:
-            self._add(self._pending + 2 * max(0.0, seconds - SWIFT_SECONDS), now, self._begins)
-            self._pending, self._begins = 0.0, 0
-
-    def _add(self, seconds: float, now: float, requests: int) -> None:
+        if self._pending < _SETTLED_SECONDS:
+            return
         share: Share | None = self
         while share is not None:
-            left = exp((share._at - now) / MEMORY_SECONDS)
-            share._seconds, share._begun = share._seconds * left + seconds, share._begun * left + requests
+            share._seconds = share.load(now) + self._pending
             share._at, share = now, share._parent
+        self._pending = 0.0
 
     def load(self, now: float) -> float:
         """Return what has not faded yet."""
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
 
     def must_wait(self, now: float, least: float = 0.0) -> bool:
-        """Return whether this share, or one that it is part of, is the largest of several with at least this load.
-
-        The more each of its requests takes, the less load of others is enough: they would have to wait for that time.
-        """
+        """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
         parent = self._parent
         if parent is None:
             return False
-        if len(parent._children) == 1:
-            return parent.must_wait(now, least)
-        enough = least * max(0.0, 1 - self._dear())
-        others = (one for one in parent._children.values() if one is not self and one.is_active(now, enough))
-        most = max((one.weight(now) for one in others), default=None)
-        return (most is not None and self.weight(now) > LARGER * most) or parent.must_wait(now, least)
-
-    def weight(self, now: float) -> float:
-        """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
-        return self.load(now) * (1 + min(self.requests / MANY, 4.0) + min(self._dear(), 2.0))
-
-    def _dear(self) -> float:
-        return self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
-
-    def __enter__(self) -> Self:
-        """Count a request as under way, here and in what this share is part of."""
-        self._begins += 1
-        self.count(1)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.count(-1)
-
-    def count(self, requests: int) -> None:
-        """Count requests as under way, or no longer."""
-        share: Share | None = self
-        while share is not None:
-            share.requests += requests
-            share = share._parent
+        others = (share for share in parent._children.values() if share is not self and share.is_active(now, least))
+        most = max((share.load(now) for share in others), default=None)
+        return (most is not None and self.load(now) > LARGER * most) or parent.must_wait(now, least)
 
     def is_active(self, now: float, least: float) -> bool:
         """Return whether it was in use a moment ago, with at least this load."""
@@ -161,25 +101,6 @@ class Share:
 
 CURRENT: Final[ContextVar[Share | None]] = ContextVar("capset_share", default=None)
 """The share of the caller that a task works for."""
-
-
-@contextmanager
-def resting() -> Generator[None]:
-    """Do not count this task's request as under way while inside, where it waits for events that may never come."""
-    share = CURRENT.get()
-    if share is not None:
-        share.count(-1)
-    try:
-        yield
-    finally:
-        if share is not None:
-            share.count(1)
-
-
-def charge(seconds: float) -> None:
-    """Charge the caller of this task for work that is done elsewhere, if it has one."""
-    if (share := CURRENT.get()) is not None:
-        share.charge(seconds, perf_counter())
 
 
 class FairShares:
@@ -193,13 +114,13 @@ class FairShares:
         self._releasing: asyncio.Task[None] | None = None
 
     def enter(self, principal: Principal) -> Share:
-        """Return the share, to be entered, that this task and those that it starts are charged to from now on."""
+        """Return the share that this task and those that it starts are charged to from now on."""
         share = self._all.child(principal.org).child((principal.kind, principal.id))
         CURRENT.set(share)
         return share
 
     def enter_unknown(self, address: str) -> Share:
-        """Return the share, to be entered, of requests from an address whose credentials have yet to be checked.
+        """Return the share of requests from an address whose credentials have yet to be checked.
 
         All such addresses together are one share beside those of organisations, however many they are.
         """
@@ -208,7 +129,7 @@ class FairShares:
         return share
 
     def enter_probe(self, address: str) -> Share:
-        """Return the share, to be entered, of requests from an address that ask whether the server is well.
+        """Return the share of requests from an address that ask whether the server is well.
 
         Each address is one share beside organisations: who watches the server waits for no flood of unknown callers.
         """
@@ -247,7 +168,7 @@ class FairShares:
                 spare = min(2 * spare, _SPARE) if has_time else 0
                 now = perf_counter()
                 left = spare
-                for share in sorted(self._waiting, key=lambda one: one.load(now)):
+                for share in sorted(self._waiting, key=lambda share: share.load(now)):
                     queue = self._waiting[share]
                     for _ in range(_AT_ONCE if not share.must_wait(now, least) else left):
                         while queue and queue[0].done():  # its client left, or it has waited too long
@@ -273,16 +194,16 @@ class _Busy:
     """The part of a core that this process takes, its threads included."""
 
     def __init__(self) -> None:
-        self._wall, self._own, self._found = perf_counter(), process_time(), 0.0
+        self._wall, self._own, self._part = perf_counter(), process_time(), 0.0
 
     def measure(self) -> float:
         """Return it for the time since the last measurement, or the result of that if it was a moment ago."""
         wall = perf_counter()
         if wall - self._wall >= _MEASURED_SECONDS:
             own = process_time()
-            self._found = (own - self._own) / (wall - self._wall)
+            self._part = (own - self._own) / (wall - self._wall)
             self._wall, self._own = wall, own
-        return self._found
+        return self._part
 
 
 async def _delay() -> float:

@@ -33,27 +33,13 @@ from capset.server.http.bodies import (
     size_of,
 )
 from capset.server.http.challenges import lead_to_issuer
-from capset.server.http.fair_shares import (
-    CONNECTION_SECONDS,
-    DISCARD_SECONDS,
-    FILE_SECONDS,
-    HEAD_SECONDS,
-    LARGE_SECONDS,
-    RECORD_SECONDS,
-    REQUEST_SECONDS,
-    WRITE_SECONDS,
-    FairShares,
-    Share,
-    Turns,
-    charge,
-)
+from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Share, Turns
 from capset.server.http.openai_errors import with_openai_errors
 from capset.server.http.request_context import (
     ARRIVED,
     CLIENT_LEFT,
     KEY,
     MAX_ID,
-    OPENS,
     HttpRefusal,
     RequestContext,
     correlation_of,
@@ -243,21 +229,17 @@ class ServerMiddleware:
             address = str((scope.get("client") or ("",))[0])
             enter = self._shares.enter_probe if is_public else self._shares.enter_unknown
             counted = self._counted(Owner(_UNKNOWN, address)) if is_open and not is_public else nullcontext()
-            with counted, enter(address) as unknown:
-                if scope.get(OPENS):
-                    charge(CONNECTION_SECONDS)
-                await self._shares.admit(unknown)
+            with counted:
+                await self._shares.admit(enter(address))
                 self._check_head(scope, request_info, path)
                 if is_open:  # for those who have no credential yet, and need none
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
         with (
             self._counted(owner_of(request_info.caller.principal)),
-            self._shares.enter(request_info.caller.principal) as share,
             Reservation(self._memory, request_info.caller.principal, self._limits.share_seconds) as request_info.memory,
         ):
-            if scope.get(OPENS):
-                charge(CONNECTION_SECONDS)
+            share = self._shares.enter(request_info.caller.principal)
             await self._shares.admit(share)
             if has_been_met:
                 self._check_head(scope, request_info, path)
@@ -286,7 +268,6 @@ class ServerMiddleware:
         """Raise ``HttpRefusal`` for a head that is too large or names no host of this server, or an odd path."""
         limits = self._limits
         size = size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"])
-        charge(REQUEST_SECONDS + HEAD_SECONDS * size / 2**20)
         if size > limits.head:
             raise HttpRefusal(
                 431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes"
@@ -319,20 +300,11 @@ class ServerMiddleware:
                 most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, size / LARGE)
                 admit = partial(self._shares.admit, share)
                 await turn.enter_async_context(self._turns.take(request_info.caller.principal, most=most, admit=admit))
-            cost = FILE_SECONDS if is_file(scope["method"], request_info.route) else RECORD_SECONDS
-            writes = scope["method"] != "GET" or request_info.route == AUDIT
-            charge(cost * size / 2**20 + WRITE_SECONDS * writes)
 
         async with AsyncExitStack() as turn:
-            try:
-                body = request_info.body = self._body(scope, receive, request_info, settle)
-                size = None if body.is_large else len(await body.content())
-            except HttpRefusal:
-                once, each = DISCARD_SECONDS
-                charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
-                raise
-            if size is not None or is_dear:
-                await settle(size or 0)
+            body = request_info.body = self._body(scope, receive, request_info, settle)
+            if is_dear or not body.is_large:
+                await settle(0 if body.is_large else len(await body.content()))
             await self._app(scope, body.receive, send)
 
     def _body(

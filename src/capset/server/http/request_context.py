@@ -24,8 +24,6 @@ MAX_ID: Final = 200
 """The maximum length of an id in a path, in characters; beyond it, 414."""
 KEY: Final = "capset.visit"
 """The key of the request context in an ASGI scope."""
-OPENS: Final = "capset.opens"
-"""The key that says in an ASGI scope whether a request is the first of its connection."""
 ARRIVED: Final = "capset.arrived"
 """The key that says in an ASGI scope whether the whole body was there when the request was passed on."""
 

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
 from capset.server.http.connections import Connections
-from capset.server.http.request_context import ARRIVED, OPENS, HttpRefusal, RequestLimits
+from capset.server.http.request_context import ARRIVED, HttpRefusal, RequestLimits
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
@@ -169,7 +169,6 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         ) -> None:
             super().__init__(config, server_state, app_state, _loop)
             self._head = 0
-            self._opens = True
             self._in_head = True
             self._in_body = False
             self._between = 0
@@ -230,7 +229,6 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             super().on_headers_complete()
             # The parser reports trailers as it does headers; they are no headers, and are ignored (RFC 9110 §6.5.1).
             self.headers = []
-            cast("dict[str, Any]", self.scope)[OPENS], self._opens = self._opens, False
             if 0 < len(self.pipeline) <= PIPELINED:
                 self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
             self._in_body, self._between = True, 0

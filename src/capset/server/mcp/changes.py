@@ -31,7 +31,6 @@ from mcp_types import (
 
 from capset.errors import CapsetError
 from capset.evaluation.snapshot.snapshot import Snapshot
-from capset.server.http.fair_shares import resting
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.prompts import list_prompts
 from capset.server.mcp.resources import FILES, files_of, list_offered, path_of
@@ -176,9 +175,8 @@ def _honoured(asked: SubscriptionFilter, *, is_limited: bool) -> SubscriptionFil
 async def _waited(listeners: Listeners, rung: asyncio.Event, took: float) -> bool:
     """Wait until it is time to look again, and return whether to; ``took`` is how long the last look took."""
     pause = max(RUNG_SECONDS, took * max(_WORK, _ALL_WORK * len(listeners)))
-    with resting():
-        await _set_within(listeners.closed, pause)
-        await _set_within(rung, LOOK_SECONDS - pause)
+    await _set_within(listeners.closed, pause)
+    await _set_within(rung, LOOK_SECONDS - pause)
     rung.clear()
     return not listeners.closed.is_set()
 
