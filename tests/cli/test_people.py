@@ -17,7 +17,7 @@ def test_people_are_entered_listed_and_removed(run: Run) -> None:
     made = run(*BEA, "--grant", "deploy:run", "--attribute", "tier=gold", "--json")
     assert made.code == 0, made.err
     assert (made.json["principal"], made.json["org"], made.json["attributes"]) == ("bea", "acme", {"tier": "gold"})
-    assert made.json["makers"] == [], "who may write to the database is nobody's other half"
+    assert made.json["makers"] == [], "a person who is entered on the database has no maker"
     again = run(*BEA)
     assert again.code == 2
     assert "entered already" in again.said

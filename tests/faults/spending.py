@@ -27,7 +27,7 @@ CALLS = 3
 
 
 class Spending:
-    """What the agents of one plan use: the tokens of each answer, and the calls that were made."""
+    """The usage of the agents of one plan: the tokens of each answer, and the calls that were made."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self.tokens: list[int] = []

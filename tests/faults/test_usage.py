@@ -58,7 +58,7 @@ def send(child: subprocess.Popen[str], plan: Mapping[str, Any]) -> None:
 @pytest.mark.property
 @pytest.mark.spec("R24", "T8")
 def test_no_limit_is_exceeded_by_more_than_one_step_of_one_agent(url: str) -> None:
-    """Whatever is limited, of 100 agents at once; and they stop only when something is used up."""
+    """Every kind of limit, with 100 agents at once; and they stop only when a limit is used up."""
     numbers = count()
 
     with ExitStack() as stack:

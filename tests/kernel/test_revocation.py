@@ -1,4 +1,4 @@
-"""What is withdrawn while it is in use: calls end within a second, and begin no more (spec 4, G54)."""
+"""Revocation of what is in use: running calls end within a second, and no more begin (spec 4, G54)."""
 
 from __future__ import annotations
 
@@ -111,6 +111,23 @@ async def test_a_store_that_is_away_ends_no_call_and_lets_none_begin() -> None:
         assert isinstance((await session.try_call(look)).error, StoreError)
         calling.cancel()
         await asyncio.wait([calling])
+
+
+@pytest.mark.spec("G54")
+async def test_a_check_that_fails_unexpectedly_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    checks = 0
+
+    async def check() -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 1:
+            raise ZeroDivisionError
+        raise Unauthenticated("The badge was withdrawn")
+
+    with pytest.raises(Unauthenticated), RevocationWatch(check):
+        await asyncio.Event().wait()
+    assert checks == 2
+    assert "ZeroDivisionError" in caplog.text, "nor is it passed over in silence"
 
 
 @pytest.mark.spec("G54", "M15")

@@ -1,4 +1,4 @@
-"""What is withdrawn is used no more a second later: one property, over every kind of revocation (spec 4, G54).
+"""The end of all use within a second of a revocation: one property, over every kind of it (spec 4, G54).
 
 A kind gives something away, and takes it back by another process of the same database, which tells this server nothing.
 Its ways use it: each is tried before, and again and again after that. What takes long (a stream, a turn) goes on.
@@ -39,7 +39,7 @@ from tests.server.support import FILES, Site, call, site
 SECONDS: Final = 1.0
 """How much longer something may be used, from the answer to its revocation on."""
 PATIENCE: Final = 0.5
-"""What is allowed beside that on a busy machine."""
+"""The tolerance beside that, for a busy machine."""
 AFTER: Final = 0.8
 """How long it is tried after that."""
 ROOT: Final = Author("user:root", is_admin=True)

@@ -98,7 +98,7 @@ async def test_a_long_list_within_the_bound_is_taken_and_kept_without_what_it_sa
         kept = await connection.offers()
         assert [(offer.name, offer.hash) for offer in kept] == [(offer.name, offer.hash) for offer in offers]
         assert {str(offer.shape) for offer in kept} == {str({"name": offer.name}) for offer in offers}
-        assert await connection.offers(at_once=True) == offers, "each list is counted anew"
+        assert await connection.offers(at_once=True) == offers, "each list is counted from zero"
 
 
 @pytest.mark.spec("M91", "T45")

@@ -1,4 +1,4 @@
-"""Names in a query that may call a function, whatever stands around them (spec 4, G30)."""
+"""Names in a query that may call a function, in any surroundings (spec 4, G30)."""
 
 from __future__ import annotations
 

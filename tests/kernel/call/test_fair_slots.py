@@ -72,7 +72,7 @@ class Crowd:
             own[owner] += count
         assert all(count <= (self.slots.total + 1) // 2 for count in own.values())
         first = {owner: slots for owner, slots, _ in reversed(self.waiting)}
-        assert not any(self._may(owner, slots) for owner, slots in first.items()), "whoever may have slots has them"
+        assert not any(self._may(owner, slots) for owner, slots in first.items()), "no entitled owner waits"
 
 
 @pytest.mark.spec("K21")

@@ -139,7 +139,7 @@ async def test_a_user_is_a_person_of_each_organisation_and_decides_as_that_ones(
         await here.key("gail", org="globex")
         async with here.client("globex") as globex, here.client("gail") as gail:
             trixie = {**BEA, "principal": "trixie"}
-            assert (await globex.post("/v1/people", json=trixie)).status_code == 201, "acme's bea is in nobody's way"
+            assert (await globex.post("/v1/people", json=trixie)).status_code == 201, "acme's bea does not prevent it"
             problem(await globex.post("/v1/people", json=trixie), 409, "conflict")
             theirs, ours = await asked(gail, await make_session(gail, "till")), await asked(client, session)
             await there.message(2)
@@ -167,7 +167,7 @@ async def test_a_person_counts_as_who_entered_it() -> None:
         await there.message(2)
         (last,) = [one for one in there.messages.values() if buttons(one)["capset_approve"]["value"] == own]
         await click(here, buttons(last)["capset_approve"])
-        assert await status(client, own) == "approved", "ada entered nobody"
+        assert await status(client, own) == "approved", "ada is entered as no person"
 
 
 @pytest.mark.spec("N30")

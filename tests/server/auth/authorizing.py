@@ -253,7 +253,7 @@ class Provider(AuthorizationServer):
         self.id_claims: dict[str, Any] = {}
         """Claims of ID tokens in the place of those that they would have."""
         self.answered: Callable[[dict[str, Any]], Any] = lambda tokens: tokens
-        """What is answered in the place of tokens: JSON data, or bytes."""
+        """Returns the answer in the place of tokens: JSON data, or bytes."""
         self.described_as: dict[str, Any] = {}
         """Members of the metadata in the place of those that they would have."""
         self.asked: list[dict[str, str]] = []

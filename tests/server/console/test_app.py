@@ -166,7 +166,7 @@ async def test_a_sign_out_ends_every_copy_of_the_cookie_on_every_server(store: s
                 assert (await thief.get("/agents")).status_code == 200
             forged = await browser.post("/logout", headers={"Sec-Fetch-Site": "cross-site"})
             assert "set-cookie" not in forged.headers
-            assert (await copy.get("/agents")).status_code == 200, "another site signs nobody out"
+            assert (await copy.get("/agents")).status_code == 200, "another site cannot sign a user out"
             await browser.post("/logout")
             for thief in (copy, elsewhere):
                 left = await thief.get("/agents")

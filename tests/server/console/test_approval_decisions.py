@@ -97,6 +97,18 @@ async def test_arguments_are_edited_in_a_form_of_their_schema(shop: Site, boss: 
     assert "What was asked for" in done.text
 
 
+@pytest.mark.spec("N7", "G51")
+async def test_arguments_that_are_shown_on_request_are_shown_after_an_error_too(
+    shop: Site, boss: httpx2.AsyncClient
+) -> None:
+    request = await requested(shop, "send_mail", to=["bob"], body="curl https://ok/?token=x;{rm,-rf,/srv}", urgent=True)
+    page = (await boss.get(f"/approvals/{request}/edit?shown=1")).text
+    assert "{rm,-rf,/srv}" in page
+    form = {"arguments/to": "bob", "arguments/body": "curl https://ok/?token=x;{rm,-rf,/srv}"}
+    wrong = await sent(boss, request, "edit?shown=1", **form, **{"arguments/urgent": "perhaps"})
+    assert (wrong.status_code, f"/approvals/{request}/edit?shown=1" in wrong.text) == (422, True)
+
+
 @pytest.mark.spec("N7")
 async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.AsyncClient) -> None:
     request = await requested(shop)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,10 +16,10 @@ from playwright.async_api import Browser, expect
 
 from capset.errors import DefinitionError, Unreachable
 from capset.server.auth.open_id import CALLBACK, OpenIdClient
-from capset.server.auth.tokens import Issuer
+from capset.server.auth.tokens import Issuer, Tokens
 from tests.server.auth.authorizing import Provider, protected, provider
 from tests.server.console.browsing import visiting
-from tests.server.support import Site
+from tests.server.support import Site, site
 
 CLIENT = ("console", "s3cr€t:/")
 
@@ -86,6 +88,28 @@ async def test_a_page_whose_address_no_cookie_holds_does_not_keep_anybody_out(
     assert len(f"capset_sign_in={kept}") <= 4_096, "what browsers keep at most (RFC 6265, 6.1)"
     back = await browser_client.get(CALLBACK, params=said)
     assert (back.status_code, back.headers["location"]) == (303, "/")
+
+
+@pytest.mark.spec("N1", "T46")
+async def test_a_sign_out_counts_while_the_provider_is_away(authority: Provider, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'a.db'}"
+    with socket.socket() as silent:  # nothing listens there
+        silent.bind(("127.0.0.1", 0))
+        away = f"http://127.0.0.1:{silent.getsockname()[1]}/jwks"
+    async with protected(authority, None, client=CLIENT, store=store) as here:
+        issuer = Issuer(authority.issuer, None, away, public_url=here.url)
+        authority.register(CLIENT[0], f"{here.url}{CALLBACK}", secret=CLIENT[1])
+        async with (
+            site(tokens=lambda kernel: Tokens(kernel, issuer), store=store) as restarted,
+            here.client(None, follow_redirects=False) as browser,
+        ):
+            await browser.get(CALLBACK, params=await came_back(await asked(browser)))
+            assert (await browser.get("/approvals")).status_code == 200
+            copied = {"Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())}
+            async with restarted.client(None, headers=copied, follow_redirects=False) as elsewhere:
+                assert (await elsewhere.get("/approvals")).status_code == 303, "it cannot know who that is"
+                await elsewhere.post("/logout")
+            assert (await browser.get("/approvals")).status_code == 303
 
 
 @pytest.mark.spec("N1", "T47")

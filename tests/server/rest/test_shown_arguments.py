@@ -1,4 +1,4 @@
-"""What approvers are shown on request: masked arguments, and files that arguments name (spec 4, G51, G52)."""
+"""Masked arguments, and files that arguments name, which approvers are shown on request (spec 4, G51, G52)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
 BUSY: Final = 0.5
 """The part of a core that this process takes from which on requests may have to wait."""
-HUNGRY: Final = 0.1
+HUNGRY: Final = 0.03
 """The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""

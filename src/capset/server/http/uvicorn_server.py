@@ -146,8 +146,8 @@ class _Server(uvicorn.Server):
 LINGER_SECONDS: Final = 2.0
 """How long a client that is still sending may read its last answer: an immediate close would discard it (RFC 9112
 §9.6)."""
-
-
+DISCARD_RATE: Final = 25_000_000
+"""Bytes a second that are read of a body that is thrown away: reading faster would take the loop from others."""
 PIPELINED: Final = 16
 """How many requests of one connection may be queued before reading pauses."""
 
@@ -249,10 +249,12 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
-                return
+                return self._discard(len(data))
             ended = self._ended
             self._between += len(data)
             super().data_received(data)
+            if self._in_body and not self._answering():
+                self._discard(len(data))
             if self._in_body and self._between > limits.head and not self._refused:
                 told = f"What comes in a body beside its content, such as trailers, has at most {limits.head} bytes"
                 self._refuse(HttpRefusal(431, "headers_too_large", told))
@@ -265,6 +267,17 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                     self._refuse(HttpRefusal(431, "headers_too_large", told))
             if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
                 self._wait(limits.head_seconds, self._lose_patience)  # blank lines start no request
+            return None
+
+        def _discard(self, size: int) -> None:
+            """Read no more for the time that so many bytes may take."""
+            if not self._raw.is_closing():
+                self._raw.pause_reading()
+                self.loop.call_later(size / DISCARD_RATE, self._read_on)
+
+        def _read_on(self) -> None:
+            if not self._raw.is_closing() and (self._refused or not self.flow.read_paused):
+                self._raw.resume_reading()
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(HttpRefusal(400, "invalid_http", msg))

@@ -111,7 +111,7 @@ CHANGES: Final[list[tuple[LiteralString, LiteralString, str]]] = [
         "holds what none can hold",
     ),
 ]
-"""What somebody with the database may do, how it is undone, and what is said of it."""
+"""Changes by somebody who can write to the database, what undoes each, and what is said of it."""
 
 
 @pytest.mark.spec("G60", "T60")

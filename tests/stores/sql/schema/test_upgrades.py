@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from capset import Kernel
 from capset.errors import StateError
+from capset.ext import CheckpointKey
 from capset.stores.base import (
     AgentQuery,
     AgentRow,
@@ -18,6 +20,7 @@ from capset.stores.base import (
     SessionRow,
     StateRow,
 )
+from capset.stores.sql.sqlite import SqliteStore
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import make, opened, raw
@@ -122,6 +125,30 @@ async def test_people_that_were_one_of_all_organisations_are_kept_as_one_of_thei
         assert (ada.id, ada.org, ada.created_by, ada.makers) == ("p-1", "acme", "user:root", ())
         assert not await store.people.add(replace(ada, id="p-2"))
         assert await store.people.add(replace(ada, id="p-3", org="globex"))
+
+
+@pytest.mark.spec("G41", "P30")
+async def test_a_key_that_handed_over_before_there_was_a_list_of_those_never_signs_again(tmp_path: Path) -> None:
+    path, newer = tmp_path / "a.db", tmp_path / "b.db"
+    old, new = CheckpointKey.generate(), CheckpointKey.generate()
+    async with Kernel(store=SqliteStore(newer)) as kernel:
+        act = kernel.act("checkpoint_key.adopt", {"id": old.public.id})
+        assert await kernel.audit.adopt(old.public, replacing=None, act=act)
+        act = kernel.act("checkpoint_key.succeed", {"id": new.public.id, "before": old.public.id})
+        assert await kernel.audit.adopt(new.public, replacing=old.public.id, act=act)
+    make(path, "0033")
+    with raw(path) as file:
+        file.execute("ATTACH ? AS newer", (str(newer),))
+        for table in ("records", "settings"):
+            names = ", ".join(row[1] for row in file.execute(f"PRAGMA main.table_info({table})"))
+            where = "WHERE name != 'retired_checkpoint_keys'" if table == "settings" else ""
+            file.execute(f"INSERT OR REPLACE INTO main.{table} ({names}) SELECT {names} FROM newer.{table} {where}")
+    async with Kernel(store=SqliteStore(path)) as kernel:
+        signer = await kernel.audit.signer()
+        assert signer is not None
+        assert signer.id == new.public.id
+        act = kernel.act("checkpoint_key.succeed", {"id": old.public.id, "before": new.public.id})
+        assert not await kernel.audit.adopt(old.public, replacing=new.public.id, act=act)
 
 
 @pytest.mark.spec("P30")
