@@ -59,4 +59,4 @@ SCRIPT = {
     },
     "steps": [{"text": "Hello."}],
 }
-"""What the model of the site answers: an agent named ``head`` has 60 helpers work at once, of two steps each."""
+"""The answers of the site's model: an agent named ``head`` has 60 helpers work at once, each for two steps."""

@@ -1,4 +1,4 @@
-"""What reaches a PostgreSQL server: queries of ``db_query``, and somebody who may only connect to the store."""
+"""The queries of ``db_query`` that reach a PostgreSQL server, and a role that may only connect to the store."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 ANSWER_BYTES: Final = 1024 * 1024
 """The maximum size of what comes back, where a declaration says nothing else, in bytes."""
 _LONG_ENOUGH: Final = 8
-"""Secrets that are shorter, in characters, are not masked in answers."""
+"""The minimum length, in characters, of a secret that is masked in answers."""
 Secret = Callable[[str], Awaitable[str | None]]
 """Returns the secret of a name, or nothing."""
 
@@ -109,13 +109,13 @@ async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: 
 
 def maskable(secrets: Iterable[str]) -> list[str]:
     """Return the secrets that are masked where they come back, the longest first; short ones are part of many texts."""
-    return sorted({one for one in secrets if len(one) >= _LONG_ENOUGH}, key=len, reverse=True)
+    return sorted({secret for secret in secrets if len(secret) >= _LONG_ENOUGH}, key=len, reverse=True)
 
 
 def mask_text(text: str, hidden: Iterable[str]) -> str:
     """Return a text with these secrets masked."""
-    for one in hidden:
-        text = text.replace(one, MASK)
+    for secret in hidden:
+        text = text.replace(secret, MASK)
     return text
 
 
@@ -127,10 +127,10 @@ def mask_value(value: Any, hidden: Collection[str]) -> Any:  # JSON
         case str():
             return mask_text(value, hidden)
         case list():
-            return [mask_value(one, hidden) for one in cast("list[Any]", value)]
+            return [mask_value(item, hidden) for item in cast("list[Any]", value)]
         case dict():
             members = cast("dict[str, Any]", value)
-            return {mask_text(name, hidden): mask_value(one, hidden) for name, one in members.items()}
+            return {mask_text(name, hidden): mask_value(member, hidden) for name, member in members.items()}
         case _:
             return value
 

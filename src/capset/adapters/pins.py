@@ -302,11 +302,11 @@ async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[T
 
 
 async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
-    """Return whether an approval of tools of a source is on record, or that one was taken back."""
+    """Return whether it is on record that tools of a source were approved, or that an approval was taken back."""
     query = AuditQuery(act=source.approval_act, limit=_ACTS)
     while True:
         page = await kernel.audit.query(query)
-        if any(read(one.arguments or "{}").get("server") == source.pin_key for one in page.items):
+        if any(read(act.arguments or "{}").get("server") == source.pin_key for act in page.items):
             return True
         if page.next is None:
             return False
@@ -314,7 +314,7 @@ async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
 
 
 def approved_in(kernel: Kernel, source: ToolSource) -> Approved:
-    """Return what looks up the approved tools of a source in the store of a kernel."""
+    """Return a function that looks up the approved tools of a source in the store of a kernel."""
     return lambda: kernel.current.pins(source.pin_key)
 
 
@@ -375,8 +375,8 @@ class Guard:
 
         async def check() -> None:
             if (withdrawn := await self.withdrawal(pin)) is not None:
-                told = f"{withdrawn}: the call was cancelled, and what came of it is not known"
-                raise ToolError(told, code="withdrawn", status=409)
+                message = f"{withdrawn}: the call was cancelled, and what came of it is not known"
+                raise ToolError(message, code="withdrawn", status=409)
 
         return RevocationWatch(check)
 

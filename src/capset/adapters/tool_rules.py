@@ -177,13 +177,13 @@ class _ArgumentPolicy:
             return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
         arguments = dict(request.arguments or {})
         if strays := sorted(arguments.keys() - self._listed):
-            shown = ", ".join(f"{one!r:.80}" for one in strays[:_SHOWN])
-            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {shown}")
+            listed = ", ".join(f"{name!r:.80}" for name in strays[:_SHOWN])
+            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {listed}")
         try:
             self._schema.check(arguments)
         except SchemaMismatch as error:
-            shown = "; ".join(f"{one.path or 'the arguments'}: {one.expected}" for one in error.fields[:_SHOWN])
-            return deny(f"These arguments are not allowed here: {shown}")
+            listed = "; ".join(f"{field.path or 'the arguments'}: {field.expected}" for field in error.fields[:_SHOWN])
+            return deny(f"These arguments are not allowed here: {listed}")
         return allow()
 
 

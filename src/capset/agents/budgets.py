@@ -33,7 +33,7 @@ class TurnBudget:
                 raise DefinitionError(f"a turn's {name} must be a number above 0; got {most!r}")
 
     def exceeded(self, used: AgentUsage) -> str | None:
-        """Return the name of what is more than a turn may use, or ``None``."""
+        """Return the name of a resource of which a turn has used more than it may, or ``None``."""
         for name in self.__slots__:
             most = getattr(self, name)
             if most is not None and getattr(used, name) > most:

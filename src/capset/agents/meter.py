@@ -20,7 +20,7 @@ from capset.ids import Ids
 from capset.kernel.blocks.generation import Turn
 
 LOOK_SECONDS: Final = 1.0
-"""How often a step that waits for others looks whether those of other turns and processes are settled."""
+"""How often, in seconds, a step that waits looks whether steps of other turns and processes are settled."""
 _NEXT: Final = AgentUsage(steps=1, tokens=1)
 """The least that a step uses."""
 
@@ -37,7 +37,7 @@ class TurnMeter:
         self._steps: dict[str, AgentUsage] = {}
         """The most that each step under way may use, of this run and those below it."""
         self._refusal: CapsetError | None = None
-        """Why the calls of the last step are not to be made."""
+        """The reason why the calls of the last step are not to be made, if there is one."""
         self._since = asyncio.get_running_loop().time()
         self._above = _COUNTING.get()
         """That of the run in whose call this one is made, of an agent that has this one as a tool."""
@@ -55,13 +55,15 @@ class TurnMeter:
     @property
     def bounds_use(self) -> bool:
         """Whether tokens or money of a step count in any budget or limit."""
-        budgets = [one._budget for one in self._runs()]
-        return self._limits.is_limited or any(one.tokens is not None or one.cost is not None for one in budgets)
+        budgets = [run._budget for run in self._runs()]
+        return self._limits.is_limited or any(
+            budget.tokens is not None or budget.cost is not None for budget in budgets
+        )
 
     @property
     def bounds_cost(self) -> bool:
         """Whether money is bounded, so that the price of each step must be known."""
-        return self._limits.limits_cost or any(one._budget.cost is not None for one in self._runs())
+        return self._limits.limits_cost or any(run._budget.cost is not None for run in self._runs())
 
     async def reserve(self, most: AgentUsage) -> str:
         """Reserve the most that a step may use, of all budgets and limits at once, and return the id of the step.
@@ -92,8 +94,8 @@ class TurnMeter:
         """
         self._refusal = None
         try:
-            for one in self._runs():
-                one._budget.check(one._used + used)
+            for run in self._runs():
+                run._budget.check(run._used + used)
             if unpriced is not None and self.bounds_cost:
                 raise BudgetExceeded(
                     f"The turn was ended: money is bounded, and the price of {unpriced!r} is not known"
@@ -102,10 +104,10 @@ class TurnMeter:
             self._refusal = error
             used = replace(used, calls=0)  # which are not made
         self._free(step)
-        for one in self._runs():
-            one._used += used
-            if one._journal is not None:
-                one._journal.count(one._used.plain())
+        for run in self._runs():
+            run._used += used
+            if run._journal is not None:
+                run._journal.count(run._used.plain())
         now = asyncio.get_running_loop().time()
         seconds = 0.0 if self._above is not None else now - self._since  # the run above waits for this one
         self._since = now
@@ -123,8 +125,8 @@ class TurnMeter:
         """
         if self._refusal is not None:
             raise self._refusal
-        for one in self._runs():
-            one._budget.check(one._used)
+        for run in self._runs():
+            run._budget.check(run._used)
 
     def _runs(self) -> Iterator[TurnMeter]:
         """Yield this run and those above it."""
@@ -138,17 +140,17 @@ class TurnMeter:
 
         Raises ``BudgetExceeded`` if nothing is left.
         """
-        for one in self._runs():
-            one._budget.check(one._used + _NEXT)
-        if any(one._budget.exceeded(sum(one._steps.values(), one._used + _NEXT)) for one in self._runs()):
+        for run in self._runs():
+            run._budget.check(run._used + _NEXT)
+        if any(run._budget.exceeded(sum(run._steps.values(), run._used + _NEXT)) for run in self._runs()):
             return False
-        for one in self._runs():
-            one._steps[step] = most
+        for run in self._runs():
+            run._steps[step] = most
         return True
 
     def _free(self, step: str) -> None:
-        for one in self._runs():
-            one._steps.pop(step, None)
+        for run in self._runs():
+            run._steps.pop(step, None)
 
 
 class _Settlement:

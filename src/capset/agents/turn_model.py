@@ -1,6 +1,6 @@
 """The model of one turn: additions of its steps to requests, their usage, retries, and texts as they come.
 
-What a step may use is estimated before it begins, and what one has used that broke off.
+It estimates what a step may use before it begins, and what a step has used that broke off.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ BACKOFF_SECONDS: Final = 0.5
 """The delay before the first repetition; it doubles with each further one, up to ``_LONGEST_SECONDS``."""
 _LONGEST_SECONDS: Final = 20.0
 OUTPUT_TOKENS: Final = 16_384
-"""The most that an answer is taken to have where neither the agent nor its model sets ``max_tokens``."""
+"""The tokens that an answer is assumed to have at most where neither the agent nor its model sets ``max_tokens``."""
 IMAGE_TOKENS: Final = 20_000
-"""The most that an image counts, or a file that a provider fetches by itself."""
+"""The tokens that an image, or a file that a provider fetches by itself, counts at most."""
 UNPRICED: Final = 1e9
 """The cost in US dollars of a step whose price is not known before: no other step has room beside it."""
 BYTES_A_TOKEN: Final = 4
@@ -189,12 +189,12 @@ def most_of_step(
 ) -> AgentUsage:
     """Return the most that a request may use. A byte of text is at most one token; ``max_tokens`` bounds the answer.
 
-    With ``needs_price`` one whose price is not known costs ``UNPRICED``, else nothing.
+    A request whose price is not known costs ``UNPRICED`` with ``needs_price``, and nothing without it.
     """
-    given, answered = _request_bytes(messages, parameters), _max_tokens(settings, model.settings)
-    price = _price(model, given, answered)
+    request_tokens, answer_tokens = _request_bytes(messages, parameters), _max_tokens(settings, model.settings)
+    price = _price(model, request_tokens, answer_tokens)
     unpriced = UNPRICED if needs_price else 0.0
-    return AgentUsage(steps=1, tokens=given + answered, cost=unpriced if price is None else price)
+    return AgentUsage(steps=1, tokens=request_tokens + answer_tokens, cost=unpriced if price is None else price)
 
 
 def use_of_broken_step(
@@ -203,10 +203,12 @@ def use_of_broken_step(
     parameters: ModelRequestParameters,
     answer: ModelResponse | None,
 ) -> AgentUsage:
-    """Return about what a request has used that was cancelled after so much of its answer: providers do not say."""
-    given = _request_bytes(messages, parameters) // BYTES_A_TOKEN
-    answered = 0 if answer is None else _message_bytes(answer) // BYTES_A_TOKEN
-    return AgentUsage(steps=1, tokens=given + answered, cost=_price(model, given, answered) or 0.0)
+    """Estimate what a request has used that was cancelled after this part of its answer: providers do not say."""
+    request_tokens = _request_bytes(messages, parameters) // BYTES_A_TOKEN
+    answer_tokens = 0 if answer is None else _message_bytes(answer) // BYTES_A_TOKEN
+    return AgentUsage(
+        steps=1, tokens=request_tokens + answer_tokens, cost=_price(model, request_tokens, answer_tokens) or 0.0
+    )
 
 
 def use_of_step(answer: ModelResponse, price: float | None) -> AgentUsage:
@@ -233,9 +235,9 @@ def _max_tokens(*layers: ModelSettings | None) -> int:
     return OUTPUT_TOKENS
 
 
-def _price(model: Model, given: int, answered: int) -> float | None:
-    """Return what so many tokens of a model cost, by the name under which it is asked, at any provider if need be."""
-    usage = RequestUsage(input_tokens=given, output_tokens=answered)
+def _price(model: Model, request_tokens: int, answer_tokens: int) -> float | None:
+    """Return the cost of so many tokens of a model, by the name under which it is asked, at any provider if need be."""
+    usage = RequestUsage(input_tokens=request_tokens, output_tokens=answer_tokens)
     for provider in (model.system, None):
         answer = ModelResponse(parts=[], usage=usage, model_id=model.model_id, model_name=model.model_name)
         if (price := price_of(replace(answer, provider_name=provider))) is not None:
@@ -245,8 +247,8 @@ def _price(model: Model, given: int, answered: int) -> float | None:
 
 def _request_bytes(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
     tools = [*parameters.function_tools, *parameters.output_tools]
-    described = [[one.name, one.description, one.parameters_json_schema] for one in tools]
-    return sum(map(_message_bytes, messages)) + sum(_OVERHEAD + _bytes(one) for one in described)
+    described = [[tool.name, tool.description, tool.parameters_json_schema] for tool in tools]
+    return sum(map(_message_bytes, messages)) + sum(_OVERHEAD + _bytes(description) for description in described)
 
 
 def _message_bytes(message: ModelMessage) -> int:
@@ -258,7 +260,7 @@ def _message_bytes(message: ModelMessage) -> int:
 
 
 def _bytes(content: object) -> int:
-    """Return the bytes of text in the content of a part; of an image, as many as it has tokens at most."""
+    """Return the bytes of text in the content of a part; for an image, the most tokens that it can have."""
     if content is None:
         return 0
     if isinstance(content, str):

@@ -111,8 +111,8 @@ def show_command(
         request = await client.approvals.get(id)
         if not unmasked:
             return request
-        shown = await client.approvals.arguments(id)
-        return _unmasked(request, shown.arguments, shown.modified)
+        view = await client.approvals.arguments(id)
+        return _unmasked(request, view.arguments, view.modified)
 
     async def here(desk: ApprovalService) -> ApprovalShape:
         row = await desk.get(id, org=org)
@@ -122,8 +122,8 @@ def show_command(
             return approval_shape(row)
         who = _Decider(principal, None, None, org, db).found()
         with acting_here(who):
-            shown = await desk.show_arguments(row, by=who)
-        return _unmasked(approval_shape(row), shown.arguments, shown.modified)
+            view = await desk.show_arguments(row, by=who)
+        return _unmasked(approval_shape(row), view.arguments, view.modified)
 
     return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 

@@ -144,8 +144,8 @@ def restore_command(
         return Exit.DONE
     ended = counted(done.approvals, "approval or request", "approvals and requests")
     out().print(f"restored: records up to {done.last}; {ended} for one ended with it")
-    told = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
-    err().print(f"[yellow]warning:[/] {told}", soft_wrap=True)
+    message = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
+    err().print(f"[yellow]warning:[/] {message}", soft_wrap=True)
     return Exit.DONE
 
 

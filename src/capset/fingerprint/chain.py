@@ -149,7 +149,7 @@ def verify(
         walk.along(rows, merge(own(), sorted(kept, key=_seq), key=_seq))
         if walk.covered is None and (keys or kept):
             raise Unsound("there is no checkpoint over any of the records", since)
-        if checkpoints is not None and kept and newest < (last := max(one.number for one in kept)):
+        if checkpoints is not None and kept and newest < (last := max(checkpoint.number for checkpoint in kept)):
             lost = f"checkpoint {last} is" if last == newest + 1 else f"checkpoints {newest + 1}–{last} are"
             raise Unsound(f"{lost} missing: the log has lost what was kept of it elsewhere")
     except Unsound as error:
@@ -199,7 +199,7 @@ class _Walk:
     def __init__(self, since: int, previous: str | None, keys: Sequence[PublicKey | TrustedKey]) -> None:
         self.seq = self._start = since - 1
         self.covered: int | None = None
-        self.keys = tuple([one if isinstance(one, TrustedKey) else TrustedKey(one) for one in keys])
+        self.keys = tuple([key if isinstance(key, TrustedKey) else TrustedKey(key) for key in keys])
         self._hash = previous
         self._mark: Checkpoint | None = None
 
@@ -241,7 +241,7 @@ class _Walk:
         if not isinstance(data, dict):
             return
         statement = cast("dict[str, Any]", data)
-        trusted = {one.key.id: one.key for one in self.keys if one.covers(self.seq)}
+        trusted = {trusted_key.key.id: trusted_key.key for trusted_key in self.keys if trusted_key.covers(self.seq)}
         before = next((key for key in trusted.values() if key.id == statement.get("before")), None)
         if before is None:
             return
@@ -249,7 +249,12 @@ class _Walk:
         is_known = any(key.id == statement.get("id") and key is not before for key in trusted.values())
         if successor is None and not is_known:
             return
-        self.keys = tuple([replace(one, until=self.seq) if one.key.id == before.id else one for one in self.keys])
+        self.keys = tuple(
+            [
+                replace(trusted_key, until=self.seq) if trusted_key.key.id == before.id else trusted_key
+                for trusted_key in self.keys
+            ]
+        )
         if successor is not None and not is_known:
             self.keys += (TrustedKey(successor, self.seq),)
 

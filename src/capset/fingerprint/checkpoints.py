@@ -277,16 +277,16 @@ def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
     """Raise ``Unsound`` unless one of the keys, if there are any, has signed it and is trusted at its record."""
     if not keys:
         return
-    known = next((one for one in keys if one.key.id == checkpoint.key), None)
-    if known is None:
+    signer = next((trusted_key for trusted_key in keys if trusted_key.key.id == checkpoint.key), None)
+    if signer is None:
         raise Unsound(f"checkpoint {checkpoint.number} is signed by another key: {checkpoint.key[:16]!r}")
-    if known.until is not None and checkpoint.seq > known.until:
-        raise Unsound(f"{_misplaced(checkpoint)} handed over at record {known.until}", known.until + 1)
-    if checkpoint.seq < known.since:
-        raise Unsound(f"{_misplaced(checkpoint)} took over at record {known.since}", checkpoint.seq)
+    if signer.until is not None and checkpoint.seq > signer.until:
+        raise Unsound(f"{_misplaced(checkpoint)} handed over at record {signer.until}", signer.until + 1)
+    if checkpoint.seq < signer.since:
+        raise Unsound(f"{_misplaced(checkpoint)} took over at record {signer.since}", checkpoint.seq)
     columns = asdict(checkpoint)
     del columns["signature"]
-    if not known.key.holds(checkpoint.signature, _signed_bytes(columns)):
+    if not signer.key.holds(checkpoint.signature, _signed_bytes(columns)):
         raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature does not hold")
 
 

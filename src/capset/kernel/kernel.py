@@ -148,7 +148,7 @@ class Kernel:
 
     @property
     def current(self) -> CurrentRows:
-        """The pins and the agents of the store, as they were a moment ago at most."""
+        """The pins and the agents of the store, at most a moment old."""
         return self._entered().current
 
     @property

@@ -14,9 +14,9 @@ from capset.stores.base import AgentRow, Entry, Store, ToolPin
 
 _log = logging.getLogger("capset.kernel")
 FRESH_SECONDS: Final = 0.4
-"""The maximum age of what is known of something that may be withdrawn."""
+"""The maximum age, in seconds, of what was looked up and may be withdrawn."""
 LOOK_SECONDS: Final = 0.3
-"""How often it is looked at while work with it goes on. Together they are less than the second that is promised."""
+"""The seconds between two looks while work goes on. Both together are less than the second that is promised."""
 
 
 class Credential(Protocol):
@@ -88,8 +88,8 @@ class CurrentRows:
 class RevocationWatch:
     """Context manager that cancels the work inside once ``check`` raises; the work then ends with that error.
 
-    Work that is done before the first look costs one timer. A store that is away changes nothing: what needs it fails
-    by itself. ``cancel`` cancels the task of the work, where that has to be told to somebody else.
+    Work that is done before the first look costs one timer. A store that does not answer changes nothing: work that
+    needs it fails by itself. ``cancel`` cancels the task of the work, where somebody else has to know of that.
     """
 
     __slots__ = ("_before", "_cancel", "_check", "_error", "_handle", "_looking", "_worker")
@@ -114,7 +114,7 @@ class RevocationWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Look no more. Raises the error of ``check`` if it ended the work, and nothing else has cancelled that."""
+        """Stop looking. Raises the error of ``check`` if it ended the work, and nothing else has cancelled the work."""
         self._handle.cancel()
         if self._looking is not None:
             self._looking.cancel()

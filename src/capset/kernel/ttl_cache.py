@@ -38,25 +38,25 @@ class TtlCache(Generic[K, V]):
 
     async def get_since(self, key: K, look_up: Callable[[], Coroutine[Any, Any, V]], seconds: float) -> tuple[float, V]:
         """Return when ``key`` was looked up, by the monotonic clock and at most ``seconds`` ago, and its value."""
-        now, kept = time.monotonic(), self._kept.get(key)
-        if kept is not None and now < kept[0] + seconds:
-            return kept
-        asked, task = self._under_way.get(key, (0.0, None))
-        if task is None or now >= asked + seconds:
+        now, entry = time.monotonic(), self._kept.get(key)
+        if entry is not None and now < entry[0] + seconds:
+            return entry
+        start, task = self._under_way.get(key, (0.0, None))
+        if task is None or now >= start + seconds:
             task = asyncio.ensure_future(self._look_up(key, look_up, now))
             self._under_way[key] = now, task
             task.add_done_callback(lambda done: self._end(key, done))
         return await asyncio.shield(task)  # a caller that is cancelled does not cancel the lookup
 
-    async def _look_up(self, key: K, look_up: Callable[[], Coroutine[Any, Any, V]], asked: float) -> tuple[float, V]:
+    async def _look_up(self, key: K, look_up: Callable[[], Coroutine[Any, Any, V]], start: float) -> tuple[float, V]:
         before = self._forgotten  # what is found may have changed since it was asked for
         value = await look_up()
         if before == self._forgotten:
-            self._kept[key] = asked, value
+            self._kept[key] = start, value
             self._kept.move_to_end(key)
             if len(self._kept) > self._size:
                 self._kept.popitem(last=False)
-        return asked, value
+        return start, value
 
     def _end(self, key: K, done: asyncio.Task[tuple[float, V]]) -> None:
         if self._under_way.get(key, (0.0, None))[1] is done:

@@ -186,8 +186,8 @@ def headers_too_long(host: str) -> ToolError:
 
 def too_many_interim(host: str) -> ToolError:
     """Return the error of a server that sends interim responses without coming to its response."""
-    said = f"The host {host!r} sent more than {MAX_INTERIM} interim answers (1xx), and no answer."
-    return ToolError(said, code="too_many_interim", status=502)
+    message = f"The host {host!r} sent more than {MAX_INTERIM} interim answers (1xx), and no answer."
+    return ToolError(message, code="too_many_interim", status=502)
 
 
 def _broken(host: str) -> TransientError:

@@ -107,7 +107,7 @@ def can_mean(node: SchemaNode, value: Any) -> bool:
         for name in node.fields.keys() & members.keys():
             if not _is_among(members[name], node.fields[name].schema):
                 return False
-    return all(can_mean(one, value) for one in node.always)
+    return all(can_mean(subschema, value) for subschema in node.always)
 
 
 def _is_among(value: Any, schema: dict[str, Any]) -> bool:

@@ -126,8 +126,8 @@ class Service:
     async def check_tool(self, caller: Caller, tool: str, *, session: str | None, agent_id: str | None) -> None:
         """Raise ``InsufficientScope`` for a tool of a session, or of an agent, that the caller may not call.
 
-        It is for calls that are made later; each is checked again, and one of a tool that only dynamic ``uses`` bring
-        is checked then alone. Raises ``NotFound`` for another's session, and ``Conflict`` for an archived agent.
+        It is for calls that are made later: each is checked again then, and one of a tool that only dynamic ``uses``
+        bring is checked only then. Raises ``NotFound`` for another's session, and ``Conflict`` for an archived agent.
         """
         if caller.tools is None:
             return
@@ -195,7 +195,7 @@ class Service:
         return await self._open(caller, row, await self.agents.of_session(row), hooks)
 
     def credential(self, caller: Caller, agent_id: str | None, authorization: str = "") -> SessionCredential:
-        """Return by what a caller acts in a session of an agent; ``authorization`` is the header with its token."""
+        """Return a caller's credential in a session of an agent; ``authorization`` is the header with its token."""
         return SessionCredential(self.callers, self.kernel.current, caller, agent_id, authorization)
 
     async def rewind_session(self, caller: Caller, id: str, turn: str) -> int:

@@ -90,8 +90,9 @@ def version_row(
 def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
     """Return the SHA-256, in hexadecimal, of what an act sets: it stands in the act, and is compared with the row.
 
-    It covers the members that are not null, as JSON: a later version of capset adds only such as may be. Of an agent
-    these are its version's, without its times and its author; of a key all but the time of its revocation.
+    It covers the members that are not null, as JSON: a later version of capset adds only members that may be null. For
+    an agent they are those of its version, without its times and its author; for a key, all but the time of its
+    revocation.
     """
     if isinstance(row, AgentRow):
         named = {"id": row.id, "org": row.org, "version": row.version, "static_hash": row.static_hash}

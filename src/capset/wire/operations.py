@@ -58,7 +58,7 @@ class UpgradeShape(Shape):
 
 
 class DatabaseCheckShape(Shape):
-    """What was found; ``problems`` are sentences, ``verification`` is there if it was asked for.
+    """The findings of a check; ``problems`` are sentences, ``verification`` is there if it was asked for.
 
     ``notes`` are sentences about what could not be compared.
     """

@@ -160,15 +160,15 @@ class AgentServers:
         return OwnServers(tuple(found), tuple(notices))
 
     async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
-        """Return how the tools of an agent's servers, or of one, stand to what was approved of them; each is asked.
+        """Compare the tools of an agent's servers, or of one of them, with what was approved; each server is asked.
 
-        One organisation has one look at a time: what its servers say is in memory until the look has ended. Raises
-        ``NotFound`` if the agent declares none of this name.
+        An organisation has one comparison at a time: what its servers say stays in memory until the comparison ends.
+        Raises ``NotFound`` if the agent declares none of this name.
         """
         names = servers_of(row.mcp_servers) if name is None else (name,)
-        named = [self._named(row, one) for one in names]
+        targets = [self._named(row, server_name) for server_name in names]
         async with self._looks[row.org]:
-            return list(await asyncio.gather(*(self._look_at(*one) for one in named)))
+            return list(await asyncio.gather(*(self._look_at(*target) for target in targets)))
 
     async def approve(
         self,
@@ -256,11 +256,11 @@ class AgentServers:
         connection = self._connection(owner, server, shape)
         from capset.adapters.mcp.tools import capability_of
 
-        own = (one for one in pins if one.server == server.pin_key)
+        own = (pin for pin in pins if pin.server == server.pin_key)
         return capability_of(connection, own, self._approved(owner, server))
 
     def _approved(self, owner: ServerOwner, server: McpServer) -> Approved:
-        """Return what looks up the approved tools of a server: none once its agent names no server of this URL so."""
+        """Return a function that finds a server's approved tools: none once its agent has none of this name and URL."""
 
         async def approved() -> Mapping[str, str] | None:
             _, row = await self._kernel.current.agent(owner.org, owner.id)

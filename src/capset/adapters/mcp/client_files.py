@@ -71,33 +71,34 @@ class _ClientReading:
         self.secrets: list[str] = []
         self.left_out: list[str] = []
 
-    def server(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        url = next((given[key] for key in ("url", "serverUrl", "httpUrl") if given.get(key)), None)
-        kind = given.get("type")
+    def server(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        url = next((entry[key] for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), None)
+        kind = entry.get("type")
         if kind == "sse":
             self.left_out.append(
                 f"{name}: the transport sse, which MCP has given up: its URL is taken for streamable HTTP"
             )
-        self.left_out += [f"{name}: {key}" for key in given if key not in _KNOWN]
-        found: dict[str, Any] = {}
+        self.left_out += [f"{name}: {key}" for key in entry if key not in _KNOWN]
+        fields: dict[str, Any] = {}
         if url is not None:
             if not isinstance(url, str):
                 raise DefinitionError(f"the MCP server {name!r}: its url must be text; got {url!r:.80}")
-            found["url"] = self._url(name, url)
-            if headers := self._texts(name, "headers", given.get("headers")):
-                found["headers"] = headers
-            return found
-        if not isinstance(given.get("command"), str):
+            fields["url"] = self._url(name, url)
+            if headers := self._texts(name, "headers", entry.get("headers")):
+                fields["headers"] = headers
+            return fields
+        if not isinstance(entry.get("command"), str):
             raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
-        arguments: Any = given.get("args") or []
+        arguments: Any = entry.get("args") or []
         if not isinstance(arguments, list):
             raise DefinitionError(f"the MCP server {name!r}: its args must be a list; got {arguments!r:.80}")
-        texts = [_text(name, "args", one) for one in cast("list[object]", arguments)]
-        found["command"] = [given["command"], *self._arguments(name, texts)]
-        found["env"] = {one: f"${{{one}}}" for one in INHERITED} | self._texts(name, "env", given.get("env"))
-        if given.get("cwd"):
-            found["cwd"] = given["cwd"]
-        return found
+        texts = [_text(name, "args", argument) for argument in cast("list[object]", arguments)]
+        fields["command"] = [entry["command"], *self._arguments(name, texts)]
+        inherited = {variable: f"${{{variable}}}" for variable in INHERITED}
+        fields["env"] = inherited | self._texts(name, "env", entry.get("env"))
+        if entry.get("cwd"):
+            fields["cwd"] = entry["cwd"]
+        return fields
 
     def _arguments(self, server: str, given: list[str]) -> list[str]:
         """Return arguments without the values of flags that name a secret: a command takes none from elsewhere."""

@@ -55,7 +55,7 @@ _HEADER: Final = '"x-mcp-header"'
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
 _MOST_HIDDEN: Final = 32
-"""How many credentials are masked, the newest ones: tokens are renewed."""
+"""The number of credentials that are masked, the newest ones: tokens are renewed."""
 R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
 
@@ -93,7 +93,7 @@ class McpConnection:
         """Why the last attempt to connect failed, if it did."""
         self._lists = ListMeter(server, room)
         self._offers: Sequence[Offer] | None = None
-        """The tools as they were listed last, without what is said of them: pins have the hash of that."""
+        """The tools as they were last listed, without what the server says of them: pins have the hash of that."""
         self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
         self._listed, self._listed_on = 0.0, -1
@@ -138,11 +138,11 @@ class McpConnection:
 
     @property
     def known_offers(self) -> Sequence[Offer] | None:
-        """The tools that the server had when it was asked last, if it was on this connection; without their shapes."""
+        """The tools that the server had when it was last asked, if on this connection; without their shapes."""
         return self._offers if self._listed_on == self._number else None
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
-        """Return the tools that the server has: as it has them now, or as it had them a few minutes ago.
+        """Return the tools of the server, as they are now or as they were a few minutes ago.
 
         Those of a few minutes ago are without their shapes. After a connection broke, the next one is asked: another
         process may be there. Raises ``CapsetError`` if it cannot be asked, or says too much.
@@ -245,14 +245,14 @@ class McpConnection:
             return self._masked(await self._in_time(opened.client.get_prompt(name, arguments)))
 
     def _masked(self, result: M) -> M:
-        """Return what the server sent with the credentials that it was given masked."""
+        """Return what the server sent, with every credential that it was given masked."""
         if not self._hidden:
             return result
         plain = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return type(result).model_validate(mask_value(plain, self._hidden), by_name=False)
 
     def _masking(self, report: ProgressFnT) -> ProgressFnT:
-        """Return what passes on progress, with its messages masked in the same way."""
+        """Return a function that passes on progress, with its messages masked in the same way."""
 
         async def masked(progress: float, total: float | None, message: str | None) -> None:
             await report(progress, total, message and mask_text(message, self._hidden))
@@ -367,7 +367,7 @@ class McpConnection:
         return _Opened(client, number, direct)
 
     async def _noted(self, name: str) -> str | None:
-        """Return a secret, which is masked from now on; where programs and homes are is none."""
+        """Return a secret, which is masked from now on; the paths of programs and homes are not secret."""
         value = await self._secrets.get(name)
         if value is not None and name not in INHERITED:
             self._hide(value)
@@ -444,8 +444,8 @@ class McpConnection:
                 raise unknown_outcome(self.server, self._why) from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise late(self.server) from None
-            told = mask_text(error.error.message, self._hidden)
-            raise ToolError(f"The MCP server refused: {told}", code="mcp_error", status=502) from None
+            message = mask_text(error.error.message, self._hidden)
+            raise ToolError(f"The MCP server refused: {message}", code="mcp_error", status=502) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
@@ -453,7 +453,7 @@ class McpConnection:
             raise self._error_for(error) from None
 
     def _error_for(self, error: BaseException) -> CapsetError:
-        found = cause_of(self.server, error, self._why).copy()
-        found.message = mask_text(found.message, self._hidden)
-        found.args = (found.message,)
-        return found
+        cause = cause_of(self.server, error, self._why).copy()
+        cause.message = mask_text(cause.message, self._hidden)
+        cause.args = (cause.message,)
+        return cause

@@ -1,8 +1,8 @@
 """The process above that of an MCP server, which ends all that the server has started, and then itself (spec 7, M2).
 
 It is run by its path, with the server's command as arguments, and imports nothing of capset. On Linux, what descends
-from it becomes its own child when a parent in between ends (``PR_SET_CHILD_SUBREAPER``), in any session: so nothing
-leaves it but by its own end. Elsewhere it ends the server's own group of processes.
+from it becomes its own child when a parent in between ends (``PR_SET_CHILD_SUBREAPER``), in any session: so a process
+leaves it only by ending. Elsewhere it ends the server's own group of processes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _end_all(server: int) -> None:
 
 
 def _children() -> list[int]:
-    """Return the children of this process, as Linux's ``/proc`` tells them; none elsewhere."""
+    """Return the children of this process, as Linux's ``/proc`` lists them; none elsewhere."""
     own, children = str(os.getpid()).encode(), list[int]()
     with suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208

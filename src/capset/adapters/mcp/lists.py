@@ -11,31 +11,31 @@ from capset.adapters.mcp.server import McpServer
 from capset.errors import ToolError
 
 LIST_BYTES: Final = 4 * 1024 * 1024
-"""The most that a server may say of itself, as JSON in bytes; each item and member counts ``_ITEM_BYTES`` more."""
+"""Limit on what a server says of itself, in bytes of JSON; each item and member counts ``_ITEM_BYTES`` more."""
 _ITEM_BYTES: Final = 16
 """An item of a list takes far more memory than its text, which may be two bytes."""
 _ITEMS: Final = (b",", b"[", b"{")
 METHODS: Final = frozenset({"initialize", "server/discover", "tools/list", "prompts/list"})
 """The requests whose answers count."""
 MEMBERS: Final = frozenset({"tools", "prompts", "instructions"})
-"""Members of results, of which each of these answers has one if it is large."""
+"""Members of results; each of these answers that is large has one of them."""
 
 
 class ListMeter:
-    """Counts what one connection's server says of itself, as it comes, before it is parsed where that can be."""
+    """Counts what the server of one connection says of itself, as it arrives, and before it is parsed if possible."""
 
     def __init__(self, server: McpServer, room: Room | None = None) -> None:
         self._server = server
         self._room = room
         self.size = 0
-        """What it has said, in bytes as they count: last, or so far while a list is under way."""
+        """The size of the list that was read last, or so far of one that is being read, in bytes as they count."""
         self.error: ToolError | None = None
-        """Why the list that is under way, or was last, was refused, if it was."""
+        """The reason why the current list, or else the last one, was refused, if it was."""
         self._is_under_way = False
 
     @contextmanager
     def reading(self, *, from_zero: bool) -> Generator[None]:
-        """Count inside: from zero, or on from what was counted before."""
+        """Count inside: from zero, or on from the previous count."""
         if from_zero:
             self.size = 0
         self.error, self._is_under_way = None, True

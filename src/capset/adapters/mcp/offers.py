@@ -20,7 +20,7 @@ from capset.errors import ToolError, unknown
 
 _MAX_PAGES: Final = 100
 _MAX_NAME: Final = 256
-"""The most characters of a name that is kept; that of a tool that could be called has fewer."""
+"""Limit on the length of a name that is kept, in characters; tools that can be called have shorter names."""
 PROMPT: Final = "prompt"
 """The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
 Listed = TypeVar("Listed", McpTool, McpPrompt)
@@ -42,23 +42,23 @@ async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any
         page = await client.list_prompts(cursor=cursor, cache_mode="bypass")
         return page.prompts, page.next_cursor
 
-    given: list[Offer] = []
+    offers: list[Offer] = []
     for tool in await _listed(server, tools, server.tools):
-        given.append(offer_of(server, tool, mask))
+        offers.append(offer_of(server, tool, mask))
         await asyncio.sleep(0)  # others wait for one tool at most: each may have 256 KiB of schemas
     for prompt in await _listed(server, prompts, server.prompts) if server.prompts else ():
-        given.append(prompt_offer(server, prompt, mask))
+        offers.append(prompt_offer(server, prompt, mask))
         await asyncio.sleep(0)
-    found: dict[str, Offer] = {}
-    for offer in given:
-        known = found.setdefault(offer.name, offer)
-        if known is not offer:
-            found[offer.name] = offer.with_problems("its server lists another tool of this name")
-    return distinct(sorted(found.values(), key=lambda one: one.name), server.tool_name)
+    by_name: dict[str, Offer] = {}
+    for offer in offers:
+        first = by_name.setdefault(offer.name, offer)
+        if first is not offer:
+            by_name[offer.name] = offer.with_problems("its server lists another tool of this name")
+    return distinct(sorted(by_name.values(), key=lambda offer: offer.name), server.tool_name)
 
 
 def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
-    """Return offers as a connection keeps them: without what is said of each, and without names that none has."""
+    """Return offers as a connection keeps them: without what is said of each, and none whose name is too long."""
     return [replace(offer, shape={"name": offer.name}) for offer in offers if len(offer.name) <= _MAX_NAME]
 
 

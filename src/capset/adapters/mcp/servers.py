@@ -49,7 +49,7 @@ class McpServers:
 
         ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
-        return capability_of(self.connection(server), (one for one in pins if one.server == server.pin_key), approved)
+        return capability_of(self.connection(server), (pin for pin in pins if pin.server == server.pin_key), approved)
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:

@@ -184,7 +184,7 @@ def resource_tool(connection: McpConnection, guard: Guard) -> AnyTool:
         if (reason := await guard.verify_rules()) is not None:
             raise PermissionDenied(reason)
         with guard.until_withdrawn():
-            return [embedded_of(one) for one in (await connection.read(uri)).contents]
+            return [embedded_of(content) for content in (await connection.read(uri)).contents]
 
     chosen = Policy(f"{server.capability}:resources", decide, phase="call")
     return make_tool(
@@ -217,8 +217,8 @@ def resource_context(server: McpServer, tool: AnyTool, guard: Guard) -> Callable
     texts = _ContextTexts(tool, uris)
 
     async def context(ctx: Context) -> Mapping[str, Any] | None:
-        found = None if await guard.withdrawal() is not None else await texts.of(ctx)
-        return None if found is None else {f"resources-of-{server.name}": {"note": NOTE, "resource": found}}
+        resource = None if await guard.withdrawal() is not None else await texts.of(ctx)
+        return None if resource is None else {f"resources-of-{server.name}": {"note": NOTE, "resource": resource}}
 
     # Hashes cover the name of a function of context, and nothing that it returns.
     context.__name__ = f"resources {' '.join(uris)}"

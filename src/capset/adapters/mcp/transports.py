@@ -249,8 +249,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the SDK's, which asks again without a pause, and waits for the end of a session."""
-        if self._hide is not None and (given := request.headers.get("authorization")):
-            self._hide(given.partition(" ")[2])
+        if self._hide is not None and (authorization := request.headers.get("authorization")):
+            self._hide(authorization.partition(" ")[2])
         if request.method == "GET":
             try:
                 self.meter.count(self.server.message_bytes)
@@ -300,7 +300,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         is_stream = headers.get("content-type", "").startswith(EVENTS)
         if is_stream:  # is UTF-8; a server could name a codec that takes long
             headers["content-type"] = EVENTS
-        # Of a stream that is read on, nothing says of what request it is.
+        # A stream that is resumed does not say which request it belongs to.
         is_list = request.method == "GET" or (is_message and _method_of(request) in METHODS)
         parts = cast("AsyncIterable[bytes]", response.stream)
         answer = httpx2.Response(
@@ -393,7 +393,8 @@ def compressed() -> ToolError:
 class BoundedBody(httpx2.AsyncByteStream):
     """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
 
-    ``close`` ends it; ``ended`` is told why one is refused that ends more than itself; ``lists`` counts that of a list.
+    ``close`` ends it; ``ended`` is told why a body is refused, where more than the body ends with it; ``lists`` counts
+    the body of a list.
     """
 
     def __init__(

@@ -44,16 +44,16 @@ _FINAL: Final = frozenset({"message_not_found", "cant_update_message"})
 """Answers to an update after which there is nothing to update any more."""
 
 
-def _team(field: str, given: object) -> str:
-    if not isinstance(given, str) or not _TEAM.fullmatch(given):
-        raise DefinitionError(f"{field} must be the id of a workspace, such as T0123ABCD; got {given!r:.80}")
-    return given
+def _team(field: str, value: object) -> str:
+    if not isinstance(value, str) or not _TEAM.fullmatch(value):
+        raise DefinitionError(f"{field} must be the id of a workspace, such as T0123ABCD; got {value!r:.80}")
+    return value
 
 
-def _conversation(field: str, given: object) -> str:
-    if not isinstance(given, str) or not _CONVERSATION.fullmatch(given):
-        raise DefinitionError(f"{field} must be the id of a conversation, such as C0123ABCD; got {given!r:.80}")
-    return given
+def _conversation(field: str, value: object) -> str:
+    if not isinstance(value, str) or not _CONVERSATION.fullmatch(value):
+        raise DefinitionError(f"{field} must be the id of a conversation, such as C0123ABCD; got {value!r:.80}")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Slack(NotificationChannel):
     """Seconds that a request to Slack may take, 30 at most."""
 
     def asks_about(self, request: ApprovalRow) -> bool:
-        """Whether its messages of a request have buttons: it tells that the request is open."""
+        """Whether its messages about a request have buttons: it is told of open requests."""
         return any(self.tells_of(event, request) for event in _WITH_BUTTONS)
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:

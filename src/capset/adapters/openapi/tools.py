@@ -52,8 +52,8 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Appr
     shapes = {pin.tool: shape_of(pin) for pin in pins}
     used = {api.tool_name(pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
     # One that is approved may be gone from the document, and a rule for it is right all the same.
-    known = {name for shape in shapes.values() for name in names_of(shape)}
-    rules = RuleNames(api.rules, lambda _: client.names | known)
+    pinned_names = {name for shape in shapes.values() for name in names_of(shape)}
+    rules = RuleNames(api.rules, lambda _: client.names | pinned_names)
     guard = Guard(api, client.offers, used, approved, rules=rules)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
     return capability_with(api, tools)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Final
 
 GRACE_SECONDS: Final = 0.5
-"""How long after its time a query is ended by force: the database may end it more gently before."""
+"""The seconds after its time at which a query is ended by force: the database may end it more gently before."""
 
 
 class Halt:

@@ -178,7 +178,7 @@ def close_idle() -> None:
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
-    found = stream.read(size)
-    if len(found) != size:
+    data = stream.read(size)
+    if len(data) != size:
         raise EOFError
-    return found
+    return data

@@ -19,9 +19,9 @@ from capset.builtin.sandbox.child.frames import USER
 _OF_ROOT: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN")
 _OF_MOUNTS: Final = ("CAP_SYS_ADMIN", "CAP_SYS_CHROOT")
 _FIRST_TO_END: Final = ("/bin/sh", "-c", '{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"', "sh")
-"""Starts a program that the kernel ends first where memory runs out, before capset and everything else.
+"""Starts a program that the kernel kills first where memory runs out, before capset and everything else.
 
-What it starts is so, too.
+The same holds for all that it starts.
 """
 _HIGHEST_ID: Final = 2_147_000_000
 _START_SECONDS: Final = 30.0

@@ -33,9 +33,9 @@ _WATCH_STEP: Final = 0.05
 _REST_OF_WATCH: Final = 10
 """How many times as long as that took it is not done again: it takes capset's own time."""
 _MOST_SHARED: Final = 4
-"""How many times its limit the processes of a run may seem to take, with what they share counted for each of them.
+"""How many times the limit the processes of a run may seem to take while shared memory counts for each of them.
 
-That is quick to read, however much it is; what they really take is read page by page, and waits for its turn.
+This figure is quick to read at any size; the memory that they really take is read page by page, and waits its turn.
 """
 _OWN_BYTES: Final = 32 << 20
 """Bytes that the first processes of a jail take."""

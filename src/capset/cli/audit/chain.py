@@ -161,29 +161,29 @@ def verify_command(
         if file is not None:
             raise DefinitionError("there are records to verify in a file, or on a server: leave out FILE or --url")
         return _verify_there(server, as_json=as_json)
-    named, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
-    keys = trusted_keys((), named)
+    named_keys, checkpoints = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+    keys = trusted_keys((), named_keys)
     pinned_at: tuple[str, Path] | None = None
     if file is None:
         url = existing_db(load_settings(db=db).db)
         if (pin := read_pin(pins or default_pins_file(), url)) is not None:
-            keys = trusted_keys(pin.keys, named)
-            kept += [] if pin.kept is None else [pin.kept]
+            keys = trusted_keys(pin.keys, named_keys)
+            checkpoints += [] if pin.kept is None else [pin.kept]
         pinned_at = (url, pins or default_pins_file())
-        found = asyncio.run(_verify(url, keys, kept))
+        verification = asyncio.run(_verify(url, keys, checkpoints))
     elif db is not None or pins is not None:
         raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db, --pins")
     else:
-        found = _verify_file(file, keys, kept)
+        verification = _verify_file(file, keys, checkpoints)
     with ended():
         if as_json:
-            ids = [one.key.id for one in keys]
-            print_json(verification_shape(found, ids, is_vouched=bool(keys or kept)).plain())
+            ids = [trusted_key.key.id for trusted_key in keys]
+            print_json(verification_shape(verification, ids, is_vouched=bool(keys or checkpoints)).plain())
         else:
-            _print_verification(found, keys, kept, in_file=file is not None)
-            if found.problem is not None and pinned_at is not None:
+            _print_verification(verification, keys, checkpoints, in_file=file is not None)
+            if verification.problem is not None and pinned_at is not None:
                 hint_at_pin(*pinned_at)
-    return Exit.DONE if found.ok else Exit.REFUSED
+    return Exit.DONE if verification.ok else Exit.REFUSED
 
 
 def _verify_there(server: Server, *, as_json: bool) -> Exit:
@@ -220,52 +220,52 @@ def _verify_there(server: Server, *, as_json: bool) -> Exit:
 
 
 def _print_verification(
-    found: Verification, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint], *, in_file: bool
+    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
 ) -> None:
     """Print what vouches for the records, the result, and the limits of the check."""
     if not keys:
-        known = "the checkpoints that were kept vouch for it" if kept else "nothing vouches for what follows"
-        out().print(f"[yellow]no key was given:[/] {known}", soft_wrap=True)
-    if found.problem is not None:
-        err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
-        err().print(f"[dim]before it, every hash holds: {counted(found.checked, 'record')}[/]")
+        basis = "the checkpoints that were kept vouch for it" if checkpoints else "nothing vouches for what follows"
+        out().print(f"[yellow]no key was given:[/] {basis}", soft_wrap=True)
+    if verification.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
+        err().print(f"[dim]before it, every hash holds: {counted(verification.checked, 'record')}[/]")
         return
-    held = f"{counted(found.checked, 'record')}, every hash holds"
-    if keys or kept:
+    held = f"{counted(verification.checked, 'record')}, every hash holds"
+    if keys or checkpoints:
         out().print(f"[green]verified:[/] {held}")
-    elif found.checked:
+    elif verification.checked:
         out().print(f"consistent in itself: {held}")
     else:
         out().print("empty: there are no records, and nothing says whether there were any")
-    for note in _limits(found, keys, kept, in_file=in_file):
+    for note in _limits(verification, keys, checkpoints, in_file=in_file):
         err().print(f"[dim]{note}[/]", soft_wrap=True)
 
 
 def _limits(
-    found: Verification, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint], *, in_file: bool
+    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
 ) -> Iterator[str]:
-    if found.since > 1:
+    if verification.since > 1:
         where = "what was before is not in the file" if in_file else "what was before was pruned"
-        yield f"they begin with record {found.since}; {where}"
-    covered = found.covered if keys else max((one.seq for one in kept), default=None)
-    if not (keys or kept):
+        yield f"they begin with record {verification.since}; {where}"
+    covered = verification.covered if keys else max((checkpoint.seq for checkpoint in checkpoints), default=None)
+    if not (keys or checkpoints):
         yield (
             "a log that was emptied, cut off or computed again looks the same: "
             "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
         )
-    elif covered is not None and covered < found.since + found.checked - 1:
+    elif covered is not None and covered < verification.since + verification.checked - 1:
         which = "signed checkpoints" if keys else "checkpoints that were kept"
         yield f"{which} cover records up to {covered}; of those after it, a tail may be missing"
     yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_OTHERS}"
 
 
-async def _verify(url: str, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint]) -> Verification:
+async def _verify(url: str, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
     async with opened_store(url) as store:
-        return await store.audit.verify(keys, kept)
+        return await store.audit.verify(keys, checkpoints)
 
 
-def _verify_file(path: Path, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint]) -> Verification:
-    if keys and not kept:
+def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
+    if keys and not checkpoints:
         raise DefinitionError(
             "the checkpoints of an exported file stand in a file of their own: name it with --checkpoint",
             hint="capset audit export --checkpoints FILE writes it beside the records",
@@ -277,11 +277,11 @@ def _verify_file(path: Path, keys: Sequence[TrustedKey], kept: Sequence[Checkpoi
             rows: Iterator[Mapping[str, Any]] = exported_rows(file)
             first = next(rows, None)
             if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
-                return verify(chain([first] if first else [], rows), keys=keys, kept=kept)
+                return verify(chain([first] if first else [], rows), keys=keys, kept=checkpoints)
             # The records before a partial chain are missing, so only a checkpoint can confirm its start.
-            anchored = any(one.seq == first["seq"] - 1 for one in kept)
+            anchored = any(checkpoint.seq == first["seq"] - 1 for checkpoint in checkpoints)
             previous = None if anchored else str(first["previous"])
-            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=kept)
+            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=checkpoints)
     except UnicodeDecodeError as error:
         raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
 

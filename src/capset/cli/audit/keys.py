@@ -119,31 +119,31 @@ def hint_at_pin(url: str, file: Path) -> None:
         err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {told}[/]", soft_wrap=True)
 
 
-async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin | None, str]:
+async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | None, str]:
     async with opened_store(url) as store:
         log = store.audit
         signer = await log.signer()
         pinned = pin.keys if pin else ()
-        keys = trusted_keys(pinned, [given] if given else [])
+        keys = trusted_keys(pinned, [key] if key else [])
         if not keys and signer is not None:
             keys = [TrustedKey(signer)]
         if not keys:
             raise DefinitionError(
                 "the log has no checkpoint key", hint="capset serve signs it; or name a public key with --key"
             )
-        kept = [] if pin is None or pin.kept is None else [pin.kept]
+        checkpoints = [] if pin is None or pin.kept is None else [pin.kept]
         newest = await newest_checkpoint(log)
-        if newest is None and not kept:
+        if newest is None and not checkpoints:
             return Pin(tuple(keys), None), ""
-        found = await log.verify(keys, kept)
-        if found.problem is not None or newest is None:
-            return None, found.problem or "the log has no checkpoint any more"
-        return Pin(found.keys, newest), ""  # with the successors that the verification has followed
+        verification = await log.verify(keys, checkpoints)
+        if verification.problem is not None or newest is None:
+            return None, verification.problem or "the log has no checkpoint any more"
+        return Pin(verification.keys, newest), ""  # with the successors that the verification has followed
 
 
 def trusted_keys(pinned: Sequence[TrustedKey], named: Iterable[PublicKey]) -> list[TrustedKey]:
     """Return the keys that a caller has pinned, for the records that the pin says, and those named beside them."""
-    ids = {one.key.id for one in pinned}
+    ids = {trusted_key.key.id for trusted_key in pinned}
     return [*pinned, *[TrustedKey(key) for key in named if key.id not in ids]]
 
 

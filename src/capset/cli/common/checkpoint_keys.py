@@ -80,22 +80,22 @@ def default_pins_file() -> Path:
 
 def read_pin(path: Path, database: str) -> Pin | None:
     """Return the pin of the database at a URL, if there is one. Raises ``DefinitionError`` for a damaged file."""
-    found = _read_pins(path).get(pin_name(database))
-    if found is None:
+    entry = _read_pins(path).get(pin_name(database))
+    if entry is None:
         return None
     try:
-        kept = found["kept"]
-        keys = tuple([_trusted_key(one) for one in found["keys"]])
-        return Pin(keys, None if kept is None else checkpoint_of(kept))
+        checkpoint = entry["kept"]
+        keys = tuple([_trusted_key(key) for key in entry["keys"]])
+        return Pin(keys, None if checkpoint is None else checkpoint_of(checkpoint))
     except (KeyError, TypeError, AttributeError, Unsound, DefinitionError):
         raise _damaged(path) from None
 
 
 def write_pin(path: Path, database: str, pin: Pin) -> None:
     """Set the pin of the database at a URL."""
-    keys = [{"public": one.key.pem(), "since": one.since, "until": one.until} for one in pin.keys]
-    kept = {"keys": keys, "kept": pin.kept and asdict(pin.kept)}
-    _write_pins(path, {**_read_pins(path), pin_name(database): kept})
+    keys = [{"public": key.key.pem(), "since": key.since, "until": key.until} for key in pin.keys]
+    entry = {"keys": keys, "kept": pin.kept and asdict(pin.kept)}
+    _write_pins(path, {**_read_pins(path), pin_name(database): entry})
 
 
 def _trusted_key(entry: Mapping[str, Any]) -> TrustedKey:  # JSON

@@ -59,7 +59,7 @@ class Upstream:
         self._kernel: Kernel | None = None
         self._is_shared = not db.startswith("memory:")
         self._declared: Mapping[str, str] | None = None
-        """Where the sources lead that are declared now, by the keys of their pins; ``None`` for all that were made."""
+        """The places of the sources that are declared now, by their pins' keys; ``None`` for all that were made."""
 
     @asynccontextmanager
     async def opened(self, kernel: Kernel, db: str) -> AsyncGenerator[Kernel]:
@@ -77,7 +77,7 @@ class Upstream:
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Refuse calls of all other sources from now on: the configuration has been read again."""
-        self._declared = {one.pin_key: one.place for one in sources}
+        self._declared = {source.pin_key: source.place for source in sources}
 
     @property
     def is_used(self) -> bool:
@@ -137,7 +137,7 @@ class Upstream:
         return self._servers.capability(source, pins, self._approved(source))
 
     def _approved(self, source: Source) -> Approved | None:
-        """Return what looks up the approved tools of a source; nothing approves or withdraws in memory."""
+        """Return a function that looks up the approved tools of a source; nothing approves or withdraws in memory."""
         if not self.is_shared:
             return None
 

@@ -25,12 +25,12 @@ def owner_of(principal: Principal) -> Owner:
 
 
 class FairSlots:
-    """A fixed number of slots. None is ever given to a principal that occupies as many as are free, or more.
+    """A fixed number of slots. A principal that occupies as many as are free, or more, is never given another.
 
-    So one principal has at most half of them, rounded up, one organisation about three quarters, and each further one
-    a part of what they leave: the next caller after one that takes all it can finds a slot, unless there is only one.
-    Those who wait take turns: the organisations first, then the principals of each, in the order in which they came.
-    Several slots at once are given as if they were taken one by one.
+    So one principal has at most half of them, rounded up, one organisation about three quarters, and each further one a
+    part of what is left: after a caller that takes all it can, the next one still finds a slot, unless there is only
+    one slot. Those who wait take turns: the organisations first, then the principals of each, in the order in which
+    they came. Several slots at once are given as if they were taken one by one.
     """
 
     __slots__ = ("_of_org", "_of_owner", "_waiters", "free", "total", "waiting")
@@ -51,9 +51,9 @@ class FairSlots:
         return self.total - self.free
 
     def take(self, owner: Owner, slots: int = 1) -> bool:
-        """Occupy a slot, or several, if there are any for this owner now; return whether there were.
+        """Occupy a slot, or several, if this owner may have them now; return whether it may.
 
-        It passes by none of those who wait: any that could have a slot was given one when it became free.
+        It overtakes none of those who wait: all that could have a slot were given one when it became free.
         """
         if not self._admits(owner, slots):
             return False
@@ -76,7 +76,7 @@ class FairSlots:
             raise
 
     def release(self, owner: Owner, slots: int = 1) -> None:
-        """Give a slot back, or several, to those who wait if they may have them."""
+        """Free a slot, or several, and give them to those who wait and may have them."""
         self.free += slots
         _subtract(self._of_owner, owner, slots)
         _subtract(self._of_org, owner.org, slots)
@@ -104,7 +104,7 @@ class FairSlots:
     def _next(self) -> tuple[Owner, asyncio.Future[None], int] | None:
         """Return who is next, and move its organisation and itself to the ends of their queues.
 
-        It passes by only those who occupy slots, or ask for more of them than they may have now.
+        It skips only those who occupy slots, or ask for more of them than they may have now.
         """
         if not self.free:
             return None

@@ -50,7 +50,7 @@ class CallOptions(NamedTuple):
     defers: bool = False
     """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None = None
-    """By what its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
+    """The credential by which its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
     approval: str | None = None
     """The id of the request for an approval that its caller says was approved."""
     consumer_timeout: float | None = None

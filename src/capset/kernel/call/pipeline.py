@@ -78,9 +78,9 @@ async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> 
         with RevocationWatch(credential.check, cancel):
             await _observed(call)
     except CapsetError as error:
-        told = Cancelled(f"The call was cancelled: {error.message}", correlation=call.correlation)
-        told.retryable = False
-        call.error = told
+        cancellation = Cancelled(f"The call was cancelled: {error.message}", correlation=call.correlation)
+        cancellation.retryable = False
+        call.error = cancellation
 
 
 async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine for a part of it would be paid by each call

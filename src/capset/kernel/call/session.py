@@ -113,9 +113,8 @@ class Session:
         ``approval`` is such an id: the approved call is allowed (spec 4, G18); without one, a call uses an approval of
         an equal call. ``budget`` limits the total use of one run: the calls made through the returned session, and
         those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
-        ``credential`` is by what the caller acts: each call asks whether it is still valid, and is cancelled if it is
-        withdrawn while the call runs or waits.
-        ``client`` answers what handlers ask by ``ctx.ask_client``.
+        ``credential`` is the means by which the caller acts: each call asks whether it is still valid, and is cancelled
+        if it is withdrawn while the call runs or waits. ``client`` answers what handlers ask by ``ctx.ask_client``.
         """
         given: dict[str, Any] = {}
         if approvals is not None:
@@ -139,9 +138,9 @@ class Session:
         return other
 
     def until_withdrawn(self) -> AbstractContextManager[object]:
-        """Return a context manager that cancels the work inside once what the caller acts by is withdrawn.
+        """Return a context manager that cancels the work inside once the credential of the caller is withdrawn.
 
-        It then raises ``Unauthenticated`` or ``PermissionDenied``, which say what was.
+        It then raises ``Unauthenticated`` or ``PermissionDenied``, which say what was withdrawn.
         """
         credential = self._options.credential
         return nullcontext() if credential is None else RevocationWatch(credential.check)

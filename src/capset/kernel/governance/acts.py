@@ -23,7 +23,7 @@ from capset.kernel.governance.redaction import Redactor
 from capset.schemas.plain_data import plain
 
 _COMPARED: Final = ("id", "version", "sha256")
-"""What is left of an act that is too long: by these a row is compared with it."""
+"""The members that remain of an act that is too long: those by which a row is compared with it."""
 LIBRARY: Final = "library"
 """The source of acts of the host's own code."""
 
@@ -152,10 +152,10 @@ def act_entry(
 ) -> ActEntry:
     """Return the entry of an act. ``columns`` are its further ones, the organisation among them."""
     mark = ids.mark()
-    shown = plain(dict(about))
-    shown = redacted(shown if redact is None else redact(shown))
-    text = canonical(shown)
+    details = plain(dict(about))
+    details = redacted(details if redact is None else redact(details))
+    text = canonical(details)
     if len(text) > MAX_RECORDED_BYTES:
-        short = {name: shown[name] for name in _COMPARED if name in shown}
+        short = {name: details[name] for name in _COMPARED if name in details}
         text = canonical({**short, "omitted": f"{len(text)} bytes"})
     return ActEntry(name, ids.text(mark), iso(time_of(mark)), by, text.decode(), **columns)

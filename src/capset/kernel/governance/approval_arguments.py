@@ -23,7 +23,7 @@ _ITEM: Final = re.compile(r"\.[0-9]+(?![^.])")
 
 
 class ShownArguments(NamedTuple):
-    """The arguments of a request as they are shown on request: those asked for, and those that took their place."""
+    """The arguments of a request as approvers may read them: those asked for, and those that took their place."""
 
     arguments: Any
     modified: Any
@@ -58,9 +58,9 @@ async def _schema(lineage: LineageStore, row: ApprovalRow) -> JsonSchema | None:
 async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) -> None:
     """Raise ``InvalidArguments`` for an answer whose arguments do not fit the request's tool, as it was at that time.
 
-    Checks beyond JSON Schema, fields that go by their names as those of the request do, where the schema has aliases,
-    and tools of requests that an earlier version opened are left to the call. Files are those of the request alone:
-    no approver was shown another.
+    Left to the call are checks beyond JSON Schema, tools of requests that an earlier version opened, and, where the
+    schema has aliases, fields that have their names as in the request. Only files of the request may be named: no
+    approver was shown another.
     """
     if answer.arguments is None:
         return
@@ -76,9 +76,9 @@ async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) 
 
 
 def _check_files(row: ApprovalRow, schema: JsonSchema, arguments: Any) -> None:
-    known = {file.path for file in files_of(row)}
+    paths = {file.path for file in files_of(row)}
     for place, path, _ in marked_files(schema.root, arguments):
-        if normalised(path) not in known:
+        if normalised(path) not in paths:
             argument = ".".join(map(str, place))
             raise InvalidArguments(
                 f"Invalid arguments for {row.tool!r}: {argument} names a file that the request does not name: "

@@ -92,12 +92,12 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
             "not for the session"
         )
     behalf, makers = (None, ()) if by is None else (by.on_behalf_of, by.makers)
-    given = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number, makers))
-    row = replace(row, modified=modified, approvals=written_approvals(given))
-    if len(given) < ApprovalNeeds.read(row).approvals:
+    approvals = (*earlier, GivenApproval(_named(by), behalf, iso(now), answer.note, answer.scope, number, makers))
+    row = replace(row, modified=modified, approvals=written_approvals(approvals))
+    if len(approvals) < ApprovalNeeds.read(row).approvals:
         return row
-    narrowest = replace(answer, scope="session" if all(one.scope == "session" for one in given) else "once")
-    return _closed(row, "approved", narrowest, by, governance, now)
+    scope = "session" if all(approval.scope == "session" for approval in approvals) else "once"
+    return _closed(row, "approved", replace(answer, scope=scope), by, governance, now)
 
 
 def people_behind(by: Decider) -> People:

@@ -203,13 +203,13 @@ class People:
     def are_one_with(self, others: People) -> bool:
         """Return whether they share an id, or one made the key of the other.
 
-        Keys that a third made are of two people: an administrator makes those of many.
+        Two keys made by a third principal belong to two people: an administrator makes the keys of many.
         """
         return not (self.ids.isdisjoint(others.ids | others.makers) and others.ids.isdisjoint(self.makers))
 
 
 def requesters_of(row: ApprovalRow) -> People:
-    """Return those who are behind a request. Raises ``StoreError`` if what is stored of its makers are none."""
+    """Return those who are behind a request. Raises ``StoreError`` if its stored makers cannot be read."""
     try:
         makers: list[str] = [] if row.makers is None else json.loads(row.makers)
         return People.of(row.principal, row.on_behalf_of, makers)
@@ -227,10 +227,11 @@ def _id_of(name: str) -> str:
     return rest if colon and kind in get_args(PrincipalKind) else name
 
 
-def _different(given: Sequence[GivenApproval]) -> int:
-    """Return the number of approvals that are of other people than all before."""
+def _different(approvals: Sequence[GivenApproval]) -> int:
+    """Return the number of approvals by people other than those of all earlier ones."""
     return sum(
-        not any(one.people.are_one_with(earlier.people) for earlier in given[:place]) for place, one in enumerate(given)
+        not any(approval.people.are_one_with(earlier.people) for earlier in approvals[:place])
+        for place, approval in enumerate(approvals)
     )
 
 

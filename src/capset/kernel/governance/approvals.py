@@ -208,12 +208,12 @@ class ApprovalService:
     async def show_arguments(self, row: ApprovalRow, *, by: Principal) -> ShownArguments:
         """Return a request's arguments with only those masked that its tool's schema says are secret.
 
-        An act says that they were shown, and to whom. Without a schema, and once the request is decided, what was asked
-        for is as masked as in the request.
+        An act says that they were shown, and to whom. Without a schema, and once the request is decided, the arguments
+        asked for are masked as in the request.
         """
-        shown = await shown_arguments(self._runtime.store.lineage, row)
+        arguments = await shown_arguments(self._runtime.store.lineage, row)
         await self._record_showing(row, "arguments", by)  # first: what cannot be recorded is not shown
-        return shown
+        return arguments
 
     async def show_file(self, row: ApprovalRow, number: int, *, by: Principal) -> ShownFile:
         """Return a file that a request's arguments name, by its number in ``files_of``, to be read.
@@ -241,8 +241,8 @@ class ApprovalService:
         await self._record_showing(row, file.path, by)
         return ShownFile(stat, read)
 
-    async def _record_showing(self, row: ApprovalRow, shown: str, by: Principal) -> None:
-        act = self._act_of("approval.show", {"id": row.id, "shown": shown}, row, actor_of(by))
+    async def _record_showing(self, row: ApprovalRow, subject: str, by: Principal) -> None:
+        act = self._act_of("approval.show", {"id": row.id, "shown": subject}, row, actor_of(by))
         await self._runtime.store.audit.commit(act)
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:

@@ -90,11 +90,17 @@ async def _of_budget(store: Store, quota: Quota) -> list[Consumption]:
 
 
 async def _of_usage(store: Store, clock: Clock, limits: Sequence[CountedUsage]) -> list[Consumption]:
-    found = await store.usage.read([one.window for one in limits], clock.time_ns())
+    usages = await store.usage.read([counted.window for counted in limits], clock.time_ns())
     return [
         Consumption(
-            one.what, f"model_{name}", one.limit.per, one.limit.window, "shared", most, float(getattr(usage.used, name))
+            counted.what,
+            f"model_{name}",
+            counted.limit.per,
+            counted.limit.window,
+            "shared",
+            most,
+            float(getattr(usage.used, name)),
         )
-        for one, usage in zip(limits, found, strict=True)
-        for name, most in one.limit.amounts().items()
+        for counted, usage in zip(limits, usages, strict=True)
+        for name, most in counted.limit.amounts().items()
     ]

@@ -26,7 +26,8 @@ class FileArgument:
     """A file that arguments name, as it was when an approval was asked for.
 
     ``argument`` is its place in the arguments, with dots between the steps. ``size_bytes`` and ``sha256`` (as hex) are
-    ``None`` if there was no such file. A request has no ``path`` of one that is within a secret, by the tool's schema.
+    ``None`` if there was no such file. In a stored request, ``path`` is empty for a file within a value that the tool's
+    schema says is secret.
     """
 
     argument: str
@@ -80,12 +81,14 @@ async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgumen
 
 def written_files(files: Sequence[FileArgument]) -> str | None:
     """Return files as they are stored with a request, ``None`` for no files."""
-    shown = [replace(file, path="") if file.is_secret else file for file in files]
-    return json.dumps([asdict(file) for file in shown], ensure_ascii=False, separators=(",", ":")) if shown else None
+    if not files:
+        return None
+    entries = [asdict(replace(file, path="") if file.is_secret else file) for file in files]
+    return json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
 
 
 def files_of(row: ApprovalRow) -> tuple[FileArgument, ...]:
-    """Return the files of a request. Raises ``StoreError`` if what is stored are none."""
+    """Return the files of a request. Raises ``StoreError`` if they cannot be read."""
     if row.files is None:
         return ()
     try:
@@ -119,7 +122,7 @@ def with_files(arguments: Any, files: Sequence[FileArgument]) -> Any:  # JSON da
 def are_unchanged(files: Sequence[FileArgument], row: ApprovalRow) -> bool:
     """Whether the files of a call are those that a request has, with the same content.
 
-    The arguments that an approver put in the place of those asked for name some of its files only.
+    Arguments that an approver has changed may name only some of its files.
     """
     approved = files_of(row)
     if row.modified is None:

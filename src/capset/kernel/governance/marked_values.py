@@ -98,7 +98,7 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
             if own is not None:
                 applied.append(own)
             elif not applied and node.schema.get("additionalProperties") is False:
-                # It fitted, so it is one of the fields by another name than its alias, which the schema has.
+                # It was valid, so it is a field under a name other than its alias, and the schema has the alias.
                 others = {field: inner for field, inner in node.fields.items() if field not in members}
                 alike = [inner for field, inner in others.items() if _bare(field) == _bare(name)]
                 applied += alike or others.values()

@@ -32,7 +32,7 @@ class UsageMeter:
     @property
     def limits_cost(self) -> bool:
         """Whether money is limited, so that the price of each step must be known."""
-        return any(one.limit.cost is not None for one in self._limits)
+        return any(counted.limit.cost is not None for counted in self._limits)
 
     async def reserve(self, step: str, most: AgentUsage) -> bool:
         """Reserve the most that a step may use, and return whether there was room for it.
@@ -66,7 +66,7 @@ class UsageMeter:
             raise self._error(*exceeded, has_next=False)
 
     def _claim(self, step: str, most: AgentUsage) -> StepClaim:
-        return StepClaim(step, tuple((one.limit, one.window) for one in self._limits), most)
+        return StepClaim(step, tuple((counted.limit, counted.window) for counted in self._limits), most)
 
     def _error(self, place: int, used: AgentUsage, *, has_next: bool) -> BudgetExceeded:
         """Return the error of a limit of which nothing is left, or that is exceeded."""

@@ -110,8 +110,8 @@ class ApprovalEndpoint:
         request = approval_shape(row, partial(refusal_for, self._service, caller))
         if show == "arguments":
             caller.check("capset:approve")
-            shown = await self._service.kernel.approvals.show_arguments(row, by=caller.principal)
-            whole = {"arguments": shown.arguments, "modified": shown.modified, "masked": False}
+            view = await self._service.kernel.approvals.show_arguments(row, by=caller.principal)
+            whole = {"arguments": view.arguments, "modified": view.modified, "masked": False}
             request = request.model_copy(update=whole)
         token = await self._sign_ins.form_token(cookie, id)
         decide = _deciding(request, token) if request.status == "pending" else Markup()
@@ -121,8 +121,8 @@ class ApprovalEndpoint:
     async def _show_file(self, row: ApprovalRow, number: int, caller: Caller, send: Send) -> None:
         """Show a file that the arguments name as text, or give its bytes."""
         caller.check("capset:approve")
-        asked = file_at(row, number)
-        path, size = asked.path, asked.size_bytes or 0
+        argument = file_at(row, number)
+        path, size = argument.path, argument.size_bytes or 0
         if size > _FILE_BYTES:
             raise InvalidArguments(
                 f"This page gives files of at most {_FILE_BYTES} bytes, and {path!r} has {size}: read it by "
@@ -287,8 +287,8 @@ def _files(request: ApprovalShape) -> Markup:
         name = file.path or "a file that is secret"
         link = html('<a href="?show={number}">Read it</a>', number=str(number)) if is_there and file.path else Markup()
         items.append(html(_FILE, described=f"{file.argument}: {name}, {facts}", link=link))
-    told = Markup("<p>The approval is for this content: if a file changes before the call, it needs a new one.</p>")
-    return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), told)
+    note = Markup("<p>The approval is for this content: if a file changes before the call, it needs a new one.</p>")
+    return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), note)
 
 
 def _given(one: GivenApprovalShape) -> str:

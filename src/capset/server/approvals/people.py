@@ -14,7 +14,7 @@ from capset.wire.people import PersonInput
 
 
 def person_of(
-    kernel: Kernel, given: PersonInput, org: str | None, by: Principal, makers: tuple[str, ...] = ()
+    kernel: Kernel, person: PersonInput, org: str | None, by: Principal, makers: tuple[str, ...] = ()
 ) -> PersonRow:
     """Return the row of a new person, whom ``by`` enters. Raises ``InvalidArguments`` for an impossible principal.
 
@@ -23,18 +23,18 @@ def person_of(
     """
     try:
         who = Principal(
-            given.principal,
-            permissions=given.permissions,
-            kind=given.kind,
+            person.principal,
+            permissions=person.permissions,
+            kind=person.kind,
             org=org,
-            attributes=given.attributes,
+            attributes=person.attributes,
         )
     except DefinitionError as error:
         raise InvalidArguments(f"Invalid request: {error.message}") from None
     return PersonRow(
         id=kernel.new_id(),
-        team=given.team,
-        user=given.user,
+        team=person.team,
+        user=person.user,
         org=org,
         principal=who.id,
         principal_kind=who.kind,

@@ -67,7 +67,7 @@ class SlackEndpoint:
             await asyncio.wait(self._telling)
 
     async def _signed_by(self, context: RequestContext, body: bytes) -> list[Slack]:
-        """Return the channels whose secret a request is signed with: those of one app. Raises ``Unauthenticated``."""
+        """Return the channels with whose secret a request is signed: those of one app. Raises ``Unauthenticated``."""
         signed: list[Slack] = []
         stamp, signature = context.header(b"x-slack-request-timestamp"), context.header(b"x-slack-signature")
         now = self._service.kernel.clock.time_ns() / 1e9
@@ -96,14 +96,14 @@ class SlackEndpoint:
     async def _decide(self, signed: list[Slack], click: Click, context: RequestContext) -> None:
         """Decide a request as the person who clicked, or say to that person alone why that cannot be.
 
-        What a secret signs is believed of its own channels alone: of their workspace, their conversation, and the
+        A signature counts only for the channels of its secret: for their workspace, their conversation, and the
         requests that they tell of there.
         """
         place = f"slack {click.team}/{click.user} in {click.conversation}"
         at = (click.team, click.conversation)
-        here = [channel for channel in signed if (channel.team, channel.conversation) == at]
-        channel = (here or signed)[0]
-        if not here:
+        channels = [channel for channel in signed if (channel.team, channel.conversation) == at]
+        channel = (channels or signed)[0]
+        if not channels:
             _log.warning("channel %s: a click from another workspace or conversation: %s", channel.name, place)
             return self._tell(channel, click, "Nothing is decided from this workspace and conversation.")
         decides = await self._decider(click)
@@ -117,7 +117,7 @@ class SlackEndpoint:
         caller, row = decides
         who = caller.principal
         context.notes["principal"] = who.id
-        if not any(channel.asks_about(row) for channel in here):
+        if not any(channel.asks_about(row) for channel in channels):
             _log.warning("channel %s: a click on a request that it does not tell of: %s", channel.name, place)
             return self._tell(channel, click, "This request is not one that this conversation is told of.")
         actor = Actor(who.id, who.kind, who.org, place, correlation=context.correlation)

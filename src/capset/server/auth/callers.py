@@ -217,14 +217,14 @@ class Callers:
         ``afresh`` asks the store itself. Raises ``Unauthenticated``.
         """
         seconds = 0.0 if afresh else FRESH_SECONDS
-        asked, found = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
-        self._check_found(found)
-        return asked
+        checked_at, entry = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
+        self._check_found(entry)
+        return checked_at
 
-    def _check_found(self, found: tuple[KeyRow, Caller] | None) -> Caller:
-        if found is None or not is_valid(found[0], self._kernel.now()):
+    def _check_found(self, entry: tuple[KeyRow, Caller] | None) -> Caller:
+        if entry is None or not is_valid(entry[0], self._kernel.now()):
             raise Unauthenticated("The API key is not valid any more: it was revoked, or has expired")
-        return found[1]
+        return entry[1]
 
     async def _resolve_key(self, digest: str) -> tuple[KeyRow, Caller] | None:
         row = await self._kernel.store.keys.find(digest)

@@ -14,7 +14,7 @@ from capset.server.auth.callers import REFUSED, Caller, Callers
 async def check_tool(caller: Caller, session: Session, tool: str) -> None:
     """Raise ``InsufficientScope`` for a tool of a session that no scope of the caller names.
 
-    For answers that could not say so in their head any more: the pipeline refuses such calls, too.
+    It is for answers whose head is sent before the call is made: the pipeline refuses such calls, too.
     """
     if caller.tools is not None:
         installed = (await session.current()).tools.get(tool)
@@ -58,22 +58,22 @@ class SessionCredential:
 
         Raises ``StoreError`` if the store does not answer.
         """
-        asked = monotonic()
-        if asked < self._until and not afresh:
+        checked_at = monotonic()
+        if checked_at < self._until and not afresh:
             return
         if self._caller.digest is not None and self._callers.anyone is None:
-            asked = await self._callers.check_key(self._caller.digest, afresh=afresh)
+            checked_at = await self._callers.check_key(self._caller.digest, afresh=afresh)
         elif self._authorization and not await self._callers.knows(self._caller, self._authorization):
             raise Unauthenticated(REFUSED)
         if self._agent is not None:
-            asked = min(asked, await self._check_agent(self._agent, afresh=afresh))
-        self._until = asked + FRESH_SECONDS
+            checked_at = min(checked_at, await self._check_agent(self._agent, afresh=afresh))
+        self._until = checked_at + FRESH_SECONDS
 
     async def _check_agent(self, id: str, *, afresh: bool) -> float:
-        asked, agent = await self._current.agent(self._caller.principal.org, id, afresh=afresh)
+        checked_at, agent = await self._current.agent(self._caller.principal.org, id, afresh=afresh)
         if agent is not None and agent.status != "active":
             raise PermissionDenied(
                 f"Permission denied: the agent {id!r} is archived, and its sessions call nothing",
                 hint=f'restore it: PATCH /v1/agents/{id} with {{"status": "active"}}',
             )
-        return asked
+        return checked_at

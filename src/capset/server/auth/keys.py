@@ -31,7 +31,7 @@ requests for approvals; ``metrics``: read the org's metrics, or without an org t
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"
-"""Begins the scope of a single tool, ``CAPABILITY.TOOL``: of all that ``capset:call`` gives, calls of that one.
+"""The prefix of the scope of a single tool, ``CAPABILITY.TOOL``: of all that ``capset:call`` permits, only its calls.
 
 The names are those that the capability itself has: an agent may rename a tool, and its scope stays the same.
 """
@@ -40,7 +40,7 @@ _MAX_AGENT: Final = 200
 MAX_NAME: Final = 200
 """The maximum length of a key's name."""
 MAX_MAKERS: Final = 16
-"""The maximum number of principals of which each has made the key of the one before."""
+"""The maximum number of makers of a key, each of whom has made the key of the one before."""
 _PREFIX: Final = "capset_"
 """Makes a leaked key recognisable, such as in a repository."""
 
@@ -80,7 +80,7 @@ async def create_key(
     given = tuple(dict.fromkeys(scopes))
     for scope in given:
         if not is_scope(scope):
-            raise DefinitionError(told := _misfit(scope), fields=[Field("scopes", told)])
+            raise DefinitionError(message := _misfit(scope), fields=[Field("scopes", message)])
     now = datetime.fromisoformat(kernel.now())
     ends = [one for one in (latest, None if lifetime is None else _iso(now + lifetime)) if one is not None]
     key = _PREFIX + secrets.token_urlsafe(32)

@@ -122,10 +122,10 @@ class OpenIdSignIn:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked, quote_via=quote)}", attempt
 
     async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> tuple[str, str]:
-        """Return the access token for the code that the provider led somebody back with, and who that is.
+        """Return the access token for the code with which the provider sent somebody back, and who that is.
 
-        That is the subject of the ID token, which is checked; the access token is not. Raises ``Unauthenticated`` for
-        an answer to another attempt, of another issuer, or with an error, and for an ID token that is not for this
+        The latter is the subject of the ID token, which is checked; the access token is not. Raises ``Unauthenticated``
+        for an answer to another attempt, of another issuer, or with an error, and for an ID token that is not for this
         client and this attempt; ``Unreachable`` if the provider does not give both tokens.
         """
         if not secrets.compare_digest(answered.get("state", "").encode(), attempt.state.encode()):

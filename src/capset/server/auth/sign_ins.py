@@ -32,7 +32,7 @@ _VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-
 _NAMED: Final = re.compile(r"(?:^|; *)([\w-]+)=([\w.-]*)", re.ASCII)
 _ENDED: Final = "sign-out"
 _NO_ORG: Final = "\x1fsign-out"
-"""The organisation of what is remembered of sign-outs: none can have this name, so that it counts for none."""
+"""The organisation of the rows of sign-outs: no organisation can have this name, so they count for none."""
 _log = logging.getLogger("capset.tokens")
 
 
@@ -60,7 +60,7 @@ class SignIns:
 
     The key itself is looked up for every request, so that a revoked one ends its sign-ins. The cookie of a token has
     the end and the whole token, encrypted, so that every request checks it again: its signature, its end, its audience.
-    What is stored are sign-outs, by the hash of the cookie, until its time would be up: they end its copies, too.
+    Only sign-outs are stored, by the hash of the cookie, until it would have expired: they end its copies, too.
     """
 
     def __init__(self, kind: SignInKind, service: Service, keys: KeySource) -> None:
@@ -83,7 +83,7 @@ class SignIns:
             raise Unauthenticated(f"This is no valid API key{either}.") from None
 
     async def begin(self, credential: str, *, subject: str | None = None) -> str:
-        """Return the value of the cookie of the holder of a key or a token; of a ``subject``, only by its token.
+        """Return the value of the cookie for a key or a token; with a ``subject``, only for a token of that subject.
 
         Raises ``Unauthenticated`` for one that is not valid, or is another subject's, ``InsufficientScope``, and
         ``InvalidArguments`` for a token that is too long for a cookie.
@@ -110,7 +110,7 @@ class SignIns:
     async def caller(self, cookie: str) -> Caller | None:
         """Return who has signed in with a cookie, ``None`` if it is over, or none. Raises ``InsufficientScope``."""
         try:
-            caller = await self._of_key(found) if (found := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
+            caller = await self._of_key(match) if (match := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
         except Unauthenticated:
             return None
         if caller is None or await self._has_ended(cookie):
@@ -119,7 +119,7 @@ class SignIns:
         return caller
 
     async def end(self, cookie: str) -> None:
-        """End a sign-in on all servers of the store, with every copy of its cookie. Of another text, nothing is kept.
+        """End a sign-in on all servers of the store, with every copy of its cookie; nothing is stored of other texts.
 
         Raises ``StoreError`` if that cannot be stored: then the sign-in goes on.
         """
@@ -132,16 +132,16 @@ class SignIns:
 
     async def _is_own(self, cookie: str) -> bool:
         """Return whether a cookie was made here and is not over yet, whether or not its caller can be asked for now."""
-        if found := _VALUE.fullmatch(cookie):
-            return await self._is_valid(found)
+        if match := _VALUE.fullmatch(cookie):
+            return await self._is_valid(match)
         try:
             end, _ = await self._token(cookie)
         except Unauthenticated:
             return False
         return end > self._now()
 
-    async def _is_valid(self, found: re.Match[str]) -> bool:
-        digest, end, nonce, sealed = found.groups()
+    async def _is_valid(self, match: re.Match[str]) -> bool:
+        digest, end, nonce, sealed = match.groups()
         return int(end) > self._now() and await is_sealed(self._keys, sealed, self.kind.purpose, digest, end, nonce)
 
     async def _has_ended(self, cookie: str) -> bool:
@@ -151,8 +151,8 @@ class SignIns:
         if self.kind.scope is not None:
             caller.check(self.kind.scope)
 
-    async def _of_key(self, found: re.Match[str]) -> Caller | None:
-        return await _caller(self._service.callers, found[1]) if await self._is_valid(found) else None
+    async def _of_key(self, match: re.Match[str]) -> Caller | None:
+        return await _caller(self._service.callers, match[1]) if await self._is_valid(match) else None
 
     async def _of_token(self, cookie: str) -> Caller | None:
         end, token = await self._token(cookie)

@@ -204,10 +204,10 @@ class Tokens:
         """Return the parts of this server that a token is for; a declared audience stands for all of them."""
         if self._resource is None or self._issuer.audience is not None:
             return WHOLE
-        found = self._resource.parts(_audiences(claims["aud"]))
-        if not found:
+        parts = self._resource.parts(_audiences(claims["aud"]))
+        if not parts:
             _refuse("it is for another resource")
-        return found
+        return parts
 
     def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
         found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}

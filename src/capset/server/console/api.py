@@ -195,17 +195,19 @@ class Api:
     ) -> tuple[Scope, Receive]:
         """Return a request of its own, for the caller of the page, under the page's correlation."""
         outer = request_context(self._scope)
-        raw = _PREFIX + "/".join(quote(one, safe="/" if at else "") for at, one in enumerate(segments))
+        raw = _PREFIX + "/".join(quote(segment, safe="/" if at else "") for at, segment in enumerate(segments))
         path = _PREFIX + "/".join(segments)
-        asked = {name: _text(value) for name, value in (query or {}).items() if value is not None and value != ""}
-        given = {"host": outer.header(b"host"), **{name.lower(): value for name, value in (headers or {}).items()}}
+        parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None and value != ""}
+        fields = {"host": outer.header(b"host"), **{name.lower(): value for name, value in (headers or {}).items()}}
         if self._authorization:
-            given["authorization"] = self._authorization
+            fields["authorization"] = self._authorization
         if content is not None:
-            given = {"content-type": media_type, **given}
+            fields = {"content-type": media_type, **fields}
         if not isinstance(content, RequestBody):
             content = RequestBody(_whole(content or b""), len(content or b""), sys.maxsize, 0, None, arrived=True)
-        pairs = [(name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in given.items()]
+        pairs = [
+            (name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in fields.items()
+        ]
         inner = RequestContext(
             outer.correlation, dict(pairs), outer.caller, memory=outer.memory, transfer=outer.transfer
         )
@@ -217,7 +219,7 @@ class Api:
             "method": method,
             "path": root + path,
             "raw_path": (root + raw).encode(),
-            "query_string": urlencode(asked).encode(),
+            "query_string": urlencode(parameters).encode(),
             "headers": pairs,
             KEY: inner,
         }

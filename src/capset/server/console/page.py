@@ -71,7 +71,7 @@ class PageRequest:
         self.sign_out = sign_out
         """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
         self.is_signed_in = is_signed_in
-        """Return whether the sign-in that the page was asked for with is still one, for long-running answers."""
+        """Return whether the sign-in with which the page was requested is still valid, for long-running answers."""
         self._root = root_of(request, service)
         self.url = address(self._root)
 

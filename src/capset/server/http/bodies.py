@@ -124,7 +124,7 @@ class RequestBody:
 
     ``values`` is the maximum number of values in it, if it is JSON. After ``seconds``, ``BODY_RATE`` bytes a second
     have to come; nothing limits the wait for a body that has ``arrived`` whole. ``transfer`` and ``memory`` are taken
-    for a large one, and ``settle`` is awaited with its size before it is used.
+    for a large one, and ``take_turn`` is awaited with its size before it is used.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class RequestBody:
         arrived: bool = False,
         transfer: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         memory: Reservation | None = None,
-        settle: Callable[[int], Awaitable[None]] | None = None,
+        take_turn: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._receive = receive
         self._size = size
@@ -148,7 +148,7 @@ class RequestBody:
         self._has_arrived = arrived
         self._transfer = transfer
         self._memory = memory
-        self._settle = settle
+        self._take_turn = take_turn
         self._content: bytes | None = None
         self._is_received = False
         self.is_large: Final = size is None or size > LARGE
@@ -189,8 +189,8 @@ class RequestBody:
                     except OSError as error:
                         _log.error("a large body cannot be written to the temporary folder: %s", error.strerror)
                         raise overloaded("This server has no room for large bodies now: retry later") from None
-                if self._settle is not None:
-                    await self._settle(file.tell())
+                if self._take_turn is not None:
+                    await self._take_turn(file.tell())
                 yield cast("BinaryIO", file)
 
     async def _parts(self) -> AsyncGenerator[bytes]:

@@ -42,9 +42,7 @@ _PROBE: Final = "probe"
 _MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
 _AT_ONCE: Final = 4
-"""The number of requests of one share let in at one tick: what they cost is known when they are done."""
-_SPARE: Final = 16
-"""The maximum number of requests let in at one tick because the loop is not late, though others have had less."""
+"""The number of requests of one share, or of all that have had most while the loop has time, let in at one tick."""
 _SETTLED_SECONDS: Final = 0.001
 _KNOWN: Final = 1_000
 """Shares beyond this number are forgotten once they have faded."""
@@ -160,26 +158,22 @@ class FairShares:
 
     async def _release(self) -> None:
         """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""
-        spare = 1
         try:
             while self._waiting:
                 await asyncio.sleep(_TICK_SECONDS)
                 has_time, least = await self._look()
-                spare = min(2 * spare, _SPARE) if has_time else 0
-                now = perf_counter()
-                left = spare
+                now, spare = perf_counter(), _AT_ONCE if has_time else 0
                 for share in sorted(self._waiting, key=lambda share: share.load(now)):
                     queue = self._waiting[share]
-                    for _ in range(_AT_ONCE if not share.must_wait(now, least) else left):
+                    for _ in range(_AT_ONCE if not share.must_wait(now, least) else spare):
                         while queue and queue[0].done():  # its client left, or it has waited too long
                             queue.popleft()
                         if not queue:
                             break
-                        left -= left > 0
+                        spare -= spare > 0
                         queue.popleft().set_result(None)
                     if not queue:
                         del self._waiting[share]
-                spare = max(spare, 1)
         finally:
             self._releasing = None
 

@@ -55,23 +55,14 @@ from capset.server.service import Service
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths of REST that need no key; neither does the metadata for those who seek one."""
-AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 _UPLOADS: Final = frozenset({FILE, "/sessions/{id}/files/{path}"})
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
 FORMS: Final = {APPROVAL_PAGE: 16 * 1024, SLACK_INTERACTIONS: 256 * 1024}
 """The paths with an authentication of their own, and the maximum size of the forms that are sent there."""
-DEAR_BODY: Final = 16 * 1024
-"""Requests with larger bodies take turns."""
-DEAR: Final = frozenset(
-    {
-        *("/v1/agents", "/v1/agents/preview", "/v1/agents/{id}/preview", "/v1/agents/{id}/versions"),
-        *("/v1/approvals", AUDIT, "/v1/links", "/v1/models", "/v1/sessions", "/v1/sessions/{id}/files"),
-        *("/v1/keys", "/v1/orgs", "/v1/principals", f"{AUDIT}/summary", f"{AUDIT}/verify"),
-    }
-)
-"""The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""
+TURN_BODY: Final = 16 * 1024
+"""Requests with larger bodies, in bytes, take turns."""
 _HOST: Final = re.compile(r"\*|[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE | re.ASCII)
 _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/?#@*\s]+/?", re.IGNORECASE | re.ASCII)
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
@@ -287,28 +278,23 @@ class ServerMiddleware:
         """Answer; with a body that is not small, when its turn has come. A large one is read when it is asked for."""
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # whose body is left out (RFC 9110 §9.3.2)
-        is_dear = request_info.route in DEAR or request_info.route in self._pages.paths
-        has_turn = False
 
-        async def settle(size: int) -> None:
+        async def take_turn(size: int) -> None:
             """Wait for the turn of a body that has been read, and keep it for the time that its size may take."""
-            nonlocal has_turn
-            takes_turn = (size > DEAR_BODY or is_dear) and not has_turn
-            if request_info.caller is not None and share is not None and takes_turn:
-                has_turn = True
+            if request_info.caller is not None and share is not None and size > TURN_BODY:
                 # What is done with a smaller body takes less time, and after that a call may wait for its tool.
-                most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, size / LARGE)
+                most = LARGE_SECONDS * min(1.0, size / LARGE)
                 admit = partial(self._shares.admit, share)
                 await turn.enter_async_context(self._turns.take(request_info.caller.principal, most=most, admit=admit))
 
         async with AsyncExitStack() as turn:
-            body = request_info.body = self._body(scope, receive, request_info, settle)
-            if is_dear or not body.is_large:
-                await settle(0 if body.is_large else len(await body.content()))
+            body = request_info.body = self._body(scope, receive, request_info, take_turn)
+            if not body.is_large:
+                await take_turn(len(await body.content()))
             await self._app(scope, body.receive, send)
 
     def _body(
-        self, scope: Scope, receive: Receive, request_info: RequestContext, settle: Callable[[int], Awaitable[None]]
+        self, scope: Scope, receive: Receive, request_info: RequestContext, take_turn: Callable[[int], Awaitable[None]]
     ) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
@@ -334,7 +320,7 @@ class ServerMiddleware:
             arrived=scope.get(ARRIVED, False),
             transfer=request_info.transfer,
             memory=request_info.memory,
-            settle=settle,
+            take_turn=take_turn,
         )
 
     async def _fail(

@@ -97,8 +97,8 @@ async def get_approval_arguments(service: Served, caller: Approves, id: Id) -> A
     Each time, an act says that they were shown.
     """
     row = await find_approval(service, caller, id)
-    shown = await service.kernel.approvals.show_arguments(row, by=caller.principal)
-    return ApprovalArgumentsShape(arguments=shown.arguments, modified=shown.modified)
+    view = await service.kernel.approvals.show_arguments(row, by=caller.principal)
+    return ApprovalArgumentsShape(arguments=view.arguments, modified=view.modified)
 
 
 @router.get(

@@ -108,7 +108,7 @@ class FileDownload(Response):
         self._transfer = request_info.transfer if stat.size_bytes > LARGE else nullcontext
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        """Send the file. Breaks the answer off if the file changes, so that no client takes it for whole."""
+        """Send the file. Breaks the answer off if the file changes, so that no client takes it for complete."""
         async with self._transfer():
             with DisconnectWatch(receive):
                 await self._send_parts(send)

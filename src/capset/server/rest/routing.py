@@ -134,7 +134,11 @@ class StrictRoute(APIRoute):
         handle, takes_body = super().get_route_handler(), self.body_field is not None
         needs_body = self.body_field is not None and self.body_field.field_info.is_required()
         takes_query = bool(self.dependant.query_params)
-        checks = [one.call.check for one in self.dependant.dependencies if isinstance(one.call, CallerCheck)]
+        checks = [
+            dependency.call.check
+            for dependency in self.dependant.dependencies
+            if isinstance(dependency.call, CallerCheck)
+        ]
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)

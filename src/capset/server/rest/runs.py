@@ -66,13 +66,13 @@ async def create_run(
     return await made_once(service, caller, request, response, idempotency_key, queue, noun="runs", shape=RunShape)
 
 
-async def check_may_queue(service: Service, caller: Caller, given: RunInput) -> None:
+async def check_may_queue(service: Service, caller: Caller, run: RunInput) -> None:
     """Raise ``PermissionDenied`` unless a caller may have a turn queued, or calls of a tool."""
-    if given.tool is None:
+    if run.tool is None:
         caller.check("capset:call")
     else:
-        agent_id = None if given.agent_id is None else str(given.agent_id)
-        await service.check_tool(caller, given.tool, session=given.session_id, agent_id=agent_id)
+        agent_id = None if run.agent_id is None else str(run.agent_id)
+        await service.check_tool(caller, run.tool, session=run.session_id, agent_id=agent_id)
 
 
 async def made_once(

@@ -62,15 +62,15 @@ class StepClaim:
 
         ``before`` is the usage in each of the windows; what steps under way may use does not count here.
         """
-        return self._exceeded([one.used for one in before], has_next=True)
+        return self._exceeded([usage.used for usage in before], has_next=True)
 
     def has_room(self, before: Sequence[WindowUsage]) -> bool:
         """Whether something is left of every limit beside what the steps under way may use."""
-        return self._exceeded([one.used + one.reserved for one in before], has_next=True) is None
+        return self._exceeded([usage.used + usage.reserved for usage in before], has_next=True) is None
 
     def exceeded(self, before: Sequence[WindowUsage], used: AgentUsage) -> tuple[int, AgentUsage] | None:
         """Return the place of a limit that is exceeded by what the step has used, and all that is used of it then."""
-        return self._exceeded([one.used + used for one in before], has_next=False)
+        return self._exceeded([usage.used + used for usage in before], has_next=False)
 
     def counted(self, before: Sequence[WindowUsage], used: AgentUsage) -> AgentUsage:
         """Return what counts of a step's usage: without its calls if a limit is exceeded, since they are refused."""

@@ -101,8 +101,8 @@ class MemoryPeople:
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
         """Return the persons that a user of a workspace is, one for each org, the oldest first."""
         self._door.check()
-        found = [row for row in self._rows.values() if (row.team, row.user) == (team, user)]
-        return sorted(found, key=lambda row: row.id)
+        rows = [row for row in self._rows.values() if (row.team, row.user) == (team, user)]
+        return sorted(rows, key=lambda row: row.id)
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:
         """Return a person of an org, or ``None``."""

@@ -22,7 +22,7 @@ class MemoryUsage:
         self._door = door
         self._windows: dict[str, _Parts] = {}
         self._reserved: dict[str, dict[str, AgentUsage]] = {}
-        """What each step under way has reserved, by windows and steps."""
+        """The reservation of each step under way, by window and step."""
         self._new = 0
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
@@ -30,8 +30,8 @@ class MemoryUsage:
         self._door.check()
         none = dict[str, AgentUsage]()
         return [
-            WindowUsage(self._sum(one.key, now), sum(self._reserved.get(one.key, none).values(), AgentUsage()))
-            for one in windows
+            WindowUsage(self._sum(window.key, now), sum(self._reserved.get(window.key, none).values(), AgentUsage()))
+            for window in windows
         ]
 
     async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:

@@ -133,14 +133,14 @@ class SqlAgents:
                 return VersionPage((), None)
             is_first = query.before is None or current.version < query.before
             below = current.version if is_first else query.before
-            wanted = (
+            statement = (
                 select(agent_versions)
                 .where(agent_versions.c.agent_id == query.agent_id, agent_versions.c.version < below)
                 .order_by(agent_versions.c.version.desc())
             )
-            found = [current] if is_first else []
-            rows, has_more = read_rows(connection, wanted, query.limit - len(found), query.max_bytes)
-            items = (*found, *[agent_version(current, one) for one in rows])
+            newest = [current] if is_first else []
+            rows, has_more = read_rows(connection, statement, query.limit - len(newest), query.max_bytes)
+            items = (*newest, *[agent_version(current, row) for row in rows])
             return VersionPage(items, items[-1].version if has_more else None)
 
         return await self._reader.read(read)
@@ -183,15 +183,15 @@ def _put_version(connection: Connection, row: AgentRow) -> None:
     connection.execute(insert(agent_versions).values(values))
 
 
-def agent_version(current: AgentRow, found: RowMapping) -> AgentRow:
+def agent_version(current: AgentRow, mapping: RowMapping) -> AgentRow:
     """Return a row of the table of versions as the agent, whose present row is ``current``, as it was then."""
     return version_row(
         current,
-        found["definition"],
-        version=found["version"],
-        static_hash=found["static_hash"],
-        author=found["author"],
-        written_at=found["created_at"],
+        mapping["definition"],
+        version=mapping["version"],
+        static_hash=mapping["static_hash"],
+        author=mapping["author"],
+        written_at=mapping["created_at"],
     )
 
 
@@ -211,15 +211,15 @@ def _put_capabilities(connection: Connection, row: AgentRow) -> None:
         connection.execute(insert(agent_capabilities), values)
 
 
-def agent_rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]:
+def agent_rows(connection: Connection, mappings: Iterable[RowMapping]) -> list[AgentRow]:
     """Return rows of the table as agents, with their capabilities."""
-    rows = list(found)
+    rows = list(mappings)
     own = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
     order = (agent_capabilities.c.agent_id, agent_capabilities.c.position)
     listed = connection.execute(select(agent_capabilities).where(own).order_by(*order)).mappings()
     used = {
-        agent: tuple(capability_row(one["capability_id"], one["entry"]) for one in group)
-        for agent, group in groupby(listed, key=lambda one: one["agent_id"])
+        agent: tuple(capability_row(entry["capability_id"], entry["entry"]) for entry in group)
+        for agent, group in groupby(listed, key=lambda entry: entry["agent_id"])
     }
     return [_row(row, used.get(row["id"], ())) for row in rows]
 

@@ -74,8 +74,8 @@ class SqlKeys:
         """Return every key, newest first."""
 
         def read(connection: Connection) -> list[KeyRow]:
-            found = connection.execute(select(api_keys).order_by(api_keys.c.id.desc())).mappings()
-            return [key_row(one) for one in found]
+            rows = connection.execute(select(api_keys).order_by(api_keys.c.id.desc())).mappings()
+            return [key_row(row) for row in rows]
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -145,9 +145,9 @@ def _signing_keys(connection: Connection) -> list[SigningKey]:
     )
 
 
-def key_row(found: RowMapping) -> KeyRow:
+def key_row(mapping: RowMapping) -> KeyRow:
     """Return a row of the table as a key."""
-    values: dict[str, Any] = dict(found)
+    values: dict[str, Any] = dict(mapping)
     values.update({name: tuple(json.loads(values[name] or "[]")) for name in _LISTS})  # a version before kept no makers
     values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return KeyRow(**values)

@@ -39,20 +39,20 @@ class SqlPeople:
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
         """Return the persons that a user of a workspace is, one for each org, the oldest first."""
-        wanted = select(people).where(_user(team, user)).order_by(people.c.id)
+        statement = select(people).where(_user(team, user)).order_by(people.c.id)
 
         def read(connection: Connection) -> list[PersonRow]:
-            return [person_row(row) for row in connection.execute(wanted).mappings()]
+            return [person_row(row) for row in connection.execute(statement).mappings()]
 
         return await self._reader.read(read, is_one_statement=True)
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:
         """Return a person of an org, or ``None``."""
-        wanted = select(people).where(people.c.org == (org or ""), people.c.id == id)
+        statement = select(people).where(people.c.org == (org or ""), people.c.id == id)
 
         def read(connection: Connection) -> PersonRow | None:
-            found = connection.execute(wanted).mappings().one_or_none()
-            return None if found is None else person_row(found)
+            row = connection.execute(statement).mappings().one_or_none()
+            return None if row is None else person_row(row)
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -80,9 +80,9 @@ def _user(team: str, user: str) -> ColumnElement[bool]:
     return (people.c.team == team) & (people.c.user == user)
 
 
-def person_row(found: RowMapping) -> PersonRow:
+def person_row(mapping: RowMapping) -> PersonRow:
     """Return a row of the table as a person."""
-    values: dict[str, Any] = dict(found)
+    values: dict[str, Any] = dict(mapping)
     values |= {"org": values["org"] or None, "permissions": tuple(json.loads(values["permissions"]))}
     values["attributes"] = values["attributes"] and json.loads(values["attributes"])
     values["makers"] = tuple(json.loads(values["makers"] or "[]"))  # a version before kept none

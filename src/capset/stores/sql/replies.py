@@ -60,8 +60,8 @@ class SqlReplies:
         """Return the row under a key, as ``reserve`` would, and reserve nothing."""
 
         def read(connection: Connection) -> ReplyRow | None:
-            found = connection.execute(select(*_ROW).where(_at(session, key))).mappings().one_or_none()
-            return None if found is None else _reply(found)
+            row = connection.execute(select(*_ROW).where(_at(session, key))).mappings().one_or_none()
+            return None if row is None else _reply(row)
 
         return await self._reader.read(read, is_one_statement=True)
 

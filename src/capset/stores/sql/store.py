@@ -296,8 +296,8 @@ async def close_interrupted(
 ) -> Collection[str]:
     """Close the open intents of dead writers, ``among`` these if given.
 
-    The keys of their calls without effect are free again, and so is what their steps have reserved. Those of a live
-    one are its own business. Return the dead writers that were left alone.
+    The keys of their calls without effect are free again, and so is what their steps have reserved. What belongs to a
+    live writer is left to it. Return the dead writers that were left alone.
     """
     writers = [one for one in await reader.read(_writers) if one != writer.id]
     gone = await asyncio.to_thread(leases.gone, writers) if writers else []

@@ -30,7 +30,7 @@ class SqlUsage:
         self._reader = reader
         self._leases = leases
         self._owed: dict[str, tuple[StepClaim, AgentUsage, int]] = {}
-        """The steps of which it is not known that they are settled."""
+        """The steps that are not known to be settled."""
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
         """Return what was used in each of the windows until now, and what is reserved in it."""
@@ -48,7 +48,7 @@ class SqlUsage:
                 except OSError as error:
                     raise StoreError(f"this process cannot show that it is alive: {error}") from None
                 own = {"step": claim.step, "writer": self._writer.id, **claim.most.plain()}
-                connection.execute(insert(usage_reservations), [{"key": one.key, **own} for one in claim.windows])
+                connection.execute(insert(usage_reservations), [{"key": window.key, **own} for window in claim.windows])
             return before
 
         return await self._writer.write(write)
@@ -87,7 +87,7 @@ def _read(connection: Connection, windows: Sequence[UsageWindow], now: int) -> l
     used = _sums(connection, usages, windows, usages.c.ends > now)
     reserved = _sums(connection, usage_reservations, windows)
     none = AgentUsage()
-    return [WindowUsage(used.get(one.key, none), reserved.get(one.key, none)) for one in windows]
+    return [WindowUsage(used.get(window.key, none), reserved.get(window.key, none)) for window in windows]
 
 
 def _sums(
@@ -95,14 +95,15 @@ def _sums(
 ) -> dict[str, AgentUsage]:
     """Return the sums of a table's rows for each of the windows that has any."""
     sums = (func.sum(table.c[name]).label(name) for name in RESOURCES)
-    own = table.c.key.in_([one.key for one in windows])
-    found = connection.execute(select(table.c.key, *sums).where(own, *those).group_by(table.c.key)).mappings()
-    return {row["key"]: usage_of({name: row[name] for name in RESOURCES}) for row in found}
+    own = table.c.key.in_([window.key for window in windows])
+    rows = connection.execute(select(table.c.key, *sums).where(own, *those).group_by(table.c.key)).mappings()
+    return {row["key"]: usage_of({name: row[name] for name in RESOURCES}) for row in rows}
 
 
 def _settle(connection: Connection, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
     before = _read(connection, claim.windows, now)
-    own = usage_reservations.c.key.in_([one.key for one in claim.windows]) & (usage_reservations.c.step == claim.step)
+    keys = [window.key for window in claim.windows]
+    own = usage_reservations.c.key.in_(keys) & (usage_reservations.c.step == claim.step)
     freed = {*connection.execute(delete(usage_reservations).where(own).returning(usage_reservations.c.key)).scalars()}
     counted = claim.counted(before, used)
     if counted != AgentUsage():

@@ -55,8 +55,8 @@ async def a_file_is_read_and_written_in_parts(make: Make) -> None:
             *((0, 10), (mebibyte - 5, 10), (mebibyte, mebibyte), (mebibyte + 7, 2 * mebibyte), (10, 0)),
             *((len(content) - 1, 10), (len(content), 10), (len(content) + mebibyte, 10)),
         ):
-            there = await store.files.read(_SESSION, "/large", start=start, size=size)
-            expect(there == (stat, content[start : start + size]), True, f"whether {size} bytes from {start} are right")
+            part = await store.files.read(_SESSION, "/large", start=start, size=size)
+            expect(part == (stat, content[start : start + size]), True, f"whether {size} bytes from {start} are right")
             _, few = await store.files.read(_SESSION, "/small", start=start, size=size)
             expect(few, content[:100][start : start + size], f"{size} bytes from {start} of a small file")
         _, rest = await store.files.read(_SESSION, "/large", start=mebibyte + 1)

@@ -32,7 +32,7 @@ async def _use(store: Store, *windows: UsageWindow, now: int = _START, used: Age
 
 
 async def _used(store: Store, *windows: UsageWindow, now: int = _START) -> list[AgentUsage]:
-    return [one.used for one in await store.usage.read(windows, now)]
+    return [usage.used for usage in await store.usage.read(windows, now)]
 
 
 async def usage_is_summed_in_each_window(make: Make) -> None:
@@ -89,24 +89,24 @@ async def usage_is_counted_exactly(make: Make) -> None:
         half = AgentUsage(steps=100, calls=200, tokens=100_000, cost=25.0, seconds=150.0)
         expect(await store.usage.read([_HOUR], _START), [WindowUsage(_NONE, half)], "what is reserved")
         twice = [*claims, *claims[:10]]
-        await asyncio.gather(*[store.usage.settle(one, _STEP, _START + at) for at, one in enumerate(twice)])
-        wanted = AgentUsage(steps=50, calls=100, tokens=50_000, cost=12.5, seconds=75.0)
-        found = await store.usage.read([_MINUTE, _HOUR], _START + 50)
-        expect(found, [WindowUsage(wanted, _NONE)] * 2, "what was used")
+        await asyncio.gather(*[store.usage.settle(claim, _STEP, _START + at) for at, claim in enumerate(twice)])
+        expected = AgentUsage(steps=50, calls=100, tokens=50_000, cost=12.5, seconds=75.0)
+        usages = await store.usage.read([_MINUTE, _HOUR], _START + 50)
+        expect(usages, [WindowUsage(expected, _NONE)] * 2, "what was used")
 
 
 async def steps_reserve_what_is_left(make: Make) -> None:
-    """Of many steps at once so many begin as there is room for, in all of their windows or in none."""
+    """Of many steps at once, as many begin as there is room for, each in all of its windows or in none."""
     async with opened(make) as store:
         few, tokens = UsageLimit("1m", steps=7), UsageLimit("1h", tokens=10_000)
         most = AgentUsage(steps=1, tokens=3_000)
         claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_MUCH, _HOUR)), most) for number in range(20)]
-        told = await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
-        begun = [claim for claim, before in zip(claims, told, strict=True) if claim.has_room(before)]
+        reservations = await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
+        begun = [claim for claim, before in zip(claims, reservations, strict=True) if claim.has_room(before)]
         expect(len(begun), 7, "how many steps have begun")
         reserved = AgentUsage(steps=7, tokens=21_000)
-        found = await store.usage.read([_MINUTE, _HOUR], _START)
-        expect(found, [WindowUsage(_NONE, reserved)] * 2, "what is reserved in each window")
+        usages = await store.usage.read([_MINUTE, _HOUR], _START)
+        expect(usages, [WindowUsage(_NONE, reserved)] * 2, "what is reserved in each window")
         large = StepClaim("large", ((tokens, _HOUR),), most)
         expect(large.has_room(await store.usage.reserve(large, _START)), False, "room beside those under way")
         for claim in begun[:5]:
@@ -124,7 +124,7 @@ async def steps_reserve_what_is_left(make: Make) -> None:
 
 
 async def calls_that_are_refused_do_not_count(make: Make) -> None:
-    """Those of an answer beyond a limit; the rest of what it has used counts."""
+    """Refused calls are those of an answer beyond a limit; the rest of what it has used counts."""
     async with opened(make) as store:
         limit = UsageLimit("1h", calls=3)
         claims = [_claim(_HOUR, limit=limit) for _ in range(2)]

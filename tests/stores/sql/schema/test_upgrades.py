@@ -131,7 +131,7 @@ async def test_people_that_were_one_of_all_organisations_are_kept_as_one_of_thei
 async def test_a_key_that_handed_over_before_there_was_a_list_of_those_never_signs_again(tmp_path: Path) -> None:
     path, newer = tmp_path / "a.db", tmp_path / "b.db"
     old, new = CheckpointKey.generate(), CheckpointKey.generate()
-    async with Kernel(store=SqliteStore(newer)) as kernel:
+    async with Kernel(store=SqliteStore(str(newer))) as kernel:
         act = kernel.act("checkpoint_key.adopt", {"id": old.public.id})
         assert await kernel.audit.adopt(old.public, replacing=None, act=act)
         act = kernel.act("checkpoint_key.succeed", {"id": new.public.id, "before": old.public.id})
@@ -143,7 +143,7 @@ async def test_a_key_that_handed_over_before_there_was_a_list_of_those_never_sig
             names = ", ".join(row[1] for row in file.execute(f"PRAGMA main.table_info({table})"))
             where = "WHERE name != 'retired_checkpoint_keys'" if table == "settings" else ""
             file.execute(f"INSERT OR REPLACE INTO main.{table} ({names}) SELECT {names} FROM newer.{table} {where}")
-    async with Kernel(store=SqliteStore(path)) as kernel:
+    async with Kernel(store=SqliteStore(str(path))) as kernel:
         signer = await kernel.audit.signer()
         assert signer is not None
         assert signer.id == new.public.id

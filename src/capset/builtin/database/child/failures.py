@@ -55,9 +55,9 @@ def not_allowed(functions: Collection[str]) -> QueryFailure:
 
 
 def unavailable(name: str, state: str | None = None) -> QueryFailure:
-    """Return the failure of a database that does not answer; ``state`` is its SQLSTATE, if it told one."""
-    told = f" (SQLSTATE {state})" if state else ""
-    return QueryFailure(f"the database {name!r} did not answer{told}", "database_unavailable", 503)
+    """Return the failure of a database that does not answer; ``state`` is its SQLSTATE, if it gave one."""
+    suffix = f" (SQLSTATE {state})" if state else ""
+    return QueryFailure(f"the database {name!r} did not answer{suffix}", "database_unavailable", 503)
 
 
 def timed_out(seconds: float) -> QueryFailure:

@@ -112,7 +112,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""A token at a position. A sign is one character: of an operator, too. One that is none of these is refused."""
+"""A token at a position. A sign is a single character, also within an operator. Anything else is refused."""
 _GO_ON: Final = re.compile(_ESCAPED, re.DOTALL)
 """The rest of a text with escapes that goes on after a new line."""
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
@@ -131,23 +131,23 @@ def names_in(query: str) -> NamesInQuery:
 
     Raises ``QueryFailure`` for a query that PostgreSQL could read in another way than this function.
     """
-    found = NamesInQuery()
+    names = NamesInQuery()
     name: set[str] = set()
     is_member = False
     before = ""
     for kind, text in _tokens(query):
         if name and text == "(":
-            found.called |= name
+            names.called |= name
         elif name and is_member:
-            found.members |= name
+            names.members |= name
         is_member = before == "."
         name = _folded(text) if kind == "word" else {text[1:-1].replace('""', '"')} if kind == "quoted" else set()
         before = text
     if name and is_member:
-        found.members |= name
-    if _BY_TYPE in found.called:
+        names.members |= name
+    if _BY_TYPE in names.called:
         raise _unreadable("TREAT", "write CAST(… AS …)")
-    return found
+    return names
 
 
 def _tokens(query: str) -> Iterator[tuple[str, str]]:

@@ -92,10 +92,10 @@ def _send(out: BinaryIO, answer: Mapping[str, Any]) -> None:  # JSON
 
 def _read(size: int) -> bytes:
     """Return so many bytes of stdin, or fewer at its end. It has no buffer: ``select`` would not see that."""
-    found = bytearray()
-    while len(found) < size and (part := os.read(0, size - len(found))):
-        found += part
-    return bytes(found)
+    data = bytearray()
+    while len(data) < size and (part := os.read(0, size - len(data))):
+        data += part
+    return bytes(data)
 
 
 def _address_space() -> int:

@@ -172,15 +172,15 @@ def _check_names(connection: Connection, names: NamesInQuery, functions: Collect
     allowed = ORDINARY.union(functions)
     called, members = sorted(names.called - allowed), sorted(names.members - allowed)
     if called or members:
-        found = connection.execute(_FUNCTIONS, (called, members)).fetchall()
-        if found:
-            raise not_allowed([function for (function,) in found])
+        rows = connection.execute(_FUNCTIONS, (called, members)).fetchall()
+        if rows:
+            raise not_allowed([function for (function,) in rows])
 
 
 def _fetch(cursor: psycopg.RawServerCursor[tuple[Any, ...]], rows: Rows) -> bool:
-    """Take rows until there are no more, or no more may be; return whether that is for the memory of this process.
+    """Take rows up to their end or a cap; return whether this process had no memory for more.
 
-    Raises ``_NoMemory`` if not even one came.
+    Raises ``_NoMemory`` if it had none for a single row.
     """
     try:
         while batch := cursor.fetchmany(rows.next_batch()):

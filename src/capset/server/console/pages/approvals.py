@@ -145,8 +145,8 @@ async def _shown(page: PageRequest, request: Any) -> Any:
     """Return a request with only the secrets of its tool's schema masked, if the page is asked to show the others."""
     if not request["masked"] or "shown" not in page.query:
         return request
-    shown = await page.api.get("approvals", request["id"], "arguments")
-    return {**request, "arguments": shown["arguments"], "modified": shown["modified"], "masked": False}
+    view = await page.api.get("approvals", request["id"], "arguments")
+    return {**request, "arguments": view["arguments"], "modified": view["modified"], "masked": False}
 
 
 async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Response:

@@ -29,7 +29,7 @@ _PAGES: Final = 3
 _TRIES: Final = 8
 """How often the message that began a turn is looked for, which is stored a moment after the turn begins."""
 _CHECK_SECONDS: Final = 1.0
-"""How long a stream tells of events before its sign-in is looked up again."""
+"""The seconds for which a stream sends events before its sign-in is looked up again."""
 _OPEN: Final = ("pending", "approved")
 """The statuses of requests that change: one that was approved for one call is used by it."""
 _LINES: Final = re.compile("\r\n|\r|\n")

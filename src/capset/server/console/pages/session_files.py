@@ -65,8 +65,8 @@ async def show_file(page: PageRequest) -> Response:
                     "Invalid file: only texts of at most 256 kB that are the session's own are edited"
                 )
             return _editor(page, path, text=text, version=version)
-        shown = await _view(path, content, text, version)
-        return page.render("sessions/file.html", **_about(page, path), **shown, size=size)
+        view = await _view(path, content, text, version)
+        return page.render("sessions/file.html", **_about(page, path), **view, size=size)
 
 
 async def change_file(page: PageRequest) -> Response:

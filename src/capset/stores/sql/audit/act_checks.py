@@ -36,7 +36,7 @@ _MADE: Final[dict[str, _Kind]] = {
 _ENDED: Final[dict[str, _Kind]] = {"key.revoke": "key", "person.remove": "person"}
 _SIGNING: Final = ("checkpoint_key.adopt", "checkpoint_key.succeed")
 _SHOWN: Final = 20
-"""Limit on the problems that are told."""
+"""Limit on the problems that are reported."""
 _TOGETHER: Final = 500
 """Number of agents that are read at once."""
 
@@ -113,17 +113,17 @@ def compare_with_acts(connection: Connection) -> ActComparison:
         if (newest := acts.newest.get(place.id, place)) != place:
             problems[f"{place} is the present one, and record {acts.made[newest].seq} set {newest.version}"] = None
     problems.update(dict.fromkeys(_wrong_signer(connection, acts)))
-    shown = list(problems)[:_SHOWN]
-    if (more := len(problems) - len(shown)) > 0:
-        shown.append(f"{counted(more, 'row')} more differ from their acts")
-    return ActComparison(shown, _notes(list(without_act)))
+    lines = list(problems)[:_SHOWN]
+    if (more := len(problems) - len(lines)) > 0:
+        lines.append(f"{counted(more, 'row')} more differ from their acts")
+    return ActComparison(lines, _notes(list(without_act)))
 
 
 def _read_acts(connection: Connection) -> _Acts:
     acts = _Acts(_begin(connection))
     named = (*_MADE, *_ENDED, *_SIGNING)
-    wanted = select(records.c.seq, records.c.act, records.c.arguments).where(IS_ACT, records.c.act.in_(named))
-    for seq, name, arguments in connection.execute(wanted.order_by(records.c.seq)):
+    statement = select(records.c.seq, records.c.act, records.c.arguments).where(IS_ACT, records.c.act.in_(named))
+    for seq, name, arguments in connection.execute(statement.order_by(records.c.seq)):
         about = cast("dict[str, Any]", json.loads(arguments))
         subject = str(about.get("id"))
         if name in _ENDED:
@@ -151,11 +151,11 @@ def _begin(connection: Connection) -> str | None:
 
 def _rows(connection: Connection) -> Iterator[tuple[KeyRow | PersonRow | AgentRow, str]]:
     """Yield each key, person and version of an agent, the present one first, with the time when it was written."""
-    for one in connection.execute(select(api_keys)).mappings().all():
-        key = key_row(one)
+    for mapping in connection.execute(select(api_keys)).mappings().all():
+        key = key_row(mapping)
         yield key, key.created_at
-    for one in connection.execute(select(people)).mappings().all():
-        person = person_row(one)
+    for mapping in connection.execute(select(people)).mappings().all():
+        person = person_row(mapping)
         yield person, person.created_at
     ids = connection.execute(select(agents.c.id)).scalars().all()
     for start in range(0, len(ids), _TOGETHER):
@@ -164,8 +164,8 @@ def _rows(connection: Connection) -> Iterator[tuple[KeyRow | PersonRow | AgentRo
         current = {row.id: row for row in agent_rows(connection, connection.execute(own).mappings())}
         yield from ((row, row.updated_at) for row in current.values())
         versions = select(agent_versions).where(agent_versions.c.agent_id.in_(some))
-        for one in connection.execute(versions).mappings():
-            row = agent_version(current[one["agent_id"]], one)
+        for mapping in connection.execute(versions).mappings():
+            row = agent_version(current[mapping["agent_id"]], mapping)
             yield row, row.updated_at
 
 

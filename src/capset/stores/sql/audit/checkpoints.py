@@ -112,7 +112,7 @@ def retired_keys(connection: Connection) -> list[str]:
         ids = None
     if not isinstance(ids, list):
         raise StoreError("the list of keys that have handed over is damaged", hint="restore a backup")
-    return [str(one) for one in cast("list[object]", ids)]
+    return [str(key_id) for key_id in cast("list[object]", ids)]
 
 
 def retire_key(connection: Connection, id: str) -> None:

@@ -46,14 +46,14 @@ _SET: Final = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; S
 """Settings for sessions that hold locks, so that the server notices a vanished host, and frees its locks."""
 
 TURN: Final = "LOCK TABLE alembic_version IN EXCLUSIVE MODE"
-"""Takes the turn to write: of all tables, nothing but upgrades writes this one. Readers, and ``pg_dump``, go on."""
+"""Takes the turn to write. Only upgrades write this table; readers and ``pg_dump`` go on."""
 UPGRADES: Final = "capset_upgrades"
 """The execution option of an engine whose transactions make or upgrade the tables."""
 _MAKING: Final = "SELECT pg_advisory_xact_lock(%s)"
 _IS_MADE: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
 
 READ_SECONDS: Final = 20.0
-"""How long a statement of a reader may take, the wait for a lock included; a long read is of many statements."""
+"""How long a statement of a reader may take, the wait for a lock included; a long read consists of many statements."""
 _READ_LIMIT: Final = (
     "SELECT set_config('statement_timeout', %s, false) FROM pg_settings"
     " WHERE name = 'statement_timeout' AND setting::bigint NOT BETWEEN 1 AND %s"

@@ -272,21 +272,21 @@ def load(url: URL, name: str, file: Path) -> None:
         [*command, f"--dbname={options}", str(file)], env=environ, capture_output=True, check=False
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise StoreError(f"pg_restore could not fill the database {name!r}", hint=said[0][:300] if said else None)
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"pg_restore could not fill the database {name!r}", hint=lines[0][:300] if lines else None)
 
 
 def _check(program: str, url: URL, name: str) -> None:
     """Raise ``StoreError`` unless a program of PostgreSQL is as new as the server."""
     done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
-    found = _VERSION.search(done.stdout)
-    own = int(found[1]) if found else 0
+    match = _VERSION.search(done.stdout)
+    own = int(match[1]) if match else 0
     engine = locking_engine(url, name)
     with closing(engine.connect()) as connection:
         server = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int / 10000").scalar_one()
     if own < server:
-        said = f"{Path(program).name} is of version {own or 'unknown'}"
-        raise StoreError(f"{said}; the server's is {server}", hint=_CLIENT_HINT)
+        problem = f"{Path(program).name} is of version {own or 'unknown'}; the server's is {server}"
+        raise StoreError(problem, hint=_CLIENT_HINT)
 
 
 def _conninfo(url: URL) -> tuple[str, dict[str, str]]:

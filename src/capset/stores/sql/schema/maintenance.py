@@ -164,9 +164,9 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
             if revision not in KNOWN or revision >= ENOUGH:
                 missing = missing_tables(connection)
                 is_whole = not missing
-                problems += [one for name in missing if (one := f"the table {name} is missing") not in problems]
+                problems += [problem for name in missing if (problem := f"the table {name} is missing") not in problems]
             problems += [
-                f"{one} is not capset's: remove it, or know what it does" for one in foreign_objects(connection)
+                f"{item} is not capset's: remove it, or know what it does" for item in foreign_objects(connection)
             ]
             if not verify:
                 return DatabaseCheck(revision, tuple(problems))
@@ -298,9 +298,9 @@ def restore(store: SqlStore, file: Path, *, now: str) -> Restoration:
     """Make a database of a backup, and end at ``now``, ISO 8601 UTC, all approvals and open requests in it.
 
     Some of them may have been used, rejected or withdrawn since the backup, and nothing here says which. ``store`` is
-    not open, and its database is not there or has no tables. One of a file appears once all of that is done. Raises
-    ``DefinitionError`` for a missing backup and for a database that is there; ``StoreError`` for a file that is no
-    backup, and if the database cannot be written.
+    not open, and its database is not there or has no tables. A database in a file appears only once all of that is
+    done. Raises ``DefinitionError`` for a missing backup and for a database that is there; ``StoreError`` for a file
+    that is no backup, and if the database cannot be written.
     """
     if not file.is_file():
         raise DefinitionError(f"there is no file {str(file)!r}")

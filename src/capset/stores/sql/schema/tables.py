@@ -338,7 +338,7 @@ usage_reservations: Final = Table(
     *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
     Index("ix_usage_reservations_writer", "writer"),
 )
-"""What the steps of models under way may use, in each window in which they count; a step belongs to its writer."""
+"""The most that each step of a model under way may use, in each of its windows; a step belongs to its writer."""
 
 pins: Final = Table(
     "pins",
