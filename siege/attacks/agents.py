@@ -50,4 +50,4 @@ def _posted(path: str, key: str, body: dict[str, Any], headers: dict[str, str] |
 
 
 _ANSWERS: Final = frozenset({"200", "201", "429", "all steps"})
-ATTACKS = (Attack("60 agents at once", _crowds, _ANSWERS, Bounds()),)
+ATTACKS = (Attack("60 agents at once", _crowds, _ANSWERS, Bounds(health=0.5)),)

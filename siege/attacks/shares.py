@@ -145,6 +145,6 @@ ATTACKS = (
     Attack("slow uploads of two keys", _slow_uploads, _REFUSED, _BOUNDS, _upload),
     Attack("unread downloads of 95 MB", _slow_downloads, frozenset({"200", "201", "unread"}), _BOUNDS, _download),
     Attack("5,100 idle sockets", _idle_sockets, _REFUSED | {"held"}, _BOUNDS),
-    Attack("5,050 waiting requests", _waiting_requests, _REFUSED | {"200", "held"}, Bounds(p99=0.5)),
+    Attack("5,050 waiting requests", _waiting_requests, _REFUSED | {"200", "held"}, Bounds(health=0.5, p99=0.5)),
     Attack("files of 95 MB, read by a tool", _large_reads, frozenset({"200", "201", "429", "503"}), _BOUNDS),
 )

@@ -118,6 +118,7 @@ class RevocationWatch:
         self._handle.cancel()
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None  # its end refers to this watch, and so to the arguments of a call
         if self._error is None:
             return
         if self._worker.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):

@@ -34,13 +34,13 @@ from capset.server.followers import FollowerLimit, Notifier
 from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.server.store_probe import StoreProbe
 from capset.stores.base import Begun, SessionRow
+from capset.wire.shapes import ATTACHED_BYTES
 
 ANYONE: Final = "anyone"
 KEY: Final = "key"
 BEARER: Final = "jwt"
 
 
-_MAX_CONTEXT: Final = 64 * 1024
 """The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
 _TRIES: Final = 20
 """How often a move is retried when others move the same session; each time, one of them has succeeded."""
@@ -313,9 +313,9 @@ def _context(given: Mapping[str, Any] | None) -> str | None:
     if given is None:
         return None
     kept = to_json(session_context_of(given))
-    if len(kept) > _MAX_CONTEXT:
+    if len(kept) > ATTACHED_BYTES:
         raise InvalidArguments(
-            f"Invalid context: it has {len(kept)} bytes as JSON, and may have {_MAX_CONTEXT} (session_context)"
+            f"Invalid context: it has {len(kept)} bytes as JSON, and may have {ATTACHED_BYTES} (attached_json)"
         )
     return kept.decode()
 

@@ -12,23 +12,24 @@ from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.snapshot.turns import KeptTurn
 from capset.stores.base import EnvelopeRow, LinkRow, TransitionRow
 from capset.wire.agents import Text
-from capset.wire.shapes import INVOCATION, Shape, json_bytes
+from capset.wire.shapes import AttachedJson, Shape
 
 
 class LinkInput(Shape):
     """Of which session the present snapshot is to be kept, and what of the client's own beside it.
 
     ``invocation`` says for whom this turn runs: only its hash is kept. ``context`` stands in the envelope and
-    ``metadata`` at the link, both of any JSON, and neither is hashed; they have at most 64 and 16 KiB. ``reason`` says
-    why, should the runtime hash have moved. Who acts, and in which environment, is never taken from here.
+    ``metadata`` at the link, both of any JSON, and neither is hashed. Each of the three has at most 64 KiB.
+    ``reason`` says why, should the runtime hash have moved. Who acts, and in which environment, is never taken from
+    here.
     """
 
     model_config = ConfigDict(strict=True)
 
     session_id: Annotated[str, Field(min_length=1, max_length=200)]
-    metadata: Annotated[dict[str, Any], json_bytes("link_metadata", 16 * 1024)] | None = None
-    context: Annotated[dict[str, Any], json_bytes("link_context", 64 * 1024)] | None = None
-    invocation: Annotated[dict[str, Any], INVOCATION] | None = None
+    metadata: AttachedJson | None = None
+    context: AttachedJson | None = None
+    invocation: AttachedJson | None = None
     reason: Annotated[Text, Field(max_length=1_000)] = ""
 
 

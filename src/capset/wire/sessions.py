@@ -15,7 +15,7 @@ from capset.errors import StoreError
 from capset.stores.base import SessionQuery, SessionRow, SessionStore
 from capset.wire.agents import Version
 from capset.wire.pages import fitting_items, read_page
-from capset.wire.shapes import INVOCATION, Shape
+from capset.wire.shapes import AttachedJson, Shape
 
 
 class SessionInput(Shape):
@@ -28,7 +28,7 @@ class SessionInput(Shape):
     model_config = ConfigDict(strict=True)
 
     agent_id: Annotated[str, Field(min_length=1, max_length=200)]
-    invocation: Annotated[dict[str, Any], INVOCATION] | None = None
+    invocation: AttachedJson | None = None
     context: dict[str, Any] | None = None
 
 

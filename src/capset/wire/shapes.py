@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError, to_json
@@ -33,17 +33,16 @@ Whole: Final = BeforeValidator(whole)
 """Accepts such a number as an integer."""
 
 
-def json_bytes(name: str, most: int) -> AfterValidator:
-    """Return a validator that refuses JSON data of more bytes, under the limit's name."""
-
-    def check(given: Any) -> Any:  # JSON data
-        if (size := len(to_json(given))) > most:
-            told = f"at most {most} bytes as JSON ({name}); it has {size}"
-            raise PydanticCustomError("too_large", "{told}", {"told": told})
-        return given
-
-    return AfterValidator(check)
+ATTACHED_BYTES: Final = 64 * 1024
+"""The limit on each piece of JSON that a client attaches to a session or a link: context, metadata, invocation."""
 
 
-INVOCATION: Final = json_bytes("invocation", 64 * 1024)
-"""The bound of an invocation, of which only the hash is kept."""
+def _check_size(data: Any) -> Any:  # JSON data
+    if (size := len(to_json(data))) > ATTACHED_BYTES:
+        expected = f"at most {ATTACHED_BYTES} bytes as JSON (attached_json); it has {size}"
+        raise PydanticCustomError("too_large", "{expected}", {"expected": expected})
+    return data
+
+
+AttachedJson = Annotated[dict[str, Any], AfterValidator(_check_size)]
+"""JSON of a client's own that is kept with a session or a link, or hashed."""

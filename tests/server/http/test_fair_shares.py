@@ -15,6 +15,7 @@ from capset import Capability, Principal, tool
 from capset.server.http.fair_shares import (
     ACTIVE_SECONDS,
     HUNGRY,
+    MANY,
     MEMORY_SECONDS,
     FairShares,
     Share,
@@ -61,6 +62,18 @@ async def test_a_principal_answers_for_its_organisation_too() -> None:
     assert alone.load(now + 10 * MEMORY_SECONDS) < 1e-5, "charges fade"
 
 
+async def test_of_two_that_have_had_the_same_the_one_with_more_waiting_requests_waits() -> None:
+    few, many = shares_of(0.1, 0.1)
+    now = time.perf_counter()
+    assert [share.must_wait(now) for share in (few, many)] == [False, False]
+    many.count_waiting(MANY)
+    assert [share.must_wait(now) for share in (few, many)] == [False, True]
+    many.count_waiting(7 * MANY)
+    assert many.weight(now) == pytest.approx(5 * few.weight(now)), "it has a bound"
+    many.count_waiting(-8 * MANY)
+    assert not many.must_wait(now)
+
+
 async def test_no_one_waits_for_others_that_take_almost_nothing_unless_the_loop_is_late() -> None:
     light, heavy = shares_of(0.001, 0.4)
     now = time.perf_counter()
@@ -87,7 +100,7 @@ async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_a
 async def test_those_who_ask_whether_a_server_is_well_answer_for_themselves_alone() -> None:
     shares, now = FairShares(RequestLimits()), time.perf_counter()
     known, unknown = shares.enter(Principal("a", org="a")), shares.enter_unknown("10.0.0.1")
-    flood, watch = shares.enter_probe("10.0.0.2"), shares.enter_probe("10.0.0.3")
+    flood, watch = (shares.enter_unknown(f"10.0.0.{number}", asks_health=True) for number in (2, 3))
     known.charge(0.01, now)
     unknown.charge(0.05, now)
     watch.charge(0.002, now)

@@ -172,6 +172,7 @@ def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redact
         # No URL, nothing to cut, and no secret: it is stored as it is.
         if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
             return text, whole
+        return _stored_arguments(recorded, tool, whole, redactor), whole
     plain_arguments = _plain_arguments(recorded, entry.given)
     covered = _whole(recorded, plain_arguments, entry.secrets)
     whole = canonical(covered)

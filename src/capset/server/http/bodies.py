@@ -212,7 +212,7 @@ class RequestBody:
         """Return the body, and then what else comes: the ASGI ``receive`` of an application."""
         if self._is_received:
             return await self._receive()
-        content = await self.content()
+        content, self._content = await self.content(), b""  # held no more: an idle connection keeps its last request
         self._is_received = True
         return {"type": "http.request", "body": content, "more_body": False}
 

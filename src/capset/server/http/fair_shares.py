@@ -29,6 +29,8 @@ HUNGRY: Final = 0.03
 """The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+MANY: Final = 16
+"""The number of waiting requests with which a share counts once more; with four times as many or more, four times."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 ACTIVE_SECONDS: Final = 0.25
@@ -51,12 +53,13 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds")
+    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds", "_waiting")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
+        self._waiting = 0
 
     def child(self, key: Hashable) -> Share:
         """Return a share within this one, made if there is none."""
@@ -89,8 +92,19 @@ class Share:
         if parent is None:
             return False
         others = (share for share in parent._children.values() if share is not self and share.is_active(now, least))
-        most = max((share.load(now) for share in others), default=None)
-        return (most is not None and self.load(now) > LARGER * most) or parent.must_wait(now, least)
+        most = max((share.weight(now) for share in others), default=None)
+        return (most is not None and self.weight(now) > LARGER * most) or parent.must_wait(now, least)
+
+    def weight(self, now: float) -> float:
+        """Return the load; it counts for more the more requests wait, here and in what is part of this share."""
+        return self.load(now) * (1 + min(self._waiting / MANY, 4.0))
+
+    def count_waiting(self, requests: int) -> None:
+        """Count requests that wait, or wait no longer, here and in what this share is part of."""
+        share: Share | None = self
+        while share is not None:
+            share._waiting += requests
+            share = share._parent
 
     def is_active(self, now: float, least: float) -> bool:
         """Return whether it was in use a moment ago, with at least this load."""
@@ -107,7 +121,7 @@ class FairShares:
     def __init__(self, limits: RequestLimits) -> None:
         self._seconds = limits.share_seconds
         self._all = Share()
-        self._busy = _Busy()
+        self._measured = perf_counter(), process_time(), 0.0
         self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._releasing: asyncio.Task[None] | None = None
 
@@ -117,21 +131,13 @@ class FairShares:
         CURRENT.set(share)
         return share
 
-    def enter_unknown(self, address: str) -> Share:
-        """Return the share of requests from an address whose credentials have yet to be checked.
+    def enter_unknown(self, address: str, *, asks_health: bool = False) -> Share:
+        """Return the share of requests from an address whose credentials have yet to be checked, or that need none.
 
-        All such addresses together are one share beside those of organisations, however many they are.
+        All such addresses together are one share beside those of organisations, however many they are. One that asks
+        whether the server is well is a share by itself: who watches the server waits for no flood of unknown callers.
         """
-        share = self._all.child(_UNKNOWN).child(address)
-        CURRENT.set(share)
-        return share
-
-    def enter_probe(self, address: str) -> Share:
-        """Return the share of requests from an address that ask whether the server is well.
-
-        Each address is one share beside organisations: who watches the server waits for no flood of unknown callers.
-        """
-        share = self._all.child((_PROBE, address))
+        share = self._all.child((_PROBE, address)) if asks_health else self._all.child(_UNKNOWN).child(address)
         CURRENT.set(share)
         return share
 
@@ -147,6 +153,7 @@ class FairShares:
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._waiting.setdefault(share, deque()).append(waiter)
+        share.count_waiting(1)
         if self._releasing is None:
             # In a context of its own: what it does is charged to no caller.
             self._releasing = loop.create_task(self._release(), context=Context())
@@ -155,6 +162,8 @@ class FairShares:
                 await waiter
         except TimeoutError:
             raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry") from None
+        finally:
+            share.count_waiting(-1)
 
     async def _release(self) -> None:
         """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""
@@ -181,23 +190,11 @@ class FairShares:
         """Return whether the loop has time, and the least load of others for which requests wait."""
         if await _delay() >= LATE_SECONDS:
             return False, 0.0
-        return self._busy.measure() < BUSY, HUNGRY * MEMORY_SECONDS
-
-
-class _Busy:
-    """The part of a core that this process takes, its threads included."""
-
-    def __init__(self) -> None:
-        self._wall, self._own, self._part = perf_counter(), process_time(), 0.0
-
-    def measure(self) -> float:
-        """Return it for the time since the last measurement, or the result of that if it was a moment ago."""
-        wall = perf_counter()
-        if wall - self._wall >= _MEASURED_SECONDS:
-            own = process_time()
-            self._part = (own - self._own) / (wall - self._wall)
-            self._wall, self._own = wall, own
-        return self._part
+        wall, used, part = self._measured
+        if (now := perf_counter()) - wall >= _MEASURED_SECONDS:
+            part = (process_time() - used) / (now - wall)
+            self._measured = now, process_time(), part
+        return part < BUSY, HUNGRY * MEMORY_SECONDS
 
 
 async def _delay() -> float:

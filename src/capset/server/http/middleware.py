@@ -218,10 +218,9 @@ class ServerMiddleware:
             request_info.caller = await callers.identify(authorization, path)
         else:
             address = str((scope.get("client") or ("",))[0])
-            enter = self._shares.enter_probe if is_public else self._shares.enter_unknown
             counted = self._counted(Owner(_UNKNOWN, address)) if is_open and not is_public else nullcontext()
             with counted:
-                await self._shares.admit(enter(address))
+                await self._shares.admit(self._shares.enter_unknown(address, asks_health=is_public))
                 self._check_head(scope, request_info, path)
                 if is_open:  # for those who have no credential yet, and need none
                     return await self._answer(scope, receive, send, request_info)
@@ -280,7 +279,7 @@ class ServerMiddleware:
             scope = {**scope, "method": "GET"}  # whose body is left out (RFC 9110 §9.3.2)
 
         async def take_turn(size: int) -> None:
-            """Wait for the turn of a body that has been read, and keep it for the time that its size may take."""
+            """Wait for the turn of a body that has been read, if it needs one, and keep it for a time by its size."""
             if request_info.caller is not None and share is not None and size > TURN_BODY:
                 # What is done with a smaller body takes less time, and after that a call may wait for its tool.
                 most = LARGE_SECONDS * min(1.0, size / LARGE)

@@ -120,7 +120,7 @@ class RequestLimits:
     """A body of a call, of MCP and of a message to an agent; beyond it, 413."""
     json_values: int = 20_000
     """The values in a JSON body, counting lists, objects and what is in them; beyond it, 413."""
-    memory: int = 320 * 1024 * 1024
+    memory: int = 128 * 1024 * 1024
     """All JSON above 64 KiB that is held at once, four times each; what finds no room in it waits."""
     connections: int = 5_000
     """Connections; for the next one, an idle one is closed. Nine of ten may have requests under way, in fair slots:

@@ -158,9 +158,17 @@ async def answer_call(service: Service, id: str | None, scope: Scope, receive: R
     if body_of(scope).is_large:
         await service.session_row(caller, str(id))
     body: bytes = (await receive())["body"]
+    await _pause_if_large(scope)
     given, key = parse_call(body), request_info.header(b"idempotency-key") or None
+    await _pause_if_large(scope)
     response = await prepare_call(service, caller, str(id), given, key, body, scope)
     await response(scope, receive, send)
+
+
+async def _pause_if_large(scope: Scope) -> None:
+    """Let others come in between two steps over a large body, each of which may take tens of milliseconds."""
+    if body_of(scope).is_large:
+        await asyncio.sleep(0)
 
 
 async def prepare_call(
@@ -178,6 +186,7 @@ async def prepare_call(
     once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
+    await _pause_if_large(scope)
     if is_stream:
         authorization = request_info.header(b"authorization")
         respond, session = (

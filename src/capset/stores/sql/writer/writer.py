@@ -179,6 +179,7 @@ class Writer:
             self._held = min(there, TOGETHER)
             items = [self._queue.popleft() for _ in range(self._held)]
             written = not items or self._write(engine, items, last=stopping)
+            del items  # the thread may wait for long, and one of them may be of many megabytes
             # What came after that wakes the thread by itself, and is collected first.
             if written and (there > TOGETHER or (stopping and self._queue)):
                 self._look_again()
