@@ -272,18 +272,20 @@ async def channel(bench: Bench) -> Grant:
     return Grant({"a click": clicks(bench, client, session, waiting)}, revoke)
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a database of the test's own."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/capset.db"
+    require_scheme()
+    return request.getfixturevalue("postgres_url")
+
+
 @pytest.mark.gate
 @pytest.mark.realtime
 @pytest.mark.spec("G54", "R8", "T61")
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", KINDS)
-async def test_what_is_withdrawn_is_used_no_more_a_second_later(
-    name: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    store = f"sqlite:///{tmp_path}/capset.db"
-    if engine == "postgres":
-        require_scheme()
-        store = request.getfixturevalue("postgres_url")
+async def test_what_is_withdrawn_is_used_no_more_a_second_later(name: str, store: str) -> None:
     async with AsyncExitStack() as stack:
         grant = await KINDS[name](Bench(store, stack))
         for way, attempt in grant.ways.items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from capset.errors import CapsetError, StoreError
+from capset.errors import CapsetError
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base import AgentRow, Entry, Store, ToolPin
 
@@ -88,8 +89,9 @@ class CurrentRows:
 class RevocationWatch:
     """Context manager that cancels the work inside once ``check`` raises; the work then ends with that error.
 
-    Work that is done before the first look costs one timer. A store that does not answer changes nothing: work that
-    needs it fails by itself. ``cancel`` cancels the task of the work, where somebody else has to know of that.
+    Work that is done before the first look costs one timer. A store or an issuer that does not answer changes nothing,
+    nor does a host that is closing: work that needs it fails by itself. ``cancel`` cancels the task of the work, where
+    somebody else has to know of that.
     """
 
     __slots__ = ("_before", "_cancel", "_check", "_error", "_handle", "_looking", "_worker")
@@ -131,15 +133,14 @@ class RevocationWatch:
         while True:
             try:
                 await self._check()
-            except StoreError:
-                pass
             except CapsetError as error:
-                self._error = error
-                if self._cancel is None:
-                    self._worker.cancel()
-                else:
-                    self._cancel(self._worker)
-                return
+                if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:  # else it could not be looked up
+                    self._error = error
+                    if self._cancel is None:
+                        self._worker.cancel()
+                    else:
+                        self._cancel(self._worker)
+                    return
             except Exception:
                 _log.exception("what may have been withdrawn could not be looked up; it is looked up again")
             await asyncio.sleep(LOOK_SECONDS)

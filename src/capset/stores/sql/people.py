@@ -39,10 +39,11 @@ class SqlPeople:
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
         """Return the persons that a user of a workspace is, one for each org, the oldest first."""
-        statement = select(people).where(_user(team, user)).order_by(people.c.id)
+        statement = select(people).where(_user(team, user))
 
         def read(connection: Connection) -> list[PersonRow]:
-            return [person_row(row) for row in connection.execute(statement).mappings()]
+            rows = (person_row(row) for row in connection.execute(statement).mappings())
+            return sorted(rows, key=lambda person: person.id)
 
         return await self._reader.read(read, is_one_statement=True)
 
