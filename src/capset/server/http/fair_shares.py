@@ -29,12 +29,15 @@ HUNGRY: Final = 0.03
 """The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
-MANY: Final = 16
-"""The number of waiting requests with which a share counts once more; with four times as many or more, four times."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
+STORE_SECONDS: Final = 0.002, 0.4
+"""The charge for a request that writes, and for each mebibyte of JSON in it: estimated, since the store's thread and
+its database do that work."""
+PART_SECONDS: Final = 0.01
+"""The time that the tasks of an organisation have in one iteration of the event loop."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
 _UNKNOWN: Final = ("unknown",)
@@ -53,13 +56,13 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds", "_waiting")
+    __slots__ = ("_at", "_children", "_iteration", "_parent", "_pending", "_seconds")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
-        self._waiting = 0
+        self._iteration = 0, 0.0
 
     def child(self, key: Hashable) -> Share:
         """Return a share within this one, made if there is none."""
@@ -82,6 +85,17 @@ class Share:
             share._at, share = now, share._parent
         self._pending = 0.0
 
+    def has_had_its_part(self, iteration: int) -> bool:
+        """Return whether the organisation of this share has used its part of an iteration of the loop."""
+        number, seconds = (self._parent or self)._iteration
+        return number == iteration and seconds >= PART_SECONDS
+
+    def use_iteration(self, seconds: float, iteration: int) -> None:
+        """Count the time that a step has taken in an iteration of the loop."""
+        share = self._parent or self
+        number, before = share._iteration
+        share._iteration = iteration, seconds + (before if number == iteration else 0.0)
+
     def load(self, now: float) -> float:
         """Return what has not faded yet."""
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
@@ -92,19 +106,8 @@ class Share:
         if parent is None:
             return False
         others = (share for share in parent._children.values() if share is not self and share.is_active(now, least))
-        most = max((share.weight(now) for share in others), default=None)
-        return (most is not None and self.weight(now) > LARGER * most) or parent.must_wait(now, least)
-
-    def weight(self, now: float) -> float:
-        """Return the load; it counts for more the more requests wait, here and in what is part of this share."""
-        return self.load(now) * (1 + min(self._waiting / MANY, 4.0))
-
-    def count_waiting(self, requests: int) -> None:
-        """Count requests that wait, or wait no longer, here and in what this share is part of."""
-        share: Share | None = self
-        while share is not None:
-            share._waiting += requests
-            share = share._parent
+        most = max((share.load(now) for share in others), default=None)
+        return (most is not None and self.load(now) > LARGER * most) or parent.must_wait(now, least)
 
     def is_active(self, now: float, least: float) -> bool:
         """Return whether it was in use a moment ago, with at least this load."""
@@ -153,7 +156,6 @@ class FairShares:
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._waiting.setdefault(share, deque()).append(waiter)
-        share.count_waiting(1)
         if self._releasing is None:
             # In a context of its own: what it does is charged to no caller.
             self._releasing = loop.create_task(self._release(), context=Context())
@@ -162,8 +164,6 @@ class FairShares:
                 await waiter
         except TimeoutError:
             raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry") from None
-        finally:
-            share.count_waiting(-1)
 
     async def _release(self) -> None:
         """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""

@@ -33,7 +33,7 @@ from capset.server.http.bodies import (
     size_of,
 )
 from capset.server.http.challenges import lead_to_issuer
-from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Share, Turns
+from capset.server.http.fair_shares import LARGE_SECONDS, STORE_SECONDS, FairShares, Share, Turns
 from capset.server.http.openai_errors import with_openai_errors
 from capset.server.http.request_context import (
     ARRIVED,
@@ -225,11 +225,11 @@ class ServerMiddleware:
                 if is_open:  # for those who have no credential yet, and need none
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
+        share = self._shares.enter(request_info.caller.principal)
         with (
             self._counted(owner_of(request_info.caller.principal)),
             Reservation(self._memory, request_info.caller.principal, self._limits.share_seconds) as request_info.memory,
         ):
-            share = self._shares.enter(request_info.caller.principal)
             await self._shares.admit(share)
             if has_been_met:
                 self._check_head(scope, request_info, path)
@@ -280,7 +280,11 @@ class ServerMiddleware:
 
         async def take_turn(size: int) -> None:
             """Wait for the turn of a body that has been read, if it needs one, and keep it for a time by its size."""
-            if request_info.caller is not None and share is not None and size > TURN_BODY:
+            if request_info.caller is None or share is None:
+                return
+            if scope["method"] != "GET" and not is_file(scope["method"], request_info.route):
+                share.charge(STORE_SECONDS[0] + STORE_SECONDS[1] * size / 2**20, time.perf_counter())
+            if size > TURN_BODY:
                 # What is done with a smaller body takes less time, and after that a call may wait for its tool.
                 most = LARGE_SECONDS * min(1.0, size / LARGE)
                 admit = partial(self._shares.admit, share)

@@ -19,13 +19,37 @@ BRIEF_SECONDS: Final = 0.001
 """Steps up to here are charged by the clock: it costs less than the processor time, and they did not wait for long."""
 
 
+class LoopIterations:
+    """The number of the event loop's current iteration, as far as timed steps run in it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_counted = False
+        self.number = 0
+
+    def count(self) -> None:
+        """Have the next iteration counted."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._loop.call_soon(self._begin, context=Context())
+
+    def _begin(self) -> None:
+        self._is_counted = False
+        self.number += 1
+
+
 class TimedCoroutine(Coroutine[Any, Any, Any]):
-    """A task's coroutine whose steps are charged to the share of its context."""
+    """A task's coroutine whose steps are charged to the share of its context.
 
-    __slots__ = ("__qualname__", "_coroutine")
+    Once the organisation has used its part of an iteration of the loop, a step waits for the next one: however many
+    tasks of one are ready at once, the loop looks for the requests of others in between.
+    """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    __slots__ = ("__qualname__", "_coroutine", "_iterations")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], iterations: LoopIterations) -> None:
         self._coroutine = coroutine
+        self._iterations = iterations
         self.__qualname__ = getattr(coroutine, "__qualname__", "coroutine")
 
     def __getattr__(self, name: str) -> Any:  # any attribute of the coroutine, such as cr_frame
@@ -35,6 +59,8 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
+        if (share := CURRENT.get()) is not None and share.has_had_its_part(self._iterations.number):
+            return None  # as a bare yield: the task goes on in the next iteration
         started, used = perf_counter(), thread_time()
         try:
             return self._coroutine.send(value)
@@ -42,7 +68,10 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
             if (share := CURRENT.get()) is not None:
                 now = perf_counter()
                 took = now - started
-                share.charge(took if took < BRIEF_SECONDS else thread_time() - used, now)
+                seconds = took if took < BRIEF_SECONDS else thread_time() - used
+                share.charge(seconds, now)
+                share.use_iteration(seconds, self._iterations.number)
+                self._iterations.count()
 
     def throw(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None) -> Any:
         started = thread_time()
@@ -87,7 +116,7 @@ def timed_tasks() -> Generator[None]:
     if loop.get_task_factory() is not None:
         yield
         return
-    loop.set_task_factory(_timed_task)
+    loop.set_task_factory(_factory(LoopIterations(loop)))
     threads = TimedThreads(thread_name_prefix="capset-loop")
     loop.set_default_executor(threads)
     try:
@@ -98,7 +127,10 @@ def timed_tasks() -> Generator[None]:
         threads.shutdown(wait=False)
 
 
-def _timed_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: Context | None = None, **options: Any
-) -> asyncio.Task[Any]:
-    return asyncio.Task(TimedCoroutine(coroutine), loop=loop, context=context, **options)
+def _factory(iterations: LoopIterations) -> Callable[..., asyncio.Task[Any]]:
+    def make(
+        loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: Context | None = None, **options: Any
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(TimedCoroutine(coroutine, iterations), loop=loop, context=context, **options)
+
+    return make
