@@ -91,12 +91,12 @@ async def test_a_page_whose_address_no_cookie_holds_does_not_keep_anybody_out(
 
 
 @pytest.mark.spec("N1", "T46")
-async def test_a_sign_out_counts_while_the_provider_is_away(authority: Provider, tmp_path: Path) -> None:
+async def test_a_sign_out_counts_while_the_provider_is_away(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'a.db'}"
     with socket.socket() as silent:  # nothing listens there
         silent.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{silent.getsockname()[1]}/jwks"
-    async with protected(authority, None, client=CLIENT, store=store) as here:
+    async with provider() as authority, protected(authority, None, client=CLIENT, store=store) as here:
         issuer = Issuer(authority.issuer, None, away, public_url=here.url)
         authority.register(CLIENT[0], f"{here.url}{CALLBACK}", secret=CLIENT[1])
         async with (
