@@ -16,7 +16,7 @@ from tests.builtin.sandbox.support import without_namespaces
 from tests.cli.support import Command, Done, Run
 from tests.cli.test_databases import heed_permissions
 
-TIMEOUT = 60
+TIMEOUT = 240
 
 
 def demo(capset: Command, *folders: str, **options: Any) -> Done:

@@ -121,7 +121,7 @@ async def test_a_caller_that_leaves_cancels_its_call_and_no_other(is_direct: boo
 @pytest.mark.spec("M3")
 async def test_one_that_hangs_ends_by_its_timeout(is_direct: bool) -> None:
     done: list[str] = []
-    async with site_of(library(done), is_direct=is_direct, timeout=0.5) as (site, _):
+    async with site_of(library(done), is_direct=is_direct, rules={"wait": {"timeout": 0.5}}) as (site, _):
         with pytest.raises((TransientError, DeadlineExceeded)):
             await site.call("books_wait", seconds=30)
         assert await site.call("books_add", a=1, b=2) == {"result": 3}

@@ -216,7 +216,7 @@ async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.spec("M3")
 async def test_one_that_hangs_ends_by_its_timeout(tmp_path: Path) -> None:
-    async with opened(server("library", tmp_path, trust_first_use=True, timeout=0.5)) as site:
+    async with opened(server("library", tmp_path, trust_first_use=True, rules={"wait": {"timeout": 0.5}})) as site:
         with pytest.raises(CapsetError):
             await site.call("library_wait", seconds=30)
         assert await site.call("library_add", a=1, b=1) == {"total": 2}

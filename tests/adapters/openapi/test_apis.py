@@ -189,7 +189,7 @@ async def test_of_head_the_headers_are_told() -> None:
 @pytest.mark.nightly
 @pytest.mark.spec("M9")
 async def test_one_that_hangs_ends_by_its_timeout() -> None:
-    async with serving(pets()) as there, opened(declared(there, timeout=0.7)) as site:
+    async with serving(pets()) as there, opened(declared(there, rules={"slow": {"timeout": 0.7}})) as site:
         started = time.monotonic()
         with pytest.raises(CapsetError):
             await site.call("pets_slow", seconds=30)

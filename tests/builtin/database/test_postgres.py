@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
+from capset.builtin.database.query_process import close_idle
 from capset.errors import DeadlineExceeded
 from capset.testing import session_for
 from tests.builtin.database.support import Known, ask, asking, refused
@@ -209,6 +210,20 @@ async def test_a_password_is_in_no_argument_and_in_no_environment(postgres: Serv
     for process in processes:
         assert "sesame" not in f"{process.cmdline()} {process.environ()}"
         assert not [name for name in process.environ() if name.startswith(("CAPSET", "PG"))]
+
+
+@pytest.mark.spec("G30")
+async def test_libraries_are_loaded_from_where_the_host_has_them(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python that was built with its own libpq finds it by ``LD_LIBRARY_PATH``."""
+    close_idle()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    async with asking(url) as desk:
+        assert (await ask(desk, "SELECT 1"))["rows"] == [[1]]
+    (process,) = asking_processes()
+    assert process.environ()["LD_LIBRARY_PATH"] == str(tmp_path)
+    close_idle()
 
 
 @pytest.mark.spec("G30", "G4", "G24")

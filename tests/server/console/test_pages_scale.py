@@ -155,6 +155,7 @@ LEFT_OUT: Final = {
     "/sessions/{id}/approvals/{approval}": "part of a conversation",
     "/servers/agents/{agent}/{name}": "as a server of the configuration",
     "/servers/agents/{agent}/{name}/tools": "as a server of the configuration",
+    "/approvals/{id}/files/{number}": "as long as the file",
     "/audit/export": "as long as what is exported",
     "/organisations": "for administrators of the server, who are asked below",
     "/fingerprints/find": "leads to the page of a fingerprint",

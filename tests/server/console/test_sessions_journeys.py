@@ -156,7 +156,7 @@ async def test_a_tool_is_called_by_a_form(browser: Browser, store: str) -> None:
             await page.get_by_role("button", name="Call the tool").click()
             await expect(page.get_by_text("needs an approval")).to_be_visible()
             await page.get_by_role("button", name="Approve").click()
-            await expect(page.get_by_text("approved").first).to_be_visible()
+            await expect(page.get_by_text("By user:boss")).to_be_visible()
             await page.get_by_role("button", name="Call again").click()
             await expect(page.get_by_text("bob has 8")).to_be_visible()
             await hold_page(page)

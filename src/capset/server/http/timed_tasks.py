@@ -78,6 +78,7 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         try:
             return self._coroutine.throw(typ) if val is None else self._coroutine.throw(typ, val, tb)
         finally:
+            del typ, val, tb  # or the error holds itself by its traceback, until the collector of cycles comes
             if (share := CURRENT.get()) is not None:
                 share.charge(thread_time() - started, perf_counter())
 
