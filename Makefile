@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help anew setup demo serve test near realtime uvloop bombs upgrades nightly weekly matrix check format bench agentdojo examples docs conformance guardbench bfcl clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
+.PHONY: help anew setup demo serve test near realtime uvloop bombs upgrades nightly weekly matrix check format bench agentdojo examples docs conformance guardbench bfcl corpus mcpservers clients console mcpclients frontends formats frameworks siege soak mixed-soak load faults sandbox-corpus mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -107,6 +107,12 @@ console: $(SETUP) ## walk through the console in a real browser (ARGS="-k name")
 	@scripts/install_for_tests.sh chromium
 	@$(BIN)/python -m scripts.run_tests --processes 2 -m browser $(ARGS) tests/server/console
 
+corpus: $(SETUP) ## load 2,639 public OpenAPI documents, call 500 operations, run the JSON-Schema-Test-Suite (ARGS="documents", requests, schemas)
+	@$(BIN)/python -m scripts.corpus $(ARGS)
+
+mcpservers: $(SETUP) ## call each tool of twenty public MCP servers directly and through one gateway, and compare (ARGS="everything word")
+	@$(BIN)/python -m scripts.mcpservers $(ARGS)
+
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated
 
@@ -156,7 +162,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale tests/server/console/test_pages_scale.py
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-contextforge .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .reports .ruff_cache dist site
+	@rm -rf .corpus .venv .venv-a2a .venv-bench .venv-bfcl .venv-claude-agent-sdk .venv-clients .venv-contextforge .venv-frameworks .venv-google-adk .venv-crewai .venv-guardbench .venv-matrix .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .reports .ruff_cache dist site
 	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules tests/interop_clients/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

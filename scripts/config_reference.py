@@ -28,6 +28,7 @@ _SERVERS: Final = {
     "McpServerShape": "An MCP server",
     "McpResourceShape": "A resource",
     "ApiShape": "An API",
+    "ClientCredentialsShape": "Client credentials",
     "ToolRulesShape": "Rules of a tool",
 }
 PAGES: Final = {

@@ -7,7 +7,7 @@ set -euo pipefail
 notes="$(dirname "${BASH_SOURCE[0]}")/../.reports/not-installed"
 
 programs=("$@")
-[ "$#" -gt 0 ] || programs=(curl jq gcc redis-server)
+[ "$#" -gt 0 ] || programs=(curl jq gcc redis-server pgbouncer)
 missing() {
     for program in "${programs[@]}"; do
         command -v "$program" >/dev/null && rm -f "$notes/$program" || echo "$program"

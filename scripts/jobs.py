@@ -72,6 +72,8 @@ NIGHTLY: Final = (
     job("frontends"),
     job("formats"),
     job("frameworks"),
+    job("corpus"),
+    job("mcpservers", alone=True),
     job("realtime", "realtime", "ARGS=--shuffle --processes 4", alone=True),
 )
 WEEKLY: Final = (
@@ -149,7 +151,8 @@ def install(folder: Path) -> str | None:
     for _ in range(2):
         with log.open("wb") as output:
             done = subprocess.run(
-                "make --no-print-directory setup && scripts/install_for_tests.sh curl jq gcc redis-server chromium",
+                "make --no-print-directory setup && "
+                "scripts/install_for_tests.sh curl jq gcc redis-server pgbouncer chromium",
                 shell=True,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,

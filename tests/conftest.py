@@ -12,8 +12,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import httpcore2
+import httpx2
 import pytest
+from httpx2._transports import default as transports
 from hypothesis import settings
 
 from tests import real_time
@@ -29,8 +30,8 @@ settings.register_profile("here", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile(PROFILE)
 
-# Each client would load the machine's trust store, which takes longer than most tests.
-httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
+# Each client of a test would load the machine's trust store, which takes longer than most tests.
+pytest.MonkeyPatch().setattr(transports, "create_ssl_context", cache(httpx2.create_ssl_context))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -95,6 +95,11 @@ class CapsetError(Exception):
     """Whether the error means that governance refused a call, not that something failed."""
     retry_after: float | None = None
     """Seconds after which the same call may pass, if known."""
+    answer_lost: bool = False
+    """Whether a request was sent on and its answer never came, so that it is not known whether it had its effect.
+
+    A handler sets it on the error that it raises; the record of its call then has the outcome ``unknown``.
+    """
 
     def __init__(
         self, message: str, *, hint: str | None = None, fields: Iterable[Field] = (), correlation: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capset.composition.helper_types import helper_types
 from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Answer, ApprovalRow, Approver
 from capset.definitions.approvers import ApproverRule
@@ -114,6 +115,7 @@ __all__ = [
     "decoded",
     "digested",
     "every_codec",
+    "helper_types",
     "in_thread",
     "install_command",
     "is_text",

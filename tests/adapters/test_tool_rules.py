@@ -120,6 +120,7 @@ def test_permissions_are_those_of_the_server_and_of_the_tool() -> None:
         ({"a": {"effcet": "read"}}, "did you mean 'effect'?"),
         ({"a": {"approval": "maybe"}}, "approval is auto or ask"),
         ({"a": {"limits": "often"}}, "limit"),
+        ({"a": {"unchecked_patterns": "ask"}}, "unchecked_patterns is allow or refuse"),
         ({"a": {"permissions": ["x y"]}}, "permission"),
         ({"a": {"arguments": {"path": {"pattern": "^/a"}}}}, "a type, a const or an enum is needed"),
         ({"a": {"arguments": {"path": {"type": "string", "pattern": "(?<=a)"}}}}, "arguments"),

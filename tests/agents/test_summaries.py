@@ -106,3 +106,49 @@ async def test_images_do_not_count_as_text(url: str, shelf: Shelf) -> None:
         await here.say(row, "and now?")
         assert await here.last(row) == ("turn.ended", {"output": "Still."})
         assert {one.kind for one in (await here.kernel.store.events.messages(row.id)).items} == {"message"}
+
+
+@pytest.mark.spec("R16")
+async def test_a_short_newest_turn_stays_word_for_word(url: str, shelf: Shelf) -> None:
+    """Older turns are replaced by the summary; the next turns, too, read the newest one as it was."""
+    seen: list[list[str]] = []
+    answers = {"one": "word " * 12_000, "two": "Second: " + "fig " * 2_000}
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        parts = [part for one in messages for part in one.parts if isinstance(part, UserPromptPart | TextPart)]
+        texts = [str(part.content)[:9] for part in parts]
+        seen.append(texts)
+        if texts[-1] == "Summarise":
+            return ModelResponse(parts=[TextPart("About words.")])
+        return ModelResponse(parts=[TextPart(answers.get(texts[-1], "Short."))])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
+        yield (await answer(messages, info)).text or ""
+
+    model = FunctionModel(answer, stream_function=stream, model_name="teller")
+    async with site(url, shelf, [], model=model, summarise_at=16_500) as here:
+        row = await here.session()
+        for text in ("one", "two", "three"):
+            await here.say(row, text)
+        (told,) = [data for kind, data in await here.told(row) if kind == "conversation.summarised"]
+        assert (told["messages"], told["unsummarised"], told["model"]) == (2, 2, "teller")
+    async with site(url, shelf, [], agent=here.agent, model=model, summarise_at=16_500) as there:
+        await there.say(row, "four")
+        rows = (await there.kernel.store.events.messages(row.id)).items
+    summary = ["Summarise", "About wor"]
+    assert seen[2:] == [
+        ["one", "word word", "Summarise"],
+        [*summary, "two", "Second: f", "three"],
+        [*summary, "two", "Second: f", "three", "Short.", "four"],
+    ]
+    assert [one.kind for one in rows] == [*["message"] * 4, "summary", *["message"] * 5]
+
+
+@pytest.mark.spec("R16")
+async def test_a_host_may_have_no_summaries(url: str, shelf: Shelf) -> None:
+    async with site(url, shelf, ["word " * 5_000, "word " * 5_000, "Done."], summarise_at=None) as here:
+        row = await here.session()
+        for text in ("one", "two", "three"):
+            await here.say(row, text)
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        assert {one.kind for one in (await here.kernel.store.events.messages(row.id)).items} == {"message"}

@@ -261,13 +261,14 @@ async def test_where_a_server_never_had_or_took_the_text_nothing_was_sent(
     assert result.error.message.endswith(f"{told}; nothing was sent.")
 
 
-@pytest.mark.spec("G32", "G24")
+@pytest.mark.spec("G32", "G24", "G61")
 @pytest.mark.parametrize("answer", [None, "not a number", "354 more"])
 async def test_where_a_server_had_the_text_and_did_not_confirm_it_nobody_says_that_nothing_was_sent(
     answer: str | None,
 ) -> None:
     async with post({".": answer}) as (_, desk):
         result = await send(desk)
+        assert [one.outcome for one in await desk.records()] == ["unknown"]
     assert result.error is not None
     assert result.error.code == "email_unconfirmed"
     assert "it may have been sent" in result.error.message

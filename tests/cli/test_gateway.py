@@ -86,6 +86,27 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
 
 
 @pytest.mark.realtime
+@pytest.mark.spec("M94")
+async def test_tools_are_listed_while_their_servers_start_which_the_gateway_does_by_itself(
+    capset: Command, tmp_path: Path
+) -> None:
+    file = declare(tmp_path, "late", "shelf")
+    (tmp_path / "go").touch()
+    for name in ("late", "shelf"):
+        assert capset("mcp", "approve", "--config", file, name).code == 0
+    (tmp_path / "go").unlink()
+    for mark in tmp_path.glob("started-*"):
+        mark.unlink()
+    with running(tmp_path, file, "--insecure", verb="gateway") as server:
+        await until(lambda: any(tmp_path.glob("started-*")), "a server to be started before it is called")
+        async with connected(server) as client:
+            assert {"late_shout", "shelf_count"} <= {tool.name for tool in (await client.list_tools()).tools}
+            assert (await call(client, "shelf_count", text="x"))[0] is False
+            (tmp_path / "go").touch()
+            assert (await call(client, "late_shout", text="x"))[0] is False
+
+
+@pytest.mark.realtime
 @pytest.mark.spec("M7", "M23")
 def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Command, tmp_path: Path) -> None:
     declare(tmp_path, "shelf", "library")

@@ -109,6 +109,43 @@ def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: 
 
 
 @pytest.mark.realtime
+@pytest.mark.spec("M7", "M92")
+def test_what_stays_unusable_is_named_where_the_rest_is_approved(run: Run, tmp_path: Path) -> None:
+    file = declare(tmp_path, "partly")
+    done = run("mcp", "approve", "--config", file, "partly")
+    assert (done.code, done.out.split()[:3]) == (0, ["shout", "is", "approved,"])
+    assert "odd stays unusable: it has no inputSchema" in done.said
+    assert "hidden is approved only by name: its texts contain the invisible character U+200B" in done.said
+    again = run("mcp", "approve", "--config", file, "partly", "--json").json
+    assert (again["items"], [one["tool"] for one in again["left_out"]]) == ([], ["hidden", "odd"])
+    named = run("mcp", "approve", "--config", file, "partly", "hidden")
+    assert (named.code, "odd" in named.said) == (0, False)
+    assert [one["tool"] for one in run("mcp", "approve", "--config", file, "partly", "--json").json["left_out"]] == [
+        "odd"
+    ]
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("M7", "M95")
+def test_words_in_another_order_are_shown_as_that_and_may_be_taken_as_approved(run: Run, tmp_path: Path) -> None:
+    file = declare(tmp_path, "shelf")
+    (tmp_path / "description").write_text("Add numbers of {'a', 'b'}.")
+    assert run("mcp", "approve", "--config", file, "shelf", "add").code == 0
+    (tmp_path / "description").write_text("Add numbers of {'b', 'a'}.")
+    shown = run("mcp", "diff", "--config", file, "shelf")
+    assert shown.code == 3
+    assert "-  Add numbers of {'a', 'b'}." in shown.out
+    assert "+  Add numbers of {'b', 'a'}." in shown.out
+    assert "! only the order of its words differs" in shown.out
+    declare(tmp_path, "shelf", more="    ignore_word_order: true\n")
+    assert states(run, file)["add"] == "approved"
+    assert run("call", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}').code == 0
+    (tmp_path / "description").write_text("Add numbers of {'b', 'c'}.")
+    assert states(run, file)["add"] == "changed"
+    assert "only the order" not in run("mcp", "diff", "--config", file, "shelf").out
+
+
+@pytest.mark.realtime
 @pytest.mark.spec("M4", "M7")
 def test_texts_of_a_server_move_no_cursor_and_forge_no_line(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "escaping")

@@ -166,6 +166,7 @@ def test_a_taken_port_is_told_and_makes_no_database(capset: Command) -> None:
         (("--principal", "ada"), "--principal, --grant and --attribute are for --insecure"),
         (("--grant", "a:b"), "--principal, --grant and --attribute are for --insecure"),
         (("--port", "70000"), "65535"),
+        (("--root-path", "capset"), "a root path is a slash"),
     ],
 )
 def test_what_cannot_be_served_is_refused(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:

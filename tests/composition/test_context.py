@@ -238,18 +238,62 @@ def test_a_list_may_hold_functions_in_their_places() -> None:
 
 
 @pytest.mark.spec("C22")
-def test_a_function_deeper_than_in_lists_is_refused_and_so_is_a_list_without_an_end() -> None:
+def test_a_list_without_an_end_is_refused_and_so_is_a_function_under_no_tag() -> None:
     def function(ctx: object) -> str:
         return ""
 
     endless: list[Any] = [function]
     endless.append(endless)
-    for wrong, message in (
-        ([{"a": function}], "context is text, a mapping"),
-        ([endless], "nested more than 20 levels"),
-    ):
-        with pytest.raises(DefinitionError, match=f"capability 'c': .*{message}"):
+    for wrong in ([endless], [{"a": endless}]):
+        with pytest.raises(DefinitionError, match=r"capability 'c': .*nested more than 20 levels"):
             Capability("c", context=wrong)
+    with pytest.raises(DefinitionError, match="has the key 'system', which cannot be a tag"):
+        compose(Agent("a", uses=[Capability("c", context=[{"outer": {"system": [function]}}])]))
+
+
+NESTED = st.recursive(
+    st.sampled_from(["", "x", "a & b", "two\nlines", None]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def with_functions(value: Any) -> Any:
+    """Return the same context, each text of which comes from a function."""
+    match value:
+        case dict():
+            return {key: with_functions(one) for key, one in value.items()}
+        case list():
+            return [with_functions(one) for one in value]
+        case _:
+            return lambda: value
+
+
+@pytest.mark.spec("C22", "C24", "C25")
+@given(NESTED)
+def test_functions_at_any_depth_give_what_their_results_would(value: Any) -> None:
+    def rendered(declared: Any) -> Rendered | str:
+        entries = Capability("c", context=[declared]).part.context
+        shown = [(ONE, one.placed(one.value if one.function is None else one.function())) for one in entries]
+        try:
+            return render_context(shown)
+        except ContextShapeConflict as error:
+            return str(error)
+
+    assert rendered(with_functions(value)) == rendered(value)
+
+
+@pytest.mark.spec("C22")
+def test_the_keys_of_a_function_count_in_the_hash() -> None:
+    def function(ctx: object) -> str:
+        return ""
+
+    def hashed(declared: Any) -> str:
+        return compose(Agent("a", uses=[Capability("c", context=[declared])])).static_hash
+
+    shapes: list[Any] = [function, {"a": function}, {"b": [function]}, {"a": {"b": function}}]
+    assert len({hashed(one) for one in shapes}) == len(shapes)
+    assert hashed({"a": [function]}) == hashed({"a": function})
 
 
 @pytest.mark.spec("C21")

@@ -20,6 +20,7 @@ GUIDE = [
     "approvals-where-people-are",
     "authoring-capabilities",
     "blocks",
+    "extracting-capabilities",
     "first-agent-in-python",
     "fingerprints",
     "governance",

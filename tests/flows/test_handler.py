@@ -96,8 +96,9 @@ async def test_what_it_raises_is_contained_unless_it_is_meant_to_be_read(caplog:
         await run(Handler("a", fails), "told")
     with pytest.raises(InternalError, match=r"^The block 'a' failed unexpectedly; the log has the details\.$") as error:
         await run(Handler("a", fails), "else")
-    assert isinstance(error.value.__cause__, ValueError)
+    assert error.value.__cause__ is error.value.__context__ is None
     assert "block 'a' failed" in caplog.text
+    assert "/etc/secret" in caplog.text
 
 
 async def test_a_cancelled_error_that_nobody_asked_for_is_a_failure_like_others() -> None:

@@ -166,10 +166,15 @@ def test_a_chat_of_the_ai_sdk_shows_a_refusal_and_waits_for_an_approval(office: 
     assert office.paid == before + 1
 
 
-def test_a_chat_of_the_ai_sdk_rejects_a_request_of_its_own(office: Office) -> None:
+@pytest.mark.spec("P95")
+def test_a_chat_of_the_ai_sdk_that_is_loaded_again_rejects_a_request_of_its_own(office: Office) -> None:
     before = office.paid
     with office.client("ai_sdk.mjs", "ai-sdk", "carl") as do:
-        asked = tools(do(say="pay bob")["parts"])["pay"]
+        do(say="pay bob")
+        loaded = do(load=True)
+        assert (loaded["status"], loaded["error"]) == ("ready", None)
+        asked = tools(loaded["parts"])["pay"]
+        assert (asked["state"], asked["input"]) == ("approval-requested", {"to": "bob", "amount": 7})
         done = do(answer={"id": asked["approval"]["id"], "approved": False})
         assert (done["status"], done["error"]) == ("ready", None)
         assert done["parts"][-1]["text"] == "Bob is not paid."

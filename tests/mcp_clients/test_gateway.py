@@ -118,7 +118,7 @@ def test_tools_are_called_refused_and_limited(gateway: Gateway, program: str) ->
     public, private = gateway.folder / "data" / "public" / "hello.txt", gateway.folder / "data" / "private.txt"
     with client(program, gateway.door(program), gateway.folder) as call:
         failed, text = call("files_read_text_file", path=str(public))
-        assert (failed, json.loads(text)) == (False, {"content": "hello"})
+        assert (failed, text) == (False, "hello"), "in the words of the server, though it gives a structure, too"
         failed, text = call("files_read_text_file", path=str(private))
         assert (failed, "These arguments are not allowed here: path" in text) == (True, True)
         assert call("everything_echo", message="a") == (False, "Echo: a")

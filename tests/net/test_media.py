@@ -50,7 +50,13 @@ def test_every_codec_is_one_of_texts() -> None:
         assert codecs.lookup(name)._is_text_encoding
 
 
-@pytest.mark.parametrize("said", ["text/x-rust", "application/ld+json", "image/svg+xml", "application/x-sh"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("text/x-rust", "application/ld+json", "image/svg+xml", "application/x-sh", "application/xml"),
+        *("application/x-ndjson", "application/vnd.search+x-ndjson", "application/jsonl", "application/json-seq"),
+    ],
+)
 def test_texts(said: str) -> None:
     assert is_text(media_type_of(said.upper() + " ; q=1"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capset import ToolError
-from capset.errors import TransientError
+from capset.errors import DefinitionError, TransientError
 from capset.net.client import HttpClient
 from tests.certificates import certificate
 from tests.net.support import PUBLIC, Asked, Bottle, Names, answer, fetched, redirect, server
@@ -26,6 +26,7 @@ class Tls:
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server.load_cert_chain(path)
         self.server.sni_callback = lambda _, asked, __: self.named.append(asked)
+        self.public = public
         self.client = ssl.create_default_context(cadata=public)
         self.named: list[str | None] = []
 
@@ -97,3 +98,33 @@ async def test_tls_that_breaks_after_its_handshake_is_told(tls: Tls, said: bytes
         with pytest.raises(TransientError) as told:
             await fetched(client, "https://shop.example/")
     assert told.value.code == "unreachable"
+
+
+@pytest.mark.spec("M104")
+async def test_authorities_of_a_file_are_trusted_and_the_file_is_read_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = Tls(tmp_path)
+    authority, other = tls.public, certificate("other.example")[0]
+    path = tmp_path / "authorities.pem"
+    names = Names({"shop.example": [[PUBLIC]]})
+    async with server({"/": answer(body=b"hello")}, tls.server) as site:
+
+        async def ask(ca_file: str | None = None) -> bytes:
+            client = HttpClient(resolver=names, network=Bottle(site.port), ca_file=ca_file)
+            return (await fetched(client, "https://shop.example/"))[1].data
+
+        with pytest.raises(ToolError, match="certificate"):
+            await ask()
+        with pytest.raises(DefinitionError, match=r"authorities\.pem cannot be read: No such file"):
+            await ask(str(path))
+        path.write_text(other)
+        with pytest.raises(ToolError, match="certificate"):
+            await ask(str(path))
+        path.write_text(other + authority)
+        assert await ask(str(path)) == b"hello"
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        assert await ask() == b"hello"
+        path.write_text("no certificate")
+        with pytest.raises(DefinitionError, match="the certificates in SSL_CERT_FILE"):
+            await ask()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset.errors import DefinitionError
-from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.json_schema import compile_own_schema
 from capset.schemas.schema import Schema
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
@@ -46,7 +46,7 @@ def told(schema: Schema, value: Any) -> list[str]:
 
 @pytest.mark.spec("K4", "K9")
 def test_data_that_fits_is_returned_as_a_copy_with_defaults_at_every_depth() -> None:
-    schema = compile_json_schema("visit", VISIT)
+    schema = compile_own_schema("visit", VISIT)
     given = {"to": {"city": "Rome"}, "from": {"city": "Bern", "floor": 2}, "stops": [{"city": "Como"}], "days": 3}
     before = deepcopy(given)
     taken = schema.check(given)
@@ -106,12 +106,12 @@ def test_data_that_fits_is_returned_as_a_copy_with_defaults_at_every_depth() -> 
     ],
 )
 def test_defaults(schema: dict[str, Any], value: Any, filled: Any) -> None:
-    assert compile_json_schema("it", schema).check(value) == filled
+    assert compile_own_schema("it", schema).check(value) == filled
 
 
 def test_a_schema_that_holds_itself_is_filled_in_as_deep_as_the_value_goes() -> None:
     node = {"type": "object", "properties": {"size": {"default": 1}, "next": {"$ref": "#"}}}
-    assert compile_json_schema("it", node).check({"next": {"next": {"size": 5}}}) == {
+    assert compile_own_schema("it", node).check({"next": {"next": {"size": 5}}}) == {
         "size": 1,
         "next": {"size": 1, "next": {"size": 5}},
     }
@@ -119,7 +119,7 @@ def test_a_schema_that_holds_itself_is_filled_in_as_deep_as_the_value_goes() -> 
 
 @pytest.mark.spec("K9", "G12")
 def test_every_field_that_does_not_fit_is_listed_by_its_place() -> None:
-    schema = compile_json_schema("visit", VISIT)
+    schema = compile_own_schema("visit", VISIT)
     value = {"to": {"floor": "3"}, "from": 1, "stops": [{"city": 1}], "days": 9, "mode": "car", "dais": 1}
     assert sorted(told(schema, value)) == [
         "dais: no such parameter (did you mean 'days'?)",
@@ -145,7 +145,7 @@ def test_the_schema_is_shown_as_it_came_but_for_the_order_of_required() -> None:
         "$defs": {"inner": {"title": "Inner", "properties": {"b": {}, "a": {}}, "required": ["b", "a"]}},
     }
     before = deepcopy(given)
-    schema = compile_json_schema("it", given)
+    schema = compile_own_schema("it", given)
     assert given == before
     expected: dict[str, Any] = deepcopy(given)
     expected["required"] = ["required", "z"]
@@ -158,7 +158,7 @@ def test_the_schema_is_shown_as_it_came_but_for_the_order_of_required() -> None:
 
 
 def test_it_is_of_use_wherever_a_schema_is() -> None:
-    schema = compile_json_schema("visit", VISIT)
+    schema = compile_own_schema("visit", VISIT)
     assert isinstance(schema, Schema)
     assert schema.names == ["to", "from", "stops", "days", "mode"]
     assert not any((schema.only_scalars, schema.is_exact, schema.may_be_infinite))
@@ -176,7 +176,7 @@ def test_it_is_of_use_wherever_a_schema_is() -> None:
 
 
 def test_a_field_is_secret_wherever_its_schema_says_so() -> None:
-    schema = compile_json_schema(
+    schema = compile_own_schema(
         "it",
         {
             "properties": {
@@ -191,7 +191,7 @@ def test_a_field_is_secret_wherever_its_schema_says_so() -> None:
     assert schema.write_only == {"own", "referred", "maybe"}
     with pytest.raises(DefinitionError, match=r"state must hold no secret"):
         schema.refuse_secrets("state")
-    compile_json_schema("visit", VISIT).refuse_secrets("state")
+    compile_own_schema("visit", VISIT).refuse_secrets("state")
 
 
 @pytest.mark.timeout(20)
@@ -200,6 +200,6 @@ def test_many_fields_that_refer_to_one_large_schema_take_no_longer_than_their_nu
     for number in range(1, 12):
         defs[f"d{number}"] = {"allOf": [{"$ref": f"#/$defs/d{number - 1}"}] * 2}
     fields = {f"f{number}": {"$ref": "#/$defs/d11"} for number in range(5_000)}
-    schema = compile_json_schema("it", {"type": "object", "properties": fields, "$defs": defs})
+    schema = compile_own_schema("it", {"type": "object", "properties": fields, "$defs": defs})
     assert schema.write_only == fields.keys()
     assert schema.check({}) == {}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.json_schema import compile_own_schema
 from capset.schemas.schema import Schema
 from capset.schemas.validation_errors import SchemaMismatch
 
@@ -49,7 +49,7 @@ def told(schema: Schema, value: Any) -> list[str]:
     ],
 )
 def test_what_was_expected_is_told_by_the_keyword(schema: dict[str, Any], value: Any, expected: str) -> None:
-    (only,) = told(compile_json_schema("it", schema), value)
+    (only,) = told(compile_own_schema("it", schema), value)
     assert only.startswith(f"(arguments): {expected}")
 
 
@@ -67,13 +67,13 @@ def test_what_was_expected_is_told_by_the_keyword(schema: dict[str, Any], value:
     ],
 )
 def test_what_does_not_fit_is_told_at_its_place(schema: dict[str, Any], value: Any, expected: str) -> None:
-    (only,) = told(compile_json_schema("it", schema), value)
+    (only,) = told(compile_own_schema("it", schema), value)
     assert only.startswith(expected)
 
 
 @pytest.mark.spec("G12")
 def test_of_very_many_misfits_the_number_is_told() -> None:
-    listed = told(compile_json_schema("it", {"items": {"type": "integer"}}), ["x"] * 5000)
+    listed = told(compile_own_schema("it", {"items": {"type": "integer"}}), ["x"] * 5000)
     assert len(listed) == 101
     assert listed[0] == "0: Input should be an integer"
     assert listed[-1] == "…: 4900 more do not fit"
@@ -107,7 +107,7 @@ STERN = {
 @given(st.dictionaries(st.sampled_from("abcdef"), VALUES), st.text("0123456789", min_size=6, max_size=9))
 def test_no_value_is_echoed(value: dict[str, Any], digits: str) -> None:
     secret = SECRET + digits
-    schema = compile_json_schema("it", STERN)
+    schema = compile_own_schema("it", STERN)
     value = json.loads(json.dumps(value).replace(SECRET, secret))
     with pytest.raises(SchemaMismatch) as raised:
         schema.check({**value, "a": secret})

@@ -54,3 +54,18 @@ def test_of_two_that_install_one_folder_at_once_one_does(
             done.result()
     assert (tmp_path / "node_modules" / "here").exists()
     assert capfd.readouterr().err.count("installing what package-lock.json names") == 1
+
+
+@pytest.mark.realtime
+def test_exact_versions_are_installed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("npm_config_offline", "true")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "package.json").write_text(json.dumps({"name": "here", "version": "1.0.0"}))
+    for _ in range(2):
+        npm.install_exactly(tmp_path / "cache", {"here": f"file:{tmp_path / 'here'}"})
+    assert (tmp_path / "cache" / "node_modules" / "here" / "package.json").exists()
+    assert capfd.readouterr().err.count("installing what package.json names") == 1
+    with pytest.raises(npm.NotInstalled, match="npm could not install cache: npm install ended with 1"):
+        npm.install_exactly(tmp_path / "cache", {"capset-nothing": "1.0.0"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import sandbox_corpus
-from scripts.sandbox_corpus import ROWS, Compared, Row, compare, is_met, scripts_of
+from scripts.sandbox_corpus import CORPUS, ROWS, Compared, Row, compare, is_met, scripts_of
 from tests.builtin.sandbox.support import need_jails, without_namespaces
 
 EACH = 12
@@ -15,8 +15,11 @@ EACH = 12
 
 
 def test_the_corpus_is_as_large_as_it_was() -> None:
-    assert len(scripts_of("python")) >= 168
-    assert len(scripts_of("bash")) >= 105
+    assert len(scripts_of("python")) >= 180
+    assert len(scripts_of("bash")) >= 133
+    written = {output.stem for output in (CORPUS / "outputs").iterdir()}
+    assert written <= {script.name for language in ("python", "bash") for script in scripts_of(language)}
+    assert len(written) >= 40
 
 
 @pytest.mark.realtime

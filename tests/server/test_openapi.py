@@ -167,7 +167,11 @@ async def test_what_is_sent_needs_no_member_that_has_a_default(document: dict[st
 async def test_the_problem_of_a_refused_call_is_a_problem_with_the_members_of_a_call(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     refused, problem, call = (schemas[name] for name in ("CallProblem", "Problem", "CallShape"))
-    assert refused["properties"].keys() == problem["properties"].keys() | call["properties"].keys() - {"data"}
+    assert refused["properties"].keys() == problem["properties"].keys() | call["properties"].keys() - {
+        "data",
+        "structured",
+        "note",
+    }
     assert refused["required"] == [*problem["required"], "success", "error", "refused", *call["required"][1:]]
     assert refused["additionalProperties"] is False
     assert "additionalProperties" not in problem, "what has more members is a problem still (RFC 9457 §3.2)"

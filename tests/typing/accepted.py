@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, assert_type
+from typing import Any, Literal, Protocol, TypeVar, assert_type, overload
 
 from pydantic import BaseModel
 
@@ -271,6 +271,28 @@ configured = Capability("configured", config=Options)
 @parameterised
 def storage(scope: str, *, size: int = 1) -> Capability[Memory]:
     return Capability(f"storage:{scope}", helpers=Memory)
+
+
+class DeskHelpers(Protocol):
+    @property
+    def memory(self) -> Memory: ...
+
+    @overload
+    def __getitem__(self, name: Literal["memory"], /) -> Memory: ...
+
+    @overload
+    def __getitem__(self, name: Literal["storage:user"], /) -> int: ...
+
+
+@tool
+async def helped(ctx: Context[DeskHelpers], query: str) -> list[str]:
+    assert_type(ctx.cap.memory, Memory)
+    assert_type(ctx.cap["storage:user"], int)
+    return await ctx.cap.memory.recall(query)
+
+
+async def helped_too(ctx: Context) -> None:
+    assert_type(await ctx.call(helped, query="x"), list[str])
 
 
 def decide(ctx: Context) -> list[Capability | CapabilityRef]:

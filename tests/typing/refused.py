@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from pydantic import BaseModel
 
 from capset import (
@@ -189,6 +191,15 @@ def storage(scope: str) -> Capability[int]:
 @parameterised  # pyright: ignore[reportArgumentType]
 def nothing(scope: str) -> str:
     return scope
+
+
+class Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+async def misled(ctx: Context[Sized]) -> str:
+    return ctx.cap.size  # pyright: ignore[reportReturnType]
 
 
 async def used(ctx: Context) -> None:

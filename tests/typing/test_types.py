@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from capset import Agent
+from capset.builtin.http import http
+from capset.builtin.memory import memory
+from capset.builtin.web_fetch import web_fetch
+from capset.ext import helper_types
+
 pytestmark = [pytest.mark.realtime, pytest.mark.gate]
 
 HERE = Path(__file__).parent
@@ -28,10 +34,31 @@ CLAIMS = [
 ACCEPTED, REFUSED = [(HERE / name).read_text("utf-8") for name in ("accepted.py", "refused.py")]
 
 
+WRITTEN = helper_types(Agent("desk", uses=[web_fetch, http, memory]))
+USING = """
+from typing import Any, assert_type
+
+from capset import Context
+from capset.builtin.memory import Memory
+from capset.builtin.web_fetch.fetch import WebFetch
+from capset.ext import HttpClient
+from written import DeskHelpers
+
+
+async def use(ctx: Context[DeskHelpers], untyped: Context) -> None:
+    assert_type(ctx.cap.web_fetch, WebFetch)
+    assert_type(ctx.cap["http"], HttpClient)
+    assert_type(ctx.cap.memory, Memory)
+    assert_type(ctx.cap["memory"], Memory)
+    assert_type(untyped.cap, Any)
+    ctx.cap.nowhere
+"""
+
+
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Check files, strictly and each by itself, and give what is wrong with each, by its name."""
-    files = {"accepted": ACCEPTED, "refused": IGNORE.sub("", REFUSED)}
+    files = {"accepted": ACCEPTED, "refused": IGNORE.sub("", REFUSED), "written": WRITTEN, "using": USING}
     files |= {f"claim{number}": ACCEPTED.replace(right, wrong) for number, (right, wrong) in enumerate(CLAIMS)}
     folder = tmp_path_factory.mktemp("typing")
     settings = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "pythonVersion": "3.11"}
@@ -70,6 +97,13 @@ def test_what_is_wrong_is_refused_where_it_stands(errors: dict[str, list[dict[st
     }
     assert len(expected) >= 30
     assert {(one["range"]["start"]["line"], one["rule"]) for one in errors["refused"]} == expected
+
+
+@pytest.mark.spec("C41")
+def test_helpers_have_the_types_that_are_written_for_them(errors: dict[str, list[dict[str, Any]]]) -> None:
+    assert errors["written"] == []
+    lines = {one["range"]["start"]["line"] for one in errors["using"]}
+    assert lines == {USING.splitlines().index("    ctx.cap.nowhere")}
 
 
 @pytest.mark.parametrize("number", range(len(CLAIMS)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from types import MappingProxyType
@@ -11,7 +12,8 @@ from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
 from capset.definitions.names import checked_text, listed, mapped
 from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError, ToolError
-from capset.net.addresses import reach_of
+from capset.net.addresses import Allowed, is_address, reach_of
+from capset.net.proxies import Proxies, environment_proxy, read_proxy
 from capset.net.urls import read_url
 
 SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -23,6 +25,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no value of a header has (RFC 9110, section 5.5)."""
 ANSWER_BYTES: Final = 1024 * 1024
 """The maximum size of what comes back, where a declaration says nothing else, in bytes."""
+_MAX_NAME: Final = 64
+"""The maximum length of a tool's name, in characters."""
 _LONG_ENOUGH: Final = 8
 """The minimum length, in characters, of a secret that is masked in answers."""
 Secret = Callable[[str], Awaitable[str | None]]
@@ -41,6 +45,13 @@ def source_name(what: str) -> Check:
         return given
 
     return check
+
+
+def short_name(name: str, own_name: str) -> str:
+    """Return the name of a tool; one that is too long ends with a part of the hash of its own name, there, instead."""
+    if len(name) <= _MAX_NAME:
+        return name
+    return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(own_name.encode()).hexdigest()[:8]}"
 
 
 def texts_by(what: str, grammar: re.Pattern[str]) -> Check:
@@ -81,6 +92,16 @@ def optional_url(field: str, given: str | None) -> str | None:
     return given
 
 
+def optional_proxy(field: str, url: str | None) -> str | None:
+    """Return the URL of a proxy, in which secrets have their places, or nothing if there is none."""
+    if url is not None:
+        try:
+            read_proxy(SECRET.sub("x", checked_text(field, url)))
+        except DefinitionError as error:
+            raise DefinitionError(f"{field}: {error.message}") from None
+    return url
+
+
 def secrets_in(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the secrets that texts have a place for."""
     return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
@@ -105,6 +126,20 @@ async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: 
             values[one] = value
         found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
     return found
+
+
+async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], secret: Secret) -> Proxies:
+    """Return what names the proxy for a URL: the declared one, with the secrets in it, or those of the environment.
+
+    The environment has none for ``internal`` hosts. Raises ``DefinitionError``, starting with ``owner``, for a secret
+    that is missing.
+    """
+    if declared is None:
+        direct = Allowed.read(internal)
+        return lambda scheme, host, port: None if direct.names(host, port) else environment_proxy(scheme, host, port)
+    filled = await fill_secrets(owner, "proxy", {declared: declared}, secret)
+    proxy = read_proxy(filled[declared])
+    return lambda _scheme, _host, _port: proxy
 
 
 def maskable(secrets: Iterable[str]) -> list[str]:
@@ -141,11 +176,6 @@ def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:
         return error
     told = f"{error.message} If it is meant, {internal_member(host, port)}."
     return ToolError(told, code=error.code, status=error.status)
-
-
-def is_address(host: str) -> bool:
-    """Return whether the host of a URL is an address, and no name."""
-    return ":" in host or host.replace(".", "").isdigit()
 
 
 def internal_member(host: str, port: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,15 +29,21 @@ _IGNORABLE: Final = (
 _PLAIN: Final = frozenset("\n\t\r")
 _TEXTS: Final = ("name", "title", "description")
 """The keys of a tool that are read first."""
+_WORD: Final = re.compile(r"\w+|[^\w\s]")
+_DATA: Final = frozenset({"const", "default", "enum", "examples", "_meta"})
+"""The members of tools and schemas whose values are data: a description in them is none of the tool."""
+_UNREAD: Final = frozenset({"_meta", "execution"})
+"""The keys of a tool that no model reads: clients get them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A tool as its server, or the document of its API, describes it now.
 
-    ``shape`` is the JSON that the hash covers. Its members ``name``, ``title``, ``description``, ``inputSchema`` and
-    ``outputSchema`` are those of MCP, as far as they are given; others depend on where the tool comes from.
-    ``problems`` say why it would not be used as it is.
+    ``shape`` is the JSON that the hash covers, as ``hash_of`` does. Its members ``name``, ``title``, ``description``,
+    ``inputSchema`` and ``outputSchema`` are those of MCP, as far as they are given; others depend on where the tool
+    comes from. ``problems`` say why it would not be used as it is, ``notes`` what of it is not held to, though it
+    is used.
     """
 
     name: str
@@ -45,24 +52,55 @@ class Offer:
     problems: tuple[str, ...] = ()
     is_unusable: bool = False
     """Whether nothing could call it: its name or its schemas cannot be taken."""
+    notes: tuple[str, ...] = ()
 
     def with_problems(self, *problems: str) -> Offer:
         """Return the same offer with reasons why nothing can call it, if there are any."""
         return replace(self, problems=(*self.problems, *problems), is_unusable=True) if problems else self
 
 
-def examined(name: str, here: str, shape: Mapping[str, Any]) -> Offer:
+def unusable(name: str, problem: str) -> Offer:
+    """Return a tool that nothing can call, of which only its name is taken."""
+    return Offer(name, {"name": name}, "", (problem,), is_unusable=True)
+
+
+def examined(name: str, here: str, shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> Offer:
     """Return what is said of a tool, with its problems; ``here`` is the name that the tool would have."""
     size = len(json.dumps(shape, ensure_ascii=False).encode(errors="replace"))
     if size > MAX_SHAPE:  # nothing else is looked at: that would take long
-        large = f"its description and schemas have {size:,} bytes, more than {MAX_SHAPE:,}"
-        return Offer(name, {"name": name}, "", (large,), is_unusable=True)
+        return unusable(name, f"its description and schemas have {size:,} bytes, more than {MAX_SHAPE:,}")
     try:
-        found = digest(shape)
+        shape_hash = hash_of(shape, ignores_word_order=ignores_word_order)
     except NotCanonical as error:
-        return Offer(name, {"name": name}, "", (f"it has no canonical form: {error}",), is_unusable=True)
-    unusable = tuple(_faults(here, name, shape))
-    return Offer(name, shape, found, (*unusable, *_suspicions(shape)), is_unusable=bool(unusable))
+        return unusable(name, f"it has no canonical form: {error}")
+    notes: list[str] = []
+    faults = tuple(_faults(here, name, shape, notes))
+    problems = (*faults, *_suspicions(shape))
+    return Offer(name, shape, shape_hash, problems, is_unusable=bool(faults), notes=tuple(notes))
+
+
+def hash_of(shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> str:
+    """Return the hash of what is said of a tool. Raises ``NotCanonical``.
+
+    With ``ignores_word_order``, descriptions with the same words in another order have the same hash, which is the
+    hash of no shape without it. The order of everything else counts.
+    """
+    return digest(["words in any order", _with_sorted_words(shape)]) if ignores_word_order else digest(shape)
+
+
+def _with_sorted_words(value: Any) -> Any:  # JSON
+    """Return a tool, or a part of it, with the words of each description sorted."""
+    if isinstance(value, list):
+        return [_with_sorted_words(item) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[str, Any]", value)
+    return {name: member if name in _DATA else _sorted_member(name, member) for name, member in members.items()}
+
+
+def _sorted_member(name: str, member: Any) -> Any:  # JSON
+    is_text = name == "description" and isinstance(member, str)
+    return sorted(_WORD.findall(member)) if is_text else _with_sorted_words(member)
 
 
 def distinct(offers: Sequence[Offer], here: Callable[[str], str]) -> Sequence[Offer]:
@@ -77,8 +115,8 @@ def distinct(offers: Sequence[Offer], here: Callable[[str], str]) -> Sequence[Of
     return found
 
 
-def _faults(here: str, name: str, shape: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a tool cannot be used."""
+def _faults(here: str, name: str, shape: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+    """Yield why a tool cannot be used; add to ``notes`` what of its schemas is not checked."""
     if not TOOL.fullmatch(here):
         yield f"its name {shown(name)} has other characters than letters, digits, _, -, . and /, or too many"
     if cast("dict[str, Any]", shape.get("inputSchema", {})).get("type") != "object":
@@ -86,14 +124,20 @@ def _faults(here: str, name: str, shape: Mapping[str, Any]) -> Iterator[str]:
     for member in ("inputSchema", "outputSchema"):
         if member in shape:
             try:
-                compile_json_schema(member, shape[member])
+                schema = compile_json_schema(member, shape[member])
             except DefinitionError as error:
                 yield shown(error.message)
+                continue
+            notes += [
+                shown(f"{member}: this pattern does not take linear time, so it is not checked: {pattern}")
+                for pattern in schema.unchecked_patterns
+            ]
 
 
 def _suspicions(shape: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a model may read in a description and a person does not."""
-    texts = [text for text in _texts(shape) if not (text.isascii() and text.isprintable())]
+    read = {name: member for name, member in shape.items() if name not in _UNREAD}
+    texts = [text for text in _texts(read) if not (text.isascii() and text.isprintable())]
     for text in texts:
         if (hidden := _hidden_in(text)) is not None:
             yield f"its texts contain the invisible character {_named(hidden)}: {shown(text)}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from capset.adapters.offers import Offer
+from capset.adapters.offers import Offer, hash_of
 from capset.adapters.tool_rules import RuleNames
 from capset.definitions.acts import ActName
 from capset.definitions.capabilities import Capability
@@ -20,7 +24,7 @@ from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Limits
 from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, ToolError, TransientError, unknown
-from capset.fingerprint.canonical import canonical, digest, read
+from capset.fingerprint.canonical import read
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.revocation import RevocationWatch
@@ -37,6 +41,9 @@ Approved = Callable[[], Awaitable[Mapping[str, str] | None]]
 ``None`` if the source is not declared any more, and nothing of it may be used.
 """
 Source = TypeVar("Source", bound="DeclaredSource")
+R = TypeVar("R")
+AT_ONCE: Final = max(4, os.cpu_count() or 1)
+"""How many sources are asked at once: most of them start a process first."""
 _ACTS: Final = 200
 """How many approvals on record are read at once."""
 FIRST_USE: Final = Actor("first-use", "agent", None)
@@ -105,6 +112,16 @@ class Standing:
         """The problems of its offer."""
         return () if self.offer is None else self.offer.problems
 
+    @property
+    def is_unusable(self) -> bool:
+        """Whether it is offered, and nothing could call it."""
+        return self.offer is not None and self.offer.is_unusable
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of its offer, which keep it from nothing."""
+        return () if self.offer is None else self.offer.notes
+
 
 def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing]:
     """Return every tool that is pinned or offered, by name."""
@@ -117,9 +134,48 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
         elif offer is None:
             state = "gone"
         else:
-            state = "approved" if offer.hash == pin.hash else "changed"
+            state = "approved" if is_as_approved(pin, offer) else "changed"
         found.append(Standing(name, state, pin, offer))
     return found
+
+
+def is_as_approved(pin: ToolPin, offer: Offer) -> bool:
+    """Return whether a tool is offered as it was approved.
+
+    Where the order of words does not count, the hash of an offer is that of its words in any order.
+    """
+    if offer.hash == pin.hash:
+        return True
+    return offer.hash == _hash_in_any_order(pin)
+
+
+@lru_cache(1_024)
+def _hash_in_any_order(pin: ToolPin) -> str | None:
+    """Return the hash of an approved shape that is the same for any order of its words; ``None`` for a damaged pin."""
+    try:
+        return hash_of(shape_of(pin), ignores_word_order=True)
+    except DefinitionError:
+        return None
+
+
+async def side_by_side(asks: Iterable[Callable[[], Awaitable[R]]]) -> list[R]:
+    """Return what each of these functions returns, in order; ``AT_ONCE`` of them run at once.
+
+    If one raises, the others are cancelled.
+    """
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def run(ask: Callable[[], Awaitable[R]]) -> R:
+        async with slots:
+            return await ask()
+
+    tasks = [asyncio.create_task(run(ask)) for ask in asks]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class SourceClient(Protocol):
@@ -194,14 +250,15 @@ def capability_with(
 
 
 def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
-    """Return the pin of a tool as it is offered."""
-    return ToolPin(source.pin_key, offer.name, offer.hash, canonical(offer.shape).decode(), who, now)
+    """Return the pin of a tool as it is offered, with the members of its shape in their order."""
+    shape = json.dumps(offer.shape, ensure_ascii=False, separators=(",", ":"))
+    return ToolPin(source.pin_key, offer.name, hash_of(offer.shape), shape, who, now)
 
 
 def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
     """Return what was approved of a tool. Raises ``DefinitionError`` if it is not what the pin's hash says."""
-    shape: Mapping[str, Any] = read(pin.shape)
-    if digest(shape) != pin.hash:
+    shape: Mapping[str, Any] = json.loads(pin.shape)
+    if hash_of(shape) != pin.hash:
         raise DefinitionError(
             f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
         )
@@ -260,7 +317,8 @@ async def approve(
     if changed:
         add = [pin_of(source, one.offer, by.id, kernel.now()) for one in changed if one.offer is not None]
         gone = [one.name for one in changed if one.offer is None]
-        about = {"server": source.pin_key, "tools": {one.name: one.offer and one.offer.hash for one in changed}}
+        hashes = {pin.tool: pin.hash for pin in add}
+        about = {"server": source.pin_key, "tools": {one.name: hashes.get(one.name) for one in changed}}
         act = kernel.act(source.approval_act, about, by=by, **columns)
         await kernel.current.change_pins(source.pin_key, add, gone, act=act)
     return changed
@@ -406,7 +464,7 @@ class Guard:
         offer = next((one for one in offers if one.name == pin.tool), None)
         if offer is None:
             return f"The {self._source.label} has no tool {pin.tool!r} any more"
-        if offer.hash == pin.hash:
+        if is_as_approved(pin, offer):
             why = "; ".join(offer.problems) if offer.is_unusable else None
             return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"
         restart = "" if self._latest is None else "; or its server started again, if that runs since before it was"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,8 +16,8 @@ from capset.errors import DefinitionError
 from capset.wire.tool_sources import ApiShape, McpServerShape
 
 Source = McpServer | OpenApi
-Upstream = Callable[[Source], AnyCapability]
-"""Returns the capability of a source, made of what is pinned of it somewhere."""
+Upstream = Callable[[Sequence[Source]], Callable[[Source], AnyCapability]]
+"""Reads what is pinned of sources somewhere, of all at once, and returns what makes the capability of each."""
 KEYS = ("mcp_servers", "apis")
 """The members of a file that declare sources."""
 _KEY: Final = re.compile(rf"(api:)?({SOURCE.pattern})")

@@ -16,10 +16,6 @@ from capset.schemas.validation_errors import SchemaMismatch
 
 EVERY: Final = "*"
 """The name under which rules hold for every tool, as far as its own say nothing else."""
-_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
-"""The keywords whose members are schemas by names of others."""
-_DATA: Final = frozenset({"const", "enum", "examples"})
-"""The keywords whose values are data."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
 """From the weakest to the strongest."""
 _SHOWN: Final = 3
@@ -47,6 +43,8 @@ class ToolRules(TypedDict, total=False):
     It needs a ``type``, a ``const`` or an ``enum``; with ``required: true`` in it, calls without it are refused, too.
     Arguments that are named neither here nor in the tool's schema are refused, also where that schema is open.
     """
+    unchecked_patterns: Literal["allow", "refuse"]
+    """``refuse`` if no call is made of a tool whose schema has a pattern that cannot be checked; or else ``allow``."""
 
 
 Rules = Mapping[str, ToolRules]
@@ -64,7 +62,12 @@ def checked_rules(owner: str, given: Mapping[str, Mapping[str, Any]]) -> Rules: 
                 raise DefinitionError(f"{what}: {unknown('rule', rule, ToolRules.__annotations__)}")
         if rules.get("approval", "auto") not in ("auto", "ask"):
             raise DefinitionError(f"{what}: approval is auto or ask; got {rules['approval']!r:.80}")
-        checked_options(what, {rule: value for rule, value in rules.items() if rule != "arguments"})
+        if rules.get("unchecked_patterns", "allow") not in ("allow", "refuse"):
+            raise DefinitionError(
+                f"{what}: unchecked_patterns is allow or refuse; got {rules['unchecked_patterns']!r:.80}"
+            )
+        own = ("arguments", "unchecked_patterns")
+        checked_options(what, {rule: value for rule, value in rules.items() if rule not in own})
         if "permissions" in rules:
             rules["permissions"] = checked_permissions(what, rules["permissions"])
         if "arguments" in rules:
@@ -96,9 +99,11 @@ def options_of(
     """
     options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
-    allowed = options.pop("arguments", None)
-    policy = None if allowed is None else _ArgumentPolicy(owner, allowed, names, unknown)
-    own = () if policy is None else (Policy(f"{owner}:arguments", policy, phase="call"),)
+    own: list[Policy] = []
+    if (allowed := options.pop("arguments", None)) is not None:
+        own.append(Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call"))
+    if options.pop("unchecked_patterns", "allow") == "refuse":
+        own.append(Policy(f"{owner}:patterns", _refuse_unchecked_patterns, phase="call"))
     return {**options, "policies": [*policies, *own]}
 
 
@@ -187,12 +192,19 @@ class _ArgumentPolicy:
         return allow()
 
 
+def _refuse_unchecked_patterns(request: Request) -> Decision:
+    schema = None if request.tool is None else request.tool.arguments
+    if isinstance(schema, JsonSchema) and schema.unchecked_patterns:
+        return deny("The schema of this tool has a pattern that cannot be checked, and the rules for it refuse that")
+    return allow()
+
+
 def _allowed(owner: str, given: object) -> JsonSchema:
     """Return the schema of the arguments that are allowed, which is open for all others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, one in mapped(f"{owner}: arguments", given).items():
-        schema: dict[str, Any] = _without_defaults(mapped(f"{owner}: arguments: {name}", one))
+        schema: dict[str, Any] = mapped(f"{owner}: arguments: {name}", one)
         if isinstance(is_required := schema.get("required"), bool):
             del schema["required"]
             required += [name] * is_required
@@ -203,22 +215,7 @@ def _allowed(owner: str, given: object) -> JsonSchema:
             )
         properties[name] = schema
     return compile_json_schema(
-        f"{owner}: arguments", {"type": "object", "properties": properties, "required": sorted(required)}
+        f"{owner}: arguments",
+        {"type": "object", "properties": properties, "required": sorted(required)},
+        is_strict=True,
     )
-
-
-def _without_defaults(schema: Any) -> Any:  # a JSON Schema
-    """Return a schema in which nothing has a default: it would stand for a value that the tool is not given."""
-    if isinstance(schema, list):
-        return [_without_defaults(one) for one in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    found: dict[str, Any] = {}
-    for name, value in cast("dict[str, Any]", schema).items():
-        if name in _NAMED and isinstance(value, dict):
-            found[name] = {one: _without_defaults(inner) for one, inner in cast("dict[str, Any]", value).items()}
-        elif name in _DATA:
-            found[name] = value
-        elif name != "default":
-            found[name] = _without_defaults(value)
-    return found

@@ -74,6 +74,7 @@ def tool_state(seen: SeenSource[AnySource], tool: Standing, *, is_whole: bool = 
         approved=pin and ToolApprovalShape(hash=pin.hash, by=pin.approved_by, at=pin.approved_at),
         effect=effect_in_source(seen.source, shape) or "destructive",
         problems=list(tool.problems),
+        notes=list(tool.notes),
         before=before if differs else None,
         now=now if differs else None,
     )

@@ -10,6 +10,8 @@ from capset.errors import BudgetExceeded, DefinitionError
 
 STEPS: Final = 50
 """The maximum number of model steps of one turn, unless the host says otherwise."""
+SUMMARISE_AT: Final = 100_000
+"""The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

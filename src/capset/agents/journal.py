@@ -31,6 +31,8 @@ CONVERSATION_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of all messages of a conversation."""
 CONVERSATION_MESSAGES: Final = 10_000
 """The maximum number of messages of a conversation."""
+KEPT_FROM: Final = "kept_from"
+"""The member of a summary's metadata with the number of the first message before it that it does not stand for."""
 _PAGE_BYTES: Final = 1024 * 1024
 _LAST_TRIES: Final = 5
 """How often storing the end of a turn is tried while the store is unavailable."""
@@ -60,6 +62,7 @@ class TurnJournal:
         """``held`` is the turn as stored; ``stored`` gets the session's id whenever something was stored."""
         own = [one for one in conversation.rows if one.turn == held.turn]
         self.history = tuple(one.data for one in conversation.rows if one.kind != "inner")
+        self.numbers = tuple(row.seq for row in conversation.rows if row.kind != "inner")
         self.is_continued = bool(own)
         self.place: Final = ""
         self._inner = [from_json(one.data) for one in own if one.kind == "inner"]
@@ -308,6 +311,7 @@ class InnerJournal:
 
     def __init__(self, outer: TurnJournal, place: str, history: Sequence[str]) -> None:
         self.history = tuple(history)
+        self.numbers: Sequence[int] = ()
         self.is_continued = bool(history)
         self.place: Final = f"{place}/"
         self._outer = outer
@@ -364,7 +368,10 @@ class InnerJournal:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a conversation since its newest summary, and the number and the bytes of all."""
+    """The messages of a conversation since its newest summary, and the number and the bytes of all.
+
+    Messages before it that the summary does not stand for come after it.
+    """
 
     rows: Sequence[MessageRow]
     count: int
@@ -379,5 +386,21 @@ async def read_conversation(kernel: Kernel, session: str) -> Conversation:
         page = await events.messages(session, after=after, max_bytes=_PAGE_BYTES)
         found += page.items
         if not page.items or page.items[-1].seq >= page.count:
-            return Conversation(found, page.count, page.bytes)
+            break
         after = page.items[-1].seq
+    if found and (first := _kept_from(found[0])) is not None:
+        earlier = await events.messages(session, after=first - 1, limit=found[0].seq - first)
+        found[2:2] = earlier.items  # after the summary, which is two messages: what the model was asked, and its answer
+    return Conversation(found, page.count, page.bytes)
+
+
+def _kept_from(row: MessageRow) -> int | None:
+    """Return the number of the first message before a summary that it does not stand for, if there is any."""
+    if row.kind != "summary":
+        return None
+    match from_json(row.data):  # in a form of the runner's own
+        case {"metadata": {**metadata}}:
+            first: object = metadata.get(KEPT_FROM)
+            return first if isinstance(first, int) and 0 < first < row.seq else None
+        case _:
+            return None

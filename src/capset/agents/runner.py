@@ -34,19 +34,21 @@ from pydantic_ai.models import Model
 from pydantic_ai.output import ToolOutput
 from pydantic_ai.settings import ModelSettings
 
-from capset.agents.budgets import TurnBudget
-from capset.agents.content import context_messages, prompt_of
+from capset.agents.budgets import SUMMARISE_AT, TurnBudget
+from capset.agents.content import MAX_FILES, context_messages, prompt_of
+from capset.agents.journal import KEPT_FROM
 from capset.agents.meter import TurnMeter
 from capset.agents.models import ModelChoice
-from capset.agents.toolset import OUTPUT, TurnTools, TurnToolset, journal_of
+from capset.agents.toolset import MEDIA, OUTPUT, TurnTools, TurnToolset, journal_of
 from capset.agents.turn_model import BYTES_A_TOKEN, RETRIES, TurnModel, price_of
 from capset.definitions.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
+from capset.kernel.call.media import Medium, medium_of
 from capset.schemas.schema import Schema
 
-SUMMARISE_AT: Final = 100_000
-"""The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
+_KEPT_PART: Final = 4
+"""The newest turn stays beside a summary of the older ones if it has at most this part of ``summarise_at``."""
 _SUMMARISE: Final = (
     "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
@@ -73,12 +75,12 @@ class AgentRunner:
         *,
         budget: TurnBudget | None = None,
         retries: int = RETRIES,
-        summarise_at: int = SUMMARISE_AT,
+        summarise_at: int | None = SUMMARISE_AT,
     ) -> None:
         """Take the model that agents without a model use, and what each turn may use, by default ``TurnBudget()``.
 
         Agents choose among the models of a ``ModelChoice``. A turn that begins after more than about ``summarise_at``
-        tokens of conversation has its model summarise them first.
+        tokens of conversation has its model summarise the older turns first; ``None`` never does.
         """
         self._summarise_at = summarise_at
         self._models = model if isinstance(model, ModelChoice) else ModelChoice(model)
@@ -113,7 +115,7 @@ class ModelFailed(CapsetError):
 class _TurnRun:
     """One turn, or what is left of it."""
 
-    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int) -> None:
+    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int | None) -> None:
         self._model = model
         self._retries = retries
         self._summarise_at = summarise_at
@@ -123,7 +125,9 @@ class _TurnRun:
         self._kept = 0
         """How many messages of the run are in the journal."""
         self._counted = 0
-        """How many messages have no events of their own: those of a summary, and what closes the turn before."""
+        """How many messages have no events of their own: those of the turns before, a summary, what closes a turn."""
+        self._again = range(0)
+        """The places of messages after a summary that are in the journal before it."""
         self._is_retried = False
         """Whether the run begins with the calls of an answer that a failed attempt has left."""
         self._size = 0
@@ -132,6 +136,8 @@ class _TurnRun:
         """The number of the current step, for events."""
         self._has_told = False
         """Whether a part of the answer of that step was told."""
+        self._media: dict[str, Medium | None] = {}
+        """The images and recordings of this turn's results, by the paths of their files; ``None`` for other files."""
         self._tools = TurnToolset(turn, self._journal, self._keep)
 
     async def run(self, agent: _Loop) -> Any:
@@ -155,7 +161,7 @@ class _TurnRun:
             self._is_retried = has_calls and journal is not None and not journal.usage
         try:
             if is_new and self._is_long:
-                history = await self._summarise(agent, history)
+                history = await self._summarise(agent, history, self._newest(history))
             async with agent.iter(
                 await prompt_of(self._turn.input, self._turn.files, self._turn.principal.permissions)
                 if is_new
@@ -195,29 +201,44 @@ class _TurnRun:
     @property
     def _is_long(self) -> bool:
         """Whether the conversation is to be summarised before the next request."""
-        return self._journal is not None and self._size // BYTES_A_TOKEN > self._summarise_at
+        most = self._summarise_at
+        return self._journal is not None and most is not None and self._size // BYTES_A_TOKEN > most
 
-    async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """Return a summary in the place of messages. It is kept together with what comes next.
+    def _newest(self, history: Sequence[ModelMessage]) -> int:
+        """Return how many messages of the newest turn a summary leaves as they are: none if they are much."""
+        newest, most = _own(history), (self._summarise_at or 0) // _KEPT_PART
+        size = sum(_text_size(message, _written(message)) for message in newest)
+        return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= most else 0
 
-        For alone it would be the answer of a turn that is continued.
+    async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage], left: int = 0) -> list[ModelMessage]:
+        """Return a summary in the place of messages, and the last ``left`` of them as they are.
+
+        It is kept together with what comes next: alone it would be the answer of a turn that is continued.
         """
         model = TurnModel(self._model, self._retries, self._meter)
-        done = await agent.run(_SUMMARISE, model=model, message_history=messages, output_type=str)
+        older, newest = messages[: len(messages) - left], messages[len(messages) - left :]
+        done = await agent.run(_SUMMARISE, model=model, message_history=older, output_type=str)
         if self._journal is not None:
             self._emit_response(self._journal, done.response)
         self._meter.check()
         if self._journal is not None:
             size = self._size // BYTES_A_TOKEN
-            told = {"messages": len(messages), "tokens": size, "model": done.response.model_name}
+            told = {"messages": len(older), "unsummarised": left, "tokens": size, "model": done.response.model_name}
             self._journal.emit("conversation.summarised", told)
-        summary: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(_SUMMARISE)]), done.response]
+        stored = self._journal.numbers[len(older) :] if left and self._journal is not None else ()
+        metadata = {KEPT_FROM: stored[0]} if stored else None
+        summary: list[ModelMessage] = [
+            ModelRequest(parts=[UserPromptPart(_SUMMARISE)], metadata=metadata),
+            done.response,
+            *newest,
+        ]
         self._kept, self._counted, self._size = 0, len(summary), 0
+        self._again = range(2, 2 + len(stored))
         return summary
 
     def _turn_model(self, *, streams: bool) -> TurnModel:
         emit = self._emit_event if streams else None
-        return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard)
+        return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard, self._show)
 
     def _discard(self) -> None:
         """Take back what was told of an answer that broke off."""
@@ -250,6 +271,8 @@ class _TurnRun:
                 continue
             text = _written(message)
             self._size += _text_size(message, text)
+            if place in self._again:
+                continue
             journal.add(text, is_summary=place == 0 and counted > 0)
             if isinstance(message, ModelResponse) and place >= counted:
                 self._emit_response(journal, message)
@@ -300,6 +323,52 @@ class _TurnRun:
         merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
         return [*context_messages(step.messages), *messages] if step.messages else messages, merged or None
 
+    async def _show(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+        """Return the messages of a request with the images and recordings of this turn's results.
+
+        What is stored of them are the paths of their files. The newest are shown, up to ``MAX_FILES`` together, as far
+        as the model takes such.
+        """
+        left, shown, has_media = MAX_FILES, [*messages], False
+        for place in range(len(messages) - 1, len(messages) - len(_own(messages)) - 1, -1):
+            message = messages[place]
+            if not isinstance(message, ModelRequest):
+                continue
+            parts = [*message.parts]
+            for at, part in enumerate(parts):
+                if not isinstance(part, ToolReturnPart):
+                    continue
+                media: list[BinaryContent] = []
+                for path in _media_of(part):
+                    medium = await self._medium(path)
+                    if medium is not None and len(medium.data) <= left and self._takes(medium):
+                        left -= len(medium.data)
+                        media.append(BinaryContent(medium.data, media_type=medium.media_type))
+                if media:
+                    data = cast("Any", part.content)
+                    parts[at] = replace(part, content=[*(data if isinstance(data, list) else [data]), *media])
+                    has_media = True
+            shown[place] = replace(message, parts=parts)
+        return shown if has_media else messages
+
+    def _takes(self, medium: Medium) -> bool:
+        try:
+            profile = self._model.profile
+        except NotImplementedError:  # a model that stands for several, such as ``FallbackModel``: some may take none
+            return False
+        if medium.is_image:
+            return profile.get("supports_image_input", True)
+        return profile.get("supports_audio_file_input", True)
+
+    async def _medium(self, path: str) -> Medium | None:
+        if path not in self._media:
+            try:
+                file, content = await self._turn.files.read(path, size=MAX_FILES + 1)
+            except CapsetError:  # it was deleted since, or cannot be read now
+                return None
+            self._media[path] = medium_of(content) if file.size_bytes <= MAX_FILES else None
+        return self._media[path]
+
 
 def _read(history: Sequence[str]) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_json(f"[{','.join(history)}]")
@@ -321,6 +390,13 @@ def _text_size(message: ModelMessage, written: str) -> int:
             if isinstance(one, BinaryContent):
                 size -= -(-len(one.data) // 3) * 4  # base64
     return size
+
+
+def _media_of(part: ToolReturnPart) -> Sequence[str]:
+    """Return the paths of the images and recordings of a result, which its metadata has."""
+    metadata = cast("object", part.metadata)
+    paths = cast("Mapping[str, Any]", metadata).get(MEDIA) if isinstance(metadata, Mapping) else None
+    return cast("list[str]", paths) if isinstance(paths, list) else ()
 
 
 def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from pydantic_ai import (
     AbstractToolset,
@@ -43,6 +43,10 @@ from capset.stores.base import Attempt
 D = TypeVar("D")
 OUTPUT: Final = "final_result"
 """The name of the tool by which a model gives structured output."""
+MEDIA: Final = "media"
+"""The member of a result's metadata with the paths of its images and recordings, which a model is shown."""
+_ENDED: Final = {"succeeded": "succeeded", "unknown": "was sent on, and no answer came"}
+"""How a call ended, in words for a model."""
 
 
 class TurnToolset(AbstractToolset["TurnToolset | None"]):
@@ -109,7 +113,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
 
     async def refuse(self, part: ToolCallPart, error: CapsetError) -> Result[Any]:
         """Refuse a call, on record."""
-        arguments = Json(part.args_as_json_str().encode())
+        arguments = Json(self._arguments(part.tool_name, part.args_as_json_str()))
         return await self.step.refuse(part.tool_name, arguments, error, cause=self._cause(part.tool_call_id))
 
     async def call_tool(
@@ -121,7 +125,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
     ) -> ToolReturn[Any]:
         """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
         call, journal = ctx.tool_call_id or "", self._journal
-        arguments = arguments_json(tool_args)
+        arguments = self._arguments(name, tool_args)
         if journal is None:
             return _given(_outcome(await self._made(name, arguments, call)))
         if (stored := journal.result(call)) is not None:
@@ -159,6 +163,14 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         """Return the causation of a call: the model's id of it, behind the place of an agent within a call."""
         return f"{self._place}{call}" if call else None
 
+    def _arguments(self, name: str, written: object) -> bytes:
+        """Return the arguments that a model gave as JSON text of the tool's own schema, for the kernel to judge."""
+        arguments = arguments_of(written)
+        installed = self.step.snapshot.tools.get(name)
+        if installed is not None:
+            return arguments_json(installed.tool.arguments.for_models.restored(arguments))
+        return arguments_json(arguments)
+
     def _note_past(self) -> None:
         """Set the brakes as they were when the turn was left."""
         called: dict[str, ToolCallPart] = {}
@@ -169,7 +181,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
                 elif isinstance(part, ToolReturnPart) and (call := called.get(part.tool_call_id)) is not None:
                     succeeded = part.outcome == "success"
                     told = to_json(part.content).decode() if succeeded else part.model_response_str()
-                    arguments = arguments_json(call.args_as_json_str())
+                    arguments = self._arguments(part.tool_name, call.args_as_json_str())
                     has_effect = self._has_effect(part.tool_name)
                     self._brakes.note(part.tool_name, arguments, told, succeeded=succeeded, has_effect=has_effect)
         self.past = ()
@@ -322,12 +334,13 @@ class _Described(NamedTuple):
 def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
     """Return a tool in play as pydantic-ai describes it to models."""
     installed = snapshot.tools[ref.name]
-    tool = installed.tool
+    tool, shown = installed.tool, installed.tool.arguments.for_models
     return ToolDefinition(
         name=installed.name,
         description=tool.description,
-        parameters_json_schema=dict(tool.arguments.json_schema),
+        parameters_json_schema=dict(shown.json_schema),
         return_schema=dict(tool.output.json_schema),
+        strict=None if shown.may_be_strict else False,
         metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
     )
 
@@ -335,19 +348,34 @@ def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
 def _outcome(result: Result[Any]) -> dict[str, Any]:
     """Return what came of a call as JSON data: what the model reads, the record, and the code of an error."""
     if (error := result.error) is None:
-        return {"data": result.data, "record": result.record, "code": None}
+        media = [] if result.content is None else _media_in(result.data)
+        return {"data": result.data, "record": result.record, "code": None, **({MEDIA: media} if media else {})}
     return {"text": f"{error_text(error)}\n{error_suffix(error)}", "record": result.record, "code": error.code}
 
 
 def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of the event of a result."""
-    return {"call": call, "tool": tool, "success": outcome["code"] is None, **outcome}
+    shown = {name: value for name, value in outcome.items() if name != MEDIA}
+    return {"call": call, "tool": tool, "success": outcome["code"] is None, **shown}
 
 
 def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
     if outcome["code"] is not None:
         raise ToolFailed(outcome["text"])
-    return ToolReturn(outcome["data"], metadata={"untrusted": True, "record": outcome["record"]})
+    media = {MEDIA: outcome[MEDIA]} if MEDIA in outcome else {}
+    return ToolReturn(outcome["data"], metadata={"untrusted": True, "record": outcome["record"], **media})
+
+
+def _media_in(data: Any) -> list[str]:  # JSON data
+    """Return the paths of the images and recordings in a result that is content."""
+    paths: list[str] = []
+    for piece in cast("list[Any]", data) if isinstance(data, list) else [data]:
+        match piece:
+            case {"type": "file", "path": str(path), "media_type": str(media_type)}:
+                paths += [path] if media_type.startswith(("image/", "audio/")) else []
+            case _:
+                pass
+    return paths
 
 
 def _unknown(attempts: Sequence[Attempt]) -> str | None:
@@ -355,12 +383,12 @@ def _unknown(attempts: Sequence[Attempt]) -> str | None:
     made = next((one for one in attempts if one.outcome not in UNTOUCHED), None)
     if made is None:
         return None
-    if made.outcome in (None, "interrupted"):
+    if made.outcome is None or made.outcome == "interrupted":
         return (
             "The server stopped during this call: whether it had its effect is not known, and it was not repeated. "
             f"Find out before you do it again. (outcome_unknown; record {made.record})"
         )
-    ended = "succeeded" if made.outcome == "succeeded" else f"ended as {made.outcome}"
+    ended = _ENDED.get(made.outcome, f"ended as {made.outcome}")
     return (
         f"This call {ended}, but the server stopped before its result was stored, and it was not repeated. "
         f"(outcome_unknown; record {made.record})"

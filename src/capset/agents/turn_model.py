@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from pydantic_ai.exceptions import ModelAPIError
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
     BinaryContent,
     FileUrl,
@@ -45,13 +45,19 @@ IMAGE_TOKENS: Final = 20_000
 """The tokens that an image, or a file that a provider fetches by itself, counts at most."""
 UNPRICED: Final = 1e9
 """The cost in US dollars of a step whose price is not known before: no other step has room beside it."""
+_AUDIO_BYTES: Final = 64
+"""The least bytes of a recording for one token: providers count seconds, of which each has at most 32."""
 BYTES_A_TOKEN: Final = 4
 """Bytes per token, a rule of thumb for English."""
 _OVERHEAD: Final = 16
 """The most tokens that a provider adds to a part of a message, or to a tool."""
+_NOT_TAKEN: Final = frozenset({400, 404, 413, 415, 422})
+"""The statuses of a provider that does not take what is in a request."""
 
 Prepare = Callable[[list[ModelMessage], ModelSettings | None], tuple[list[ModelMessage], ModelSettings | None]]
 """Returns the messages and the settings of a request with what the step adds."""
+Show = Callable[[list[ModelMessage]], Awaitable[list[ModelMessage]]]
+"""Returns the messages of a request with the images and recordings in them, or the same list if there are none."""
 Emit = Callable[[ModelResponseStreamEvent], None]
 """Is told of an answer as it comes."""
 Discard = Callable[[], None]
@@ -73,8 +79,12 @@ class TurnModel(WrapperModel):
         prepare: Prepare | None = None,
         emit: Emit | None = None,
         discard: Discard | None = None,
+        show: Show | None = None,
     ) -> None:
-        """Without ``emit`` answers come whole, and there is nothing to ``discard``."""
+        """Without ``emit`` answers come whole, and there is nothing to ``discard``.
+
+        What ``show`` adds is left out from the first request on that its provider does not take with it.
+        """
         super().__init__(model)
         self._retries = retries
         self._meter = meter
@@ -83,6 +93,7 @@ class TurnModel(WrapperModel):
         self._prepare = prepare
         self._emit = emit
         self._discard = discard
+        self._show = show
 
     async def request(
         self,
@@ -93,16 +104,17 @@ class TurnModel(WrapperModel):
         """Ask the model. Raises ``BudgetExceeded`` before it if nothing is left for another step."""
         if self._prepare is not None:
             messages, model_settings = self._prepare(messages, model_settings)
+        shown = messages if self._show is None else await self._show(messages)
         meter, most = self._meter, AgentUsage(steps=1)
         if meter.bounds_use:
             needs_price = meter.bounds_cost
-            most = most_of_step(self, messages, model_settings, model_request_parameters, needs_price=needs_price)
+            most = most_of_step(self, shown, model_settings, model_request_parameters, needs_price=needs_price)
         step = await meter.reserve(most)
         try:
-            response = await self._ask_again(messages, model_settings, model_request_parameters)
+            response = await self._ask_showing(shown, messages, model_settings, model_request_parameters)
         except asyncio.CancelledError:
             answer = None if self._stream is None else self._stream.get()
-            await meter.settle(step, use_of_broken_step(self, messages, model_request_parameters, answer))
+            await meter.settle(step, use_of_broken_step(self, shown, model_request_parameters, answer))
             raise
         except Exception:
             await meter.settle(step, AgentUsage())  # providers take nothing for a request that fails
@@ -111,6 +123,25 @@ class TurnModel(WrapperModel):
         unpriced = response.model_name or "" if price is None else None
         await meter.settle(step, use_of_step(response, price), unpriced=unpriced)
         return response
+
+    async def _ask_showing(
+        self,
+        shown: list[ModelMessage],
+        messages: list[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Ask the model with images and recordings; without them, from then on, if its provider does not take them."""
+        try:
+            return await self._ask_again(shown, settings, parameters)
+        except (ModelHTTPError, NotImplementedError, UserError) as error:
+            is_taken = isinstance(error, ModelHTTPError) and error.status_code not in _NOT_TAKEN
+            if shown is messages or is_taken:
+                raise
+        self._show = None
+        if self._discard is not None:
+            self._discard()
+        return await self._ask_again(messages, settings, parameters)
 
     async def _ask_again(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
@@ -267,6 +298,8 @@ def _bytes(content: object) -> int:
         return len(content.encode(errors="replace"))
     if isinstance(content, FileUrl):
         return IMAGE_TOKENS
+    if isinstance(content, BinaryContent) and content.is_audio:
+        return len(content.data) // _AUDIO_BYTES + 1
     if isinstance(content, BinaryContent):
         return min(len(content.data), IMAGE_TOKENS) if content.is_image else len(content.data)
     if isinstance(content, list | tuple):

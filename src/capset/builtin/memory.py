@@ -197,6 +197,9 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
     texts = Documents("memories", scope, "What was remembered.")
     key = "memories" if scope == "session" else f"{scope}_memories"
 
+    def helpers(ctx: Context) -> Memory:
+        return Memory(ctx.documents(texts), ctx.config(capability))
+
     def here(ctx: Context) -> Memory:
         return ctx.use(capability)
 
@@ -225,7 +228,7 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
             "tools": Preset(instructions=_INSTRUCTIONS.format(reach=_REACH[scope]), tools=tools_of(here)),
         },
         default=["recent_context", "tools"],
-        helpers=lambda ctx: Memory(ctx.documents(texts), ctx.config(capability)),
+        helpers=helpers,
         config=MemoryConfig,
     )
     return capability

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import inspect
 import sys
-import tempfile
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Annotated, Any, Final
 
@@ -20,6 +18,7 @@ from capset.cli.common.configuration import ConfigFile, refuse_agent
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Attribute, Env, Grant, Who, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table
+from capset.cli.common.scratch import own_temporary_folder
 from capset.cli.common.settings import has_db, load_settings
 from capset.cli.common.targets import open_kernel
 from capset.definitions.messages import Json, Message
@@ -90,9 +89,9 @@ def bench_command(
     """
     data = read_arguments(arguments)
     refuse_agent(config, agent)
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
+    with own_temporary_folder() as folder, contextlib.redirect_stdout(sys.stderr):
         settings = load_settings(
-            db=db or str(Path(folder, "bench.db")), principal=principal, grant=grant, attribute=attribute, env=env
+            db=db or str(folder / "bench.db"), principal=principal, grant=grant, attribute=attribute, env=env
         )
         # What is approved of MCP servers and APIs is in the database that other commands use.
         approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual

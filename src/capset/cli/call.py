@@ -158,6 +158,8 @@ def call_command(
         else:
             value = shape["data"]
             print(visible(value if isinstance(value, str) else pretty(value)), flush=True)
+            if (note := shape.get("note")) is not None:
+                err().print(visible(note), markup=False, soft_wrap=True)
         if not as_json:
             err().print(f"[dim]record {shape['record']}  session {shape['session']}[/]", soft_wrap=True)
     return Exit.DONE if error is None else Exit.REFUSED if shape["refused"] else Exit.FAILED

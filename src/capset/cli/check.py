@@ -39,7 +39,7 @@ def check_command(
     It ends with 2 if anything is wrong with it; warnings change nothing about that.
     """
     try:
-        found = read_configuration(file, Registry.installed(), upstream=capability_with)
+        found = read_configuration(file, Registry.installed(), upstream=lambda _: capability_with)
     except InvalidConfiguration as error:
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT

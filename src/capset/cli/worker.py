@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from capset.adapters.agents.server_allowances import ServerAllowances
+from capset.agents.budgets import SUMMARISE_AT
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
-from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, make_runner
+from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell, err
 from capset.cli.common.process import on_ending
+from capset.cli.common.scratch import own_temporary_folder
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.upstream import Upstream
 from capset.cli.serve import telemetry
@@ -68,6 +70,7 @@ def worker_command(
     max_steps: MaxSteps = 50,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
     config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Do the runs of servers without keys, too, as --principal.")
@@ -97,12 +100,16 @@ def worker_command(
     configuration = None if config is None else load_configuration(config, installed, upstream)
     governance = Governance() if configuration is None else configuration.governance
     limits = request_limits(http_limit or (), file=governance.file_bytes)
-    runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens) if model or allow_model else None
+    runner = (
+        make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
+        if model or allow_model
+        else None
+    )
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     servers = ServerAllowances(agent_host or (), agent_secret or ())
     working = _Working(queues, installed, configuration, upstream, allowance, limits, runner, servers, insecure)
     prepare()
-    with telemetry():
+    with telemetry(), own_temporary_folder():
         asyncio.run(_work(settings, working))
     return Exit.DONE
 

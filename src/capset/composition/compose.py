@@ -195,13 +195,12 @@ def _level(capability: AnyCapability) -> Level:
 
 
 def _check_static_context(merged: Merged) -> None:
-    """Refuse static context that would fail every run."""
+    """Refuse static context, and keys of functions, that would fail every run."""
     for one in merged.context:
-        if one.value.function is None:
-            try:
-                render_context([(one.source, one.value.value)])
-            except ContextError as error:
-                raise DefinitionError(error.message, hint=error.hint) from None
+        try:
+            render_context([(one.source, one.value.placed(one.value.value))])
+        except ContextError as error:
+            raise DefinitionError(error.message, hint=error.hint) from None
 
 
 def _refuse_undeclared(composition: Composition, data: SessionData) -> None:

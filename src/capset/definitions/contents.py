@@ -1,13 +1,17 @@
-"""Content of results beside plain data: images, audio, links and embedded resources (spec 7, M10)."""
+"""Content of results beside plain data: images, audio, links and embedded resources (spec 7, M10, M97)."""
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+
+from capset.errors import ToolError
 
 
 def _base64(content: bytes) -> str:
@@ -108,3 +112,65 @@ def pieces_of(data: Any) -> list[Mapping[str, Any]]:  # JSON data
             return [piece for one in cast("list[Any]", data) for piece in pieces_of(one)]
         case _:
             return [data]
+
+
+ABSENT: Final = object()
+"""In the place of a structure where there is none; ``None`` is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignResult:
+    """The answer of a server of others, as a handler returns it. It is passed on as it came.
+
+    An answer that does not fit is noted and fails no call: what was done is done (spec 7, M96).
+    """
+
+    value: Any
+    """JSON for programs, which the schema of the tool is about."""
+    blocks: Sequence[Mapping[str, Any]] | None = None
+    """What models read, as MCP's blocks of content, JSON; ``None`` if the value is all that there is."""
+    structured: Any = ABSENT
+    """The structure beside the blocks, JSON."""
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The metadata of the answer, JSON."""
+    error: ToolError | None = None
+    """The error that the answer is, if it is one."""
+    misfits: Sequence[str] = ()
+    """How it does not fit its protocol: the places and what was expected there, without values."""
+    fits_schema: bool = True
+    """Whether the value fits the schema of the tool. The kernel looks."""
+    note: str | None = None
+    """What a model is told of a result that does not fit. The kernel writes it."""
+
+    def pieces(self) -> list[Mapping[str, Any]]:
+        """Return what a model reads, as pieces of content: the blocks, or else the value.
+
+        If the result does not fit, the structure and the note follow.
+        """
+        pieces = [piece for block in self.blocks or () if (piece := piece_of(block)).get("text") != ""]
+        beside = [] if not pieces or self.structured in (ABSENT, None) else [_text(self.structured)]
+        pieces = pieces or [_text(self.value)]
+        return pieces if self.note is None else [*pieces, *beside, _text(f"[{self.note}]")]
+
+
+def piece_of(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block of content, as MCP writes it, as a piece of content. What is none becomes its JSON as a text."""
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return _text(text)
+        case {"type": "image" | "audio" as kind, "data": str(data), "mimeType": str(media_type)}:
+            return {"type": kind, "data": data, "media_type": media_type}
+        case {"type": "resource", "resource": {"uri": str(uri), "text": str(text), **resource}}:
+            piece = {"type": "resource", "uri": uri, "text": text, "media_type": resource.get("mimeType")}
+        case {"type": "resource", "resource": {"uri": str(uri), "blob": str(data), **resource}}:
+            piece = {"type": "resource", "uri": uri, "data": data, "media_type": resource.get("mimeType")}
+        case {"type": "resource_link", "uri": str(uri), "name": str(name)}:
+            piece = {"type": "resource_link", "uri": uri, "name": name, "media_type": block.get("mimeType")}
+            piece |= {member: block.get(member) for member in ("title", "description")}
+        case _:
+            return _text(block)
+    return {member: value for member, value in piece.items() if value is not None}
+
+
+def _text(value: Any) -> Mapping[str, Any]:  # JSON
+    return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}

@@ -140,6 +140,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 H = TypeVar("H")
 C = TypeVar("C")
+Helpers_co = TypeVar("Helpers_co", covariant=True, default=Any)
+"""The type of ``ctx.cap``: a protocol with the helpers that an agent has (``helper_types``)."""
 
 
 class ScopeView(Protocol):
@@ -164,8 +166,11 @@ class ScopeView(Protocol):
         ...
 
 
-class Context(Protocol):
-    """The context of one call: the principal, its scopes, and more. Ask for it as a handler's first parameter."""
+class Context(Protocol[Helpers_co]):
+    """The context of one call: the principal, its scopes, and more. Ask for it as a handler's first parameter.
+
+    ``Context[NotesHelpers]`` gives ``ctx.cap`` a type, for type checkers alone; without one it has none.
+    """
 
     @property
     def principal(self) -> Principal:
@@ -198,6 +203,15 @@ class Context(Protocol):
         ...
 
     @property
+    def message_id(self) -> str:
+        """The id of the message that this call answers, which everything emitted has as its causation.
+
+        In a duplex stream it is that of the message that was taken last. A call that came without one is its own cause:
+        then it is the id of its record.
+        """
+        ...
+
+    @property
     def now(self) -> datetime:
         """The time by the kernel's clock, aware, in UTC: the clock of records, which tests can set."""
         ...
@@ -226,8 +240,8 @@ class Context(Protocol):
         ...
 
     @property
-    def cap(self) -> Any:  # every capability's helpers have a type of their own
-        """The helpers by capability name, untyped: ``ctx.cap.memory``, ``ctx.cap["storage:session"]``."""
+    def cap(self) -> Helpers_co:
+        """The helpers by capability name: ``ctx.cap.memory``, ``ctx.cap["storage:session"]``."""
         ...
 
     @property

@@ -119,6 +119,8 @@ class Governance(FrozenValue):
         roles: names for permissions, for code that makes principals.
         record_reads: whether calls of tools that only read are recorded; all others always are.
         redact: regular expressions (RE2); their matches are masked in records, in results and in errors.
+        error_causes: whether errors keep the exceptions behind them, as ``__cause__``, and their frames, which may hold
+            secrets: for debugging. Without it, the log alone has the details of unexpected ones.
         result_bytes: how many bytes of a result a model is given; the rest is stored in the session's files.
         approval_seconds: how long a request for an approval stays open; then it counts as rejected.
         own_approvals: whether requesters may approve their own requests.
@@ -141,6 +143,7 @@ class Governance(FrozenValue):
     roles: Roles = checked_field(_checked_roles)
     record_reads: bool = checked_field(checked_flag)
     redact: tuple[str, ...] = checked_field(_patterns)
+    error_causes: bool = checked_field(checked_flag)
     result_bytes: int = checked_field(requiring("{} is a whole number, 1,024 or more", within(int, 1_024)))
     approval_seconds: float = checked_field(_checked_seconds)
     own_approvals: bool = checked_field(checked_flag)
@@ -170,6 +173,7 @@ class Governance(FrozenValue):
         roles: Roles | None = None,
         record_reads: bool = True,
         redact: Iterable[str] = (),
+        error_causes: bool = False,
         result_bytes: int = RESULT_BYTES,
         approval_seconds: float = APPROVAL_SECONDS,
         own_approvals: bool = False,

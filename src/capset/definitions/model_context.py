@@ -48,17 +48,28 @@ ContextFunction = (
 """A function of the context, of the block's input (of any type) and the context, or without arguments."""
 
 ContextDeclaration = ContextValue | ContextFunction | Sequence["ContextDeclaration"]
-"""One entry as it is declared: a value, a function that returns one, or a list of those."""
+"""One entry as it is declared: a value, a function that returns one, or a list of those.
+
+Functions may stand in a mapping, too, as a value or in a list, at any depth.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextEntry(Definition):
-    """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
+    """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name.
+
+    What the function returns stands under ``keys``, the outermost first; none for one that stood in no mapping.
+    """
 
     name: str
     value: ContextValue
     function: Callable[..., Any] | None
     takes: int
+    keys: tuple[Any, ...] = ()  # of any type: composing refuses those that are no tags
+
+    def placed(self, value: ContextValue) -> ContextValue:
+        """Return a value of the function under the entry's keys."""
+        return _under(self.keys, value)
 
 
 def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
@@ -68,7 +79,7 @@ def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
     """
     alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
     given: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
-    return tuple(chain.from_iterable(_entries(owner, one, 0) for one in given))
+    return tuple(chain.from_iterable(_entries(owner, one, (), 0) for one in given))
 
 
 def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
@@ -84,15 +95,31 @@ def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
     )
 
 
-def _entries(owner: str, given: object, level: int) -> Iterator[ContextEntry]:
-    """Yield an entry, or those of a list with functions in it, each of which is resolved on its own."""
+def _entries(owner: str, declared: object, keys: tuple[Any, ...], level: int) -> Iterator[ContextEntry]:
+    """Yield an entry, or those of a list or a mapping with functions in it, each of which is resolved in its place."""
     _check_level(owner, level)
-    several = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
-    if _has_function(several, level):
-        for one in several:
-            yield from _entries(owner, one, level + 1)
-    elif given is not None and given != "":
-        yield _entry(owner, cast("object", given))
+    if callable(declared):
+        name = str(getattr(declared, "__name__", type(declared).__name__))
+        yield ContextEntry(name, None, declared, _arity(f"{owner}: context {name!r}", declared), keys)
+    elif not _has_function(declared, level):
+        if keys or (declared is not None and declared != ""):
+            yield ContextEntry("static", _frozen(owner, _under(keys, declared), 0), None, 0)
+    elif isinstance(declared, Mapping):
+        mapping = cast("Mapping[Any, object]", declared)
+        if not keys:
+            _check_no_message(owner, mapping)
+        for key, member in mapping.items():
+            yield from _entries(owner, member, (*keys, key), level + 1)
+    else:
+        for member in cast("Sequence[object]", declared):
+            yield from _entries(owner, member, keys, level + 1)
+
+
+def _under(keys: Sequence[Any], value: Any) -> Any:
+    """Return a value within mappings of one key each, the first outermost."""
+    for key in reversed(keys):
+        value = {key: value}
+    return value
 
 
 def _check_level(owner: str, level: int) -> None:
@@ -100,18 +127,18 @@ def _check_level(owner: str, level: int) -> None:
         raise DefinitionError(f"{owner}: context must not be nested more than {MAX_LEVELS} levels deep")
 
 
-def _has_function(given: Sequence[object], level: int) -> bool:
-    return level <= MAX_LEVELS and any(
-        callable(one) or (isinstance(one, list | tuple) and _has_function(cast("Sequence[object]", one), level + 1))
-        for one in given
-    )
+def _has_function(declared: object, level: int) -> bool:
+    """Whether there is a function at any depth of a list or a mapping."""
+    if level > MAX_LEVELS or not isinstance(declared, list | tuple | Mapping):
+        return callable(declared)
+    if isinstance(declared, Mapping):
+        declared = list(cast("Mapping[Any, object]", declared).values())
+    return any(_has_function(member, level + 1) for member in cast("Sequence[object]", declared))
 
 
-def _entry(owner: str, given: object) -> ContextEntry:
-    if callable(given):
-        name = str(getattr(given, "__name__", type(given).__name__))
-        return ContextEntry(name, None, given, _arity(f"{owner}: context {name!r}", given))
-    return ContextEntry("static", _frozen(owner, given, 0), None, 0)
+def _check_no_message(owner: str, value: Mapping[Any, Any]) -> None:
+    if (mistake := message_mistake(value)) is not None:
+        raise DefinitionError(f"{owner}: context has {mistake[0]}", hint=mistake[1])
 
 
 def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> ContextValue:
@@ -123,8 +150,8 @@ def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> C
             return checked_text(f"{owner}: context", value)
         case Mapping():
             members = cast("Mapping[Any, object]", value)
-            if not in_tag and (mistake := message_mistake(members)) is not None:
-                raise DefinitionError(f"{owner}: context has {mistake[0]}", hint=mistake[1])
+            if not in_tag:
+                _check_no_message(owner, members)
             return MappingProxyType({key: _frozen(owner, one, level + 1, in_tag=True) for key, one in members.items()})
         case list() | tuple():
             return tuple(_frozen(owner, one, level + 1, in_tag=in_tag) for one in cast("Sequence[object]", value))

@@ -22,6 +22,7 @@ Outcome = Literal[
     "cancelled",
     "unavailable",
     "interrupted",
+    "unknown",
 ]
 """How an attempt ended."""
 UNTOUCHED: Final[tuple[Outcome, ...]] = (
@@ -90,11 +91,11 @@ class Record:
     policies: str
     """The ids of the policies that determined the decision, as a JSON list."""
     reason: str | None
-    """The reason for the decision, or for the lack of one."""
+    """The reason for the decision, or for the lack of one; also how a result of another's tool does not fit."""
     outcome: Outcome | None
     """How the call ended; null for an intent."""
     code: str | None
-    """The code of the error that the call ended with."""
+    """The code of the error that the call ended with; `output_misfit` if it succeeded and its result does not fit."""
     duration_us: int | None
     """The duration in microseconds, where it is known."""
     tool_hash: str | None

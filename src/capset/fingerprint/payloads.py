@@ -236,9 +236,12 @@ def _gates(preset: str, part: Part) -> Payload:
 
 
 def _context(entry: ContextEntry) -> Any:  # of any JSON type
-    if entry.function is not None:
-        return {"dynamic": entry.name}
-    return _static(entry.value)
+    if entry.function is None:
+        return _static(entry.value)
+    payload: Any = {"dynamic": entry.name}
+    for key in reversed(entry.keys):
+        payload = {"tags": [[key, payload]]}
+    return payload
 
 
 def _static(value: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from capset.definitions.contents import ForeignResult
 from capset.errors import CapsetError
 
 R = TypeVar("R")
@@ -17,7 +19,8 @@ class Result(Generic[R]):
     """The outcome of a call: ``data`` if ``success``, else ``error``.
 
     ``record`` is the id of the call's record; the hashes are those of its snapshot. ``refused`` is whether the call
-    failed before its handler was started.
+    failed before its handler was started. ``content`` is what a model reads, as pieces of content in JSON, where the
+    result is content; ``foreign`` is the answer of a server of others, as it came.
     """
 
     success: bool
@@ -27,6 +30,8 @@ class Result(Generic[R]):
     runtime_hash: str
     prompt_hash: str
     refused: bool = False
+    content: Sequence[Mapping[str, Any]] | None = None
+    foreign: ForeignResult | None = None
 
 
 def formatted_result(result: Result[Any]) -> dict[str, Any]:  # the data is of the tool's own type

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Protocol
 
 from pydantic import AfterValidator, Field
 
-from capset.errors import DefinitionError, ToolError
+from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.urls import read_authority
 
 Reach = Literal["public", "internal", "refused"]
@@ -77,6 +77,11 @@ def _reach_6(address: IPv6Address) -> Reach:
     return "public" if is_public else "refused"
 
 
+def is_address(host: str) -> bool:
+    """Whether the host of a URL is written as an address, and not as a name."""
+    return ":" in host or host.replace(".", "").isdigit()
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address or a name is this machine's own, reachable only from itself."""
     if host == "localhost":
@@ -90,6 +95,10 @@ def is_loopback(host: str) -> bool:
 AT_ONCE: Final = 64
 """How many names a process looks up at once, including abandoned look-ups."""
 _free: Final = BoundedSemaphore(AT_ONCE)
+
+
+class NotSent(TransientError):
+    """Raised for a request of which nothing was sent: its host cannot be reached, or not be looked up."""
 
 
 class Resolver(Protocol):
@@ -165,9 +174,11 @@ class Allowed:
     def takes(self, host: str, port: int, address: str) -> bool:
         """Whether a host may be connected to at this one of its addresses."""
         reach = reach_of(address)
-        if reach == "internal":
-            return (host, None) in self.entries or (host, port) in self.entries
-        return reach == "public"
+        return self.names(host, port) if reach == "internal" else reach == "public"
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether a host is among these, at this port."""
+        return (host, None) in self.entries or (host, port) in self.entries
 
 
 def _read(entry: str) -> tuple[str, int | None]:
@@ -176,7 +187,7 @@ def _read(entry: str) -> tuple[str, int | None]:
     except ToolError as error:
         why = error.message.replace("The URL has", "it has")
         raise DefinitionError(f"an allowed host is host or host:port; got {entry!r}: {why}") from None
-    if (":" in host or host.replace(".", "").isdigit()) and reach_of(host) == "refused":
+    if is_address(host) and reach_of(host) == "refused":
         raise DefinitionError(f"an allowed host cannot be {entry!r}: its address is neither public nor of a network")
     return host, port
 

@@ -7,11 +7,12 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from capset.errors import ToolError, TransientError
 from capset.extras import install_command
 from capset.net.addresses import Allowed, Resolver, system_resolver
+from capset.net.proxies import Proxies
 from capset.net.response import HttpResponse, codings
 from capset.net.urls import Url, read_url
 
@@ -55,13 +56,17 @@ _HARMLESS: Final = frozenset(
 class HttpClient:
     """An HTTP client. Each hop has a connection of its own, to an address that was checked for it.
 
-    It stores no connections and no cookies. Neither proxies nor ``.netrc`` of the environment are used.
+    It stores no connections and no cookies, and does not read ``.netrc``.
 
     Args:
         allow: the internal hosts that may be requested, ``host`` or ``host:port``; see ``Allowed``.
         resolver: resolves names to addresses.
         network: connects to addresses once they are checked; httpcore's own if left out.
         tls: the trusted servers; those that the machine trusts if left out.
+        ca_file: a file of certificates in PEM, whose authorities are trusted beside the machine's.
+        proxies: returns the proxy for a URL, such as ``environment_proxy``; none if left out, also where the
+            environment names one. What is behind a proxy is checked only if the URL is written with an address, so
+            leave it out for URLs that a model chooses.
 
     Raises ``DefinitionError`` for an entry of ``allow`` that is not a host.
     """
@@ -73,11 +78,15 @@ class HttpClient:
         resolver: Resolver = system_resolver,
         network: httpcore2.AsyncNetworkBackend | None = None,
         tls: ssl.SSLContext | None = None,
+        ca_file: str | None = None,
+        proxies: Proxies | None = None,
     ) -> None:
         self._allowed = Allowed.read(allow)
         self._resolver = resolver
         self._network = network
         self._tls = tls
+        self._ca_file = ca_file
+        self._proxies = proxies
 
     @asynccontextmanager
     async def open(
@@ -105,7 +114,8 @@ class HttpClient:
 
         Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to the
         refused destination; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
-        ``too_many_interim``, ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
+        ``too_many_interim``, ``proxy_refused``, ``not_installed``. Raises ``TransientError`` for ``timeout`` and
+        ``unreachable``.
         """
         here, sent = read_url(url), checked_headers(headers or {})
         follows = redirects is not None and method in _REDIRECTED
@@ -136,18 +146,17 @@ class HttpClient:
         try:
             import httpcore2
 
-            from capset.net.connections import CheckedConnection, CheckedNetwork, convert_failures, usual_tls
+            from capset.net.connections import CheckedConnection, CheckedNetwork, convert_failures, trusted_tls
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
             raise not_installed() from None
-        below = self._network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
-        network = CheckedNetwork(self._resolver, self._allowed, below, seconds)
-        tls = (self._tls or usual_tls()) if url.scheme == "https" else None
+        network = CheckedNetwork(self._resolver, self._allowed, self._network, seconds)
+        proxy = None if self._proxies is None else self._proxies(*url.origin)
         where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
         length = len(content or b"") if content is not None or method in _WITH_BODY else None
         request = httpcore2.Request(method, where, headers=_headers(url, headers, length), content=content)
-        connection = CheckedConnection(where.origin, ssl_context=tls, network_backend=network)
+        connection = CheckedConnection(where.origin, network, lambda: self._tls or trusted_tls(self._ca_file), proxy)
         scope = asyncio.timeout(seconds)
         try:
             try:
@@ -161,7 +170,6 @@ class HttpClient:
             yield HttpResponse(url, answer)
         finally:
             await connection.aclose()
-            await network.aclose()
 
 
 def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:

@@ -10,8 +10,9 @@ from typing import Final
 
 _TYPE: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,127}/[!#$%&'*+.^_`|~0-9a-z-]{1,127}")
 _TEXT: Final = re.compile(
-    r"text/.*|[^/]+/[^/]+\+(?:json|xml|yaml)"
-    r"|application/(?:json|xml|(?:x-)?(?:javascript|ndjson|yaml)|ecmascript|toml|sql|graphql|x-www-form-urlencoded"
+    r"text/.*|[^/]+/[^/]+\+(?:json(?:-seq)?|xml|yaml|(?:x-)?ndjson)"
+    r"|application/(?:json(?:-seq)?|xml|csv|(?:x-)?(?:javascript|ndjson|json(?:l|lines)|yaml)|ecmascript|toml|sql|graphql"
+    r"|x-www-form-urlencoded"
     r"|rtf|typescript|x-(?:httpd-php|latex|perl|python|ruby|sh|subrip|tex))"
 )
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re.IGNORECASE)

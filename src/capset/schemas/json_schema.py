@@ -1,4 +1,4 @@
-"""Schemas given as JSON Schema instead of Python types: checked, compiled, with defaults (spec 3, K4)."""
+"""Schemas given as JSON Schema instead of Python types: checked, compiled, with defaults if asked (spec 3, K4)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSche
 from capset.schemas.own_code import EXACT
 from capset.schemas.schema import MAPS_OF_SCHEMAS, SECRETS_WITHIN, Schema, has_marked_files, sorted_enums
 from capset.schemas.strict_json import copy_json, parse_json
+from capset.schemas.unchecked_patterns import regex_options, unlinear_patterns, without_patterns
 from capset.schemas.validation_errors import SchemaMismatch, fields_of
 
 if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError as Invalid
     from jsonschema_rs import Validator
 
 _LISTED_FROM: Final = 10_000
@@ -28,7 +30,7 @@ _Met: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
 
 
 class SchemaWalk:
-    """One walk. Defaults are filled into ``value`` itself, which must be plain JSON data of moderate depth.
+    """One walk. With ``fills``, defaults are filled into ``value`` itself, plain JSON data of moderate depth.
 
     For a choice, a default is filled in only if a single option is possible: options of another type, or with another
     constant in a field, are not. Nothing is filled in through ``if``, ``patternProperties`` and dynamic references.
@@ -36,11 +38,11 @@ class SchemaWalk:
     of which is tried at every level; ``is_checkable`` is false if even deciding whether the value fits might.
     """
 
-    def __init__(self, root: SchemaNode, value: Any) -> None:
+    def __init__(self, root: SchemaNode, value: Any, *, fills: bool) -> None:
         self.is_listable = self.is_checkable = True
         extra = _PER_VALUE * _size(value)
         visits = likely = 0
-        waiting = [(root, value, True, True)]
+        waiting = [(root, value, fills, True)]
         while waiting:
             node, inside, fills, is_likely = waiting.pop()
             visits += 1
@@ -144,7 +146,6 @@ def _size(value: Any) -> int:
 
 MAX_SCHEMA_LEVELS: Final = 64
 MAX_SCHEMA_BYTES: Final = 1 << 20
-_MAX_REGEX_BYTES: Final = 1 << 20
 SCHEMA_KEYWORDS: Final = frozenset(
     {
         *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "propertyNames", "contains", "contentSchema"),
@@ -158,18 +159,29 @@ SCHEMA_KEYWORDS: Final = frozenset(
 class JsonSchema(Schema):
     """A JSON Schema, ready to validate JSON data: as Python's dict, list, str, int, float, bool and None, or as text.
 
-    ``check`` and ``check_json`` return a copy with the defaults of absent fields filled in, and raise
-    ``SchemaMismatch``. An object without ``additionalProperties`` is open, as JSON Schema says. ``json_schema`` is as
-    given, except that ``required`` is sorted. ``is_exact`` and ``only_scalars`` are false and ``annotation`` is
-    ``object``: nothing can be assumed about a value.
+    ``check`` and ``check_json`` return a copy, in which the defaults of absent fields are filled in if the schema was
+    compiled so, and raise ``SchemaMismatch``. An object without ``additionalProperties`` is open, as JSON Schema says.
+    ``json_schema`` is as given, except that ``required`` is sorted. No value is held to ``unchecked_patterns``.
+    ``is_exact`` and ``only_scalars`` are false and ``annotation`` is ``object``: nothing can be assumed about a value.
     """
 
-    __slots__ = ("_names", "_root", "_validator")
+    __slots__ = ("_fills_defaults", "_names", "_root", "_validator", "unchecked_patterns")
 
-    def __init__(self, document: Data, root: SchemaNode, validator: Validator) -> None:
+    def __init__(
+        self,
+        document: Data,
+        root: SchemaNode,
+        validator: Validator,
+        *,
+        fills_defaults: bool,
+        unchecked_patterns: Iterable[str],
+    ) -> None:
         # Not the parent's initialiser: it makes a schema from a type.
+        self._fills_defaults = fills_defaults
+        self._model_schema = None
         self._root = root
         self._validator = validator
+        self.unchecked_patterns = tuple(sorted(unchecked_patterns))
         fields = _fields(root)
         self._names = list(fields)
         self.annotation = object
@@ -215,7 +227,7 @@ class JsonSchema(Schema):
         return self._fitting(parse_json(text))
 
     def _fitting(self, value: Any) -> Any:
-        walk = SchemaWalk(self._root, value)
+        walk = SchemaWalk(self._root, value, fills=self._fills_defaults)
         if not walk.is_checkable:
             raise _whole("Input should be nested less deeply: to try what its schema allows would take too long")
         if self._validator.is_valid(value):
@@ -225,18 +237,42 @@ class JsonSchema(Schema):
         raise SchemaMismatch(fields_of(self._validator.iter_errors(value), self._names))
 
 
-def compile_json_schema(what: str, json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Make a schema from a JSON Schema; ``Any`` because its keywords' values have any JSON type.
+def compile_json_schema(
+    what: str,
+    json_schema: Mapping[str, Any] | bool,  # any JSON, as the keywords' values are
+    *,
+    fills_defaults: bool = False,
+    is_strict: bool = False,
+) -> JsonSchema:
+    """Make a schema from a JSON Schema, which others may have written.
+
+    ``default`` and ``format`` are annotations, as in the standard: nothing is filled in, and nothing checked. Nor is a
+    pattern that does not take linear time (look-around, back-references, large repetitions), or that is no regular
+    expression: see ``unchecked_patterns``.
+
+    Args:
+        what: the subject of errors.
+        json_schema: an object or a bool; of 2020-12, unless its ``$schema`` says another dialect.
+        fills_defaults: fill in the defaults of absent fields; one of the top level that does not fit is refused.
+        is_strict: check formats, and refuse patterns that cannot be checked.
 
     Raises ``DefinitionError``, starting with ``what``: if it is not valid in its dialect, or not JSON data; if a
-    reference leads outside the document; if it has a pattern that needs more than linear time (look-around,
-    back-references); if a default of the top level does not fit; above 64 levels and 1 MiB.
+    reference leads outside the document; above 64 levels and 1 MiB.
     """
     document = _document(what, json_schema)
-    validator, root = _compiled(what, document)
-    schema = JsonSchema(document, root, validator)
-    _check_defaults(what, schema, root)
+    validator, root, patterns = _compiled(what, document, is_strict=is_strict)
+    schema = JsonSchema(document, root, validator, fills_defaults=fills_defaults, unchecked_patterns=patterns)
+    if fills_defaults:
+        _check_defaults(what, schema, root)
     return schema
+
+
+def compile_own_schema(what: str, json_schema: Mapping[str, Any] | bool) -> JsonSchema:
+    """Make a schema from a JSON Schema of the host's own, which means what it says: defaults, formats and patterns.
+
+    Raises ``DefinitionError`` as ``compile_json_schema`` does.
+    """
+    return compile_json_schema(what, json_schema, fills_defaults=True, is_strict=True)
 
 
 def graph_of(schema: Schema) -> SchemaNode:
@@ -252,7 +288,9 @@ def graph_of(schema: Schema) -> SchemaNode:
         raise DefinitionError(f"the schema of these arguments cannot be walked: {error}") from None
 
 
-def _document(what: str, json_schema: Mapping[str, Any]) -> Data:
+def _document(what: str, json_schema: Mapping[str, Any] | bool) -> Data:
+    if isinstance(json_schema, bool):
+        return {} if json_schema else {"not": {}}
     if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
         raise DefinitionError(f"{what}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
     try:
@@ -267,16 +305,23 @@ def _document(what: str, json_schema: Mapping[str, Any]) -> Data:
     return document
 
 
-def _compiled(what: str, document: Data) -> tuple[Validator, SchemaNode]:
+def _compiled(what: str, document: Data, *, is_strict: bool) -> tuple[Validator, SchemaNode, frozenset[str]]:
+    """Return the validator of a document, its graph, and the patterns that are not checked."""
     import jsonschema_rs as rs
 
-    patterns = rs.RegexOptions(size_limit=_MAX_REGEX_BYTES)
+    patterns = frozenset[str]()
     try:
         # This comes first: any other check by the meta-schema would fetch it by its $schema.
-        validator = rs.validator_for(document, validate_formats=True, pattern_options=patterns, offline=True)
+        try:
+            validator = _validator(document, checks_formats=is_strict)
+        except rs.ValidationError as error:
+            if is_strict or not _is_about_pattern(error):
+                raise
+            patterns = unlinear_patterns(document)
+            validator = _validator(without_patterns(document, patterns), checks_formats=False)
         _sort_required(document)
         resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
-        return validator, graph(document, resolver)
+        return validator, graph(document, resolver), patterns
     except UnsoundSchema as error:
         raise DefinitionError(f"{what}: its JSON Schema cannot be taken: {error}") from None
     except rs.ValidationError as error:
@@ -293,6 +338,22 @@ def _compiled(what: str, document: Data) -> tuple[Validator, SchemaNode]:
                 _refuse_fields(what, fields_of([error], ()))
     except (rs.ReferencingError, ValueError) as error:
         _refuse_reference(what, error)
+
+
+def _validator(document: Data, *, checks_formats: bool) -> Validator:
+    import jsonschema_rs as rs
+
+    return rs.validator_for(document, validate_formats=checks_formats, pattern_options=regex_options(), offline=True)
+
+
+def _is_about_pattern(error: Invalid) -> bool:
+    import jsonschema_rs as rs
+
+    match error.kind:
+        case rs.ValidationErrorKind.Format("regex"):
+            return True
+        case _:
+            return False
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from capset.schemas.schema import schemas_in
+
 if TYPE_CHECKING:
     from jsonschema_rs import Resolver
 
@@ -18,12 +20,17 @@ _MAX_CHAIN: Final = 64
 _MAX_APPLIED: Final = 10_000
 """All schemas applied to one value: references to references can make it 2 to the 64th in a few lines."""
 BASE: Final = "json-schema:///"
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_META_SCHEMAS: Final = ("https://json-schema.org/draft", "http://json-schema.org/draft")
+"""The beginnings of references to dialects, which the validator has and nothing needs to walk."""
 Data = dict[str, Any]
 
 
 class UnsoundSchema(ValueError):
     """The schema cannot be used, for the reason given."""
+
+
+class _NoTarget(UnsoundSchema):
+    """A reference leads to nothing."""
 
 
 class SchemaNode:
@@ -73,10 +80,9 @@ def graph(document: Data, resolver: Resolver) -> SchemaNode:
 
     Raises ``UnsoundSchema`` for a reference without a target in the document, and for endless references.
     """
-    growth = _Growth()
+    growth = _Growth(document, resolver.lookup("").draft)
     root = growth.node(document, resolver)
-    while growth.waiting:
-        growth.grow(*growth.waiting.pop())
+    growth.finish()
     measured: dict[SchemaNode, tuple[int, int]] = {}
     for node in growth.nodes:
         _measure(node, measured, 1)
@@ -87,10 +93,29 @@ def graph(document: Data, resolver: Resolver) -> SchemaNode:
 
 
 class _Growth:
-    def __init__(self) -> None:
+    """The nodes of a document so far; ``draft`` is the number that the validator gives to its dialect."""
+
+    def __init__(self, document: Data, draft: int) -> None:
+        from jsonschema_rs import Draft4, Draft7, Draft201909
+
         self.nodes: list[SchemaNode] = []
-        self.waiting: list[tuple[SchemaNode, Resolver]] = []
+        self._waiting: list[tuple[SchemaNode, Resolver]] = []
         self._referred: dict[tuple[str, str], SchemaNode] = {}
+        self._is_old = draft <= Draft7
+        """Whether nothing beside a ``$ref`` counts."""
+        self._id = "id" if draft == Draft4 else "$id"
+        self._dynamic = "$recursiveRef" if draft == Draft201909 else "$dynamicRef"
+        """The keyword of references that may lead to any anchor of their name; older dialects have none."""
+        self._has_anchors = not self._is_old and _has_dynamic_anchor(document)
+        self._bases: dict[str, None] = {}
+        """The addresses of the documents inside this one, its own first."""
+        self._anchors: set[tuple[str, str]] = set()
+        """The dynamic anchors, each by its name and the address of its document."""
+        self._new_anchors: list[tuple[str, Resolver]] = []
+        self._anchored: dict[str, dict[str, SchemaNode]] = {}
+        """The schemas at dynamic anchors, by name and address."""
+        self._dynamic_references: list[tuple[SchemaNode, SchemaNode, str]] = []
+        """Nodes, what their references lead to if nothing overrides it, and the name of its anchor."""
 
     def node(self, schema: object, resolver: Resolver) -> SchemaNode:
         if len(self.nodes) >= MAX_NODES:
@@ -101,10 +126,52 @@ class _Growth:
             mapping = cast("Data", schema)
         node = SchemaNode(mapping)
         self.nodes.append(node)
-        self.waiting.append((node, _inside(mapping, resolver)))
+        inside = self._inside(mapping, resolver)
+        self._bases[inside.base_uri] = None
+        anchor = self._anchor_of(mapping)
+        if anchor is not None and (anchor, inside.base_uri) not in self._anchors:
+            self._anchors.add((anchor, inside.base_uri))
+            self._new_anchors.append((anchor, inside))
+        self._waiting.append((node, inside))
         return node
 
-    def grow(self, node: SchemaNode, resolver: Resolver) -> None:
+    def finish(self) -> None:
+        """Add all that the nodes so far apply."""
+        while self._waiting or self._new_anchors:
+            if self._waiting:
+                self._grow(*self._waiting.pop())
+                continue
+            anchor, resolver = self._new_anchors.pop()
+            with suppress(_NoTarget):  # it stands where the validator takes no schema for one
+                self._anchored.setdefault(anchor, {})[resolver.base_uri] = self._target(f"#{anchor}", resolver)
+        overriding = {anchor: self._overriding(anchor) for _, _, anchor in self._dynamic_references}
+        for node, target, anchor in self._dynamic_references:
+            is_dynamic = self._anchor_of(target.schema) == anchor
+            node.tests.append((overriding[anchor] if is_dynamic else None) or target)
+
+    def _anchor_of(self, schema: Data) -> str | None:
+        """Return the name of the dynamic anchor that a schema has; of ``$recursiveAnchor`` it is empty."""
+        if self._dynamic == "$recursiveRef":
+            return "" if schema.get("$recursiveAnchor") is True else None
+        anchor = schema.get("$dynamicAnchor")
+        return anchor if isinstance(anchor, str) and not self._is_old else None
+
+    def _overriding(self, anchor: str) -> SchemaNode | None:
+        """Return a node for what references to a dynamic anchor may lead to, which they share.
+
+        The outermost document decides. ``$recursiveRef`` goes outwards only as far as each document has the anchor.
+        """
+        anchored = self._anchored.get(anchor, {})
+        root = next(iter(self._bases))
+        if root in anchored and (self._dynamic == "$dynamicRef" or anchored.keys() >= self._bases.keys()):
+            return anchored[root]
+        if len(anchored) < 2:
+            return None
+        node = SchemaNode({})
+        node.tests = [*anchored.values()]
+        return node
+
+    def _grow(self, node: SchemaNode, resolver: Resolver) -> None:
         schema = node.schema
 
         def one(key: str) -> SchemaNode | None:
@@ -124,10 +191,18 @@ class _Growth:
         def present(*nodes: SchemaNode | None) -> list[SchemaNode]:
             return [one for one in nodes if one is not None]
 
-        for key in _REFERENCES:
-            if isinstance(schema.get(key), str):
-                # A dynamic reference may resolve differently within a value, so nothing is filled in through it.
-                (node.always if key == "$ref" else node.tests).append(self._target(schema[key], resolver))
+        if isinstance(reference := schema.get("$ref"), str):
+            node.always.append(self._target(reference, resolver))
+            if self._is_old:
+                return
+        if not self._is_old and isinstance(reference := schema.get(self._dynamic), str):
+            # It may resolve differently within a value, so nothing is filled in through it.
+            target = self._target(reference, resolver)
+            self._dynamic_references.append((node, target, reference.partition("#")[2]))
+        if self._has_anchors and isinstance(definitions := schema.get("$defs"), dict):
+            for definition in cast("Data", definitions).values():
+                if _has_dynamic_anchor(definition):  # such a reference may lead there, though no other does
+                    self.node(definition, resolver)
         node.always += several("allOf")
         node.choices += [options for key in ("anyOf", "oneOf") if (options := several(key))]
         node.tests += present(*map(one, ("not", "if", "then", "else")))
@@ -135,9 +210,9 @@ class _Growth:
         node.fields = named("properties")
         node.patterns = list(named("patternProperties").values())
         node.others = one("additionalProperties")
-        is_old = isinstance(schema.get("items"), list)
-        node.prefix = several("items" if is_old else "prefixItems")
-        node.items = one("additionalItems" if is_old else "items")
+        is_list = isinstance(schema.get("items"), list)
+        node.prefix = several("items" if is_list else "prefixItems")
+        node.items = one("additionalItems" if is_list else "items")
         node.each = present(*map(one, ("contains", "unevaluatedItems", "unevaluatedProperties")))
 
     def _target(self, reference: str, resolver: Resolver) -> SchemaNode:
@@ -146,29 +221,47 @@ class _Growth:
             self._referred[key] = self.node(*_resolve(resolver, reference))
         return self._referred[key]
 
+    def _inside(self, schema: Data, resolver: Resolver) -> Resolver:
+        """Return the resolver for the contents of a schema; only a string is an address, not a field called so."""
+        from jsonschema_rs import ReferencingError
 
-def _inside(schema: Data, resolver: Resolver) -> Resolver:
-    """Return the resolver for the contents of a schema; only a string is an address, not a field called ``$id``."""
-    from jsonschema_rs import ReferencingError
-
-    for key in ("$id", "id"):  # draft 4 uses the second; in later ones it means nothing, and resolves to nothing
-        own = schema.get(key)
-        if isinstance(own, str) and not own.startswith("#"):
+        own = schema.get(self._id)
+        is_beside = self._is_old and isinstance(schema.get("$ref"), str)
+        if isinstance(own, str) and not own.startswith("#") and not is_beside:
             with suppress(ReferencingError, ValueError):
                 return resolver.lookup(own).resolver
-    return resolver
+        return resolver
+
+
+def _has_dynamic_anchor(schema: object) -> bool:
+    return any("$dynamicAnchor" in inner for inner in schemas_in(schema))
 
 
 def _resolve(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
     from jsonschema_rs import ReferencingError
 
+    is_meta = reference.startswith(_META_SCHEMAS)
     try:
         found = resolver.lookup(reference)
     except (ReferencingError, ValueError):
-        raise UnsoundSchema(
+        if is_meta:
+            return {}, resolver
+        raise _NoTarget(
             f"its reference {reference[:200]!r} leads to nothing inside the document, and nothing is fetched"
         ) from None
+    if is_meta and found.contents == _built_in(reference):
+        return {}, resolver
     return found.contents, found.resolver
+
+
+def _built_in(reference: str) -> object:
+    """Return what a reference leads to in any document, unless that has a schema of its own there."""
+    from jsonschema_rs import ReferencingError, Registry
+
+    try:
+        return Registry([(BASE, {"$ref": reference})]).resolver(BASE).lookup(reference).contents
+    except (ReferencingError, ValueError):
+        return None
 
 
 def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], depth: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints, is_typeddict
 
 from capset.errors import DefinitionError, unknown
-from capset.schemas.json_schema import JsonSchema, compile_json_schema
+from capset.schemas.json_schema import JsonSchema, compile_own_schema
 
 _OPEN: Final = frozenset(
     {
@@ -155,7 +155,7 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
     )
     if found.get("type") != "object":
         raise DefinitionError(f"{what}: arguments have names, so the type is 'object'; got {found.get('type')!r:.80}")
-    schema = compile_json_schema(what, found)
+    schema = compile_own_schema(what, found)
     check_object(what, found)
     return schema
 

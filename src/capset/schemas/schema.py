@@ -26,8 +26,10 @@ from capset.schemas.validation_errors import SchemaMismatch, fields_of
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
+    from capset.schemas.model_schemas import ModelSchema
+
 _SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
-_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
+_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator", "dependentRequired"})
 """The keywords whose values are data, even if they look like schemas."""
 MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """The keywords whose values map arbitrary names to schemas."""
@@ -86,6 +88,7 @@ class Schema:
         "_by_alias",
         "_core_schema",
         "_has_numbers",
+        "_model_schema",
         "_own_code",
         "_to_json",
         "_to_python",
@@ -113,6 +116,7 @@ class Schema:
         self.annotation = annotation
         self._by_alias: bool | None = None
         self._core_schema = adapter.core_schema
+        self._model_schema: ModelSchema | None = None
         self._own_code: bool | None = None
         self._to_json = adapter.serializer.to_json
         self._to_python = adapter.serializer.to_python
@@ -122,8 +126,8 @@ class Schema:
         self.json_form = json_form_of(adapter.core_schema)
         self.hash_input = sorted_enums(json_schema)
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
-        takes_anything = any(not found for found in _objects(json_schema))
-        self._has_numbers = takes_anything or any(found.get("type") == "number" for found in _objects(json_schema))
+        takes_anything = any(not found for found in schemas_in(json_schema))
+        self._has_numbers = takes_anything or any(found.get("type") == "number" for found in schemas_in(json_schema))
         self.may_be_infinite = takes_anything
         fields: dict[str, Any] = json_schema.get("properties", {})
         self.only_scalars = all(map(_is_scalar, fields.values()))
@@ -165,13 +169,22 @@ class Schema:
 
     def refuse_secrets(self, what: str) -> None:
         """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
-        if any(found.get("writeOnly", False) for found in _objects(self.json_schema)):
+        if any(found.get("writeOnly", False) for found in schemas_in(self.json_schema)):
             raise DefinitionError(f"{what} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
 
     @property
     def names(self) -> list[str]:
         """The names of an object's fields, in the order of their declaration."""
         return list(self.json_schema.get("properties", {}))
+
+    @property
+    def for_models(self) -> ModelSchema:
+        """The schema of arguments as model providers take it, and the way back for what models give."""
+        if self._model_schema is None:
+            from capset.schemas.model_schemas import model_schema
+
+            self._model_schema = model_schema(self.json_schema)
+        return self._model_schema
 
 
 class ResultSchema(Schema):
@@ -245,7 +258,7 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
     tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
     if isinstance(generator, ResultJsonSchema):
         schema = ResultSchema(adapter, tidy, is_proven=generator.is_proven, annotation=annotation)
-        if generator.is_authored or not all(map(_PATTERNS.isdisjoint, _objects(tidy))):
+        if generator.is_authored or not all(map(_PATTERNS.isdisjoint, schemas_in(tidy))):
             try:
                 schema.compile()
             except ValueError as error:
@@ -271,7 +284,7 @@ def close_objects(schema: JsonSchemaValue) -> bool:
 
 
 def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
-    return [found for found in _objects(schema) if "properties" in found]
+    return [found for found in schemas_in(schema) if "properties" in found]
 
 
 def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
@@ -379,10 +392,10 @@ def sorted_enums(schema: Any) -> Any:
     The order is not reliable: to Python ``Literal["a", "b"]`` and ``Literal["b", "a"]`` are equal, so of two types
     that contain them, the one made first in a process is used for both.
     """
-    if not any("enum" in found for found in _objects(schema)):
+    if not any("enum" in found for found in schemas_in(schema)):
         return schema
     copied = deepcopy(schema)
-    for found in _objects(copied):
+    for found in schemas_in(copied):
         if isinstance(found.get("enum"), list):
             found["enum"] = sorted(found["enum"], key=_json_text)
     return copied
@@ -408,17 +421,20 @@ def has_marked_files(json_schema: object) -> bool:
     return SESSION_FILE in members.items() or any(map(has_marked_files, members.values()))
 
 
-def _objects(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield every schema inside a JSON Schema, itself first; names of fields are not taken for keywords."""
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema inside a JSON Schema, itself first; names of fields are not taken for keywords.
+
+    The values of unknown keywords count as schemas, too: references may lead to them.
+    """
     if isinstance(schema, dict):
-        found = cast("dict[str, Any]", schema)
-        yield found
-        for key, value in found.items():
-            if key in MAPS_OF_SCHEMAS:
-                for inner in value.values():
-                    yield from _objects(inner)
+        members = cast("dict[str, Any]", schema)
+        yield members
+        for key, value in members.items():
+            if key in MAPS_OF_SCHEMAS or key == "dependencies":
+                for inner in cast("dict[str, Any]", value).values() if isinstance(value, dict) else ():
+                    yield from schemas_in(inner)
             elif key not in _NO_SCHEMAS:
-                yield from _objects(value)
+                yield from schemas_in(value)
     elif isinstance(schema, list):
         for item in cast("list[Any]", schema):
-            yield from _objects(item)
+            yield from schemas_in(item)

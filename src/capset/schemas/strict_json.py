@@ -24,7 +24,9 @@ def parse_json(text: bytes | str) -> Any:  # JSON has many types
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        return copy_json(json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_no_constant))
+        value = json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        _check_parsed(value)
+        return value
     except SchemaMismatch:
         raise
     except UnicodeDecodeError:
@@ -99,6 +101,19 @@ def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEV
             raise _mismatch(
                 place, "Input should be JSON data: an object, an array, a string, a number, a boolean or null"
             )
+
+
+def _check_parsed(value: Any, place: tuple[int | str, ...] = ()) -> None:
+    """Raise as ``copy_json`` does. Parsed data has no other owner, and a copy would double its memory."""
+    match value:
+        case list() if len(place) < MAX_LEVELS:
+            for at, item in enumerate(cast("list[Any]", value)):
+                _check_parsed(item, (*place, at))
+        case dict() if len(place) < MAX_LEVELS:
+            for name, member in cast("dict[str, Any]", value).items():
+                _check_parsed(member, (*place, _text(name, place)))
+        case _:
+            copy_json(value, place)
 
 
 def checked_bounds(value: Any) -> Any:

@@ -35,6 +35,7 @@ from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import CLIENT_LEFT, HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
+from capset.server.http.root_paths import check_root_path
 from capset.server.http.routes import (
     APPROVAL_PAGE,
     CALLS_PATH,
@@ -115,7 +116,8 @@ async def open_app(
 ) -> AsyncGenerator[ASGIApp]:
     """Yield the application. Its host keeps the service's kernel open while it runs.
 
-    ``log`` receives one line of JSON per request; it defaults to stderr.
+    ``log`` receives one line of JSON per request; it defaults to stderr. Raises ``DefinitionError`` for a root path
+    that begins as a path of the server does.
     """
     app = make_api()
     writer = log if isinstance(log, LogWriter) else LogWriter(log or sys.stderr.buffer)
@@ -123,6 +125,10 @@ async def open_app(
     tally = Metrics(service, writer)
     state = {"service": service, "exposition": Exposition(tally)}
     telemetry = partial(_telemetry, app, service, tally)
+    answer_call, signing_keys = partial(calls.answer_call, service), StoredKeys(service.kernel)
+    rest = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call})
+    console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
+    check_root_path(service.root_path, _templates(app, console.paths))
     slack = SlackEndpoint(service)
     background = [asyncio.create_task(keep_swept(service.kernel))]
     if service.kernel.deliveries.channels:
@@ -135,10 +141,6 @@ async def open_app(
                 service.turns.bell.watching(service.kernel.store),
                 mcp_endpoints(service) as endpoints,
             ):
-                answer_call = partial(calls.answer_call, service)
-                signing_keys = StoredKeys(service.kernel)
-                rest = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call})
-                console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
                 approval_page = ApprovalEndpoint(service, signing_keys, console.identify)
                 own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
                 own |= {(None, SLACK_INTERACTIONS): slack}
@@ -166,16 +168,15 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
     return call
 
 
+def _templates(app: FastAPI, pages: Iterable[str]) -> tuple[str, ...]:
+    """Return the templates of all paths of the server."""
+    others = ("/openapi.json", APPROVAL_PAGE, SLACK_INTERACTIONS)
+    return (*app.state.document["paths"], *others, *METADATA_PATHS, *PROTOCOL_PATHS, *pages)
+
+
 def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[str]) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    paths = (
-        *app.state.document["paths"],
-        *("/openapi.json", APPROVAL_PAGE, SLACK_INTERACTIONS),
-        *METADATA_PATHS,
-        *PROTOCOL_PATHS,
-        *pages,
-    )
-    routes, kernel = Routes(paths), service.kernel
+    routes, kernel = Routes(_templates(app, pages)), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
     from capset.kernel.telemetry.tracing import tracing_of
@@ -222,7 +223,7 @@ def make_api() -> FastAPI:
 
 
 async def _document(request: Request) -> Response:
-    """Return the OpenAPI document, with the root path under which a host has mounted the application."""
+    """Return the OpenAPI document, with the root path below which the server is reached."""
     servers = [{"url": request.scope["root_path"] or "/"}]
     return JSONResponse({**request.app.state.document, "servers": servers})
 
@@ -279,5 +280,5 @@ async def _refused(request: Request, error: Exception) -> Response:
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
     response = await _failed(request, HttpRefusal(found.status_code, code, words))
     if found.status_code == 405:
-        response.headers["Allow"] = ", ".join(request.app.state.methods(request.scope["path"]))
+        response.headers["Allow"] = ", ".join(request.app.state.methods(path_of(request.scope)))
     return response

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from capset.adapters.agents.mcp_servers import AgentServers
 from capset.adapters.agents.server_allowances import ServerAllowances
-from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
+from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, find_session, new_session_row
 from capset.adapters.declared_sources import DeclaredSources
 from capset.agents.hosts import CallerAway, NewTurn, NotHere
 from capset.agents.turns import TurnService
@@ -32,6 +32,7 @@ from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
 from capset.server.followers import FollowerLimit, Notifier
 from capset.server.http.request_context import HttpRefusal, RequestLimits
+from capset.server.http.root_paths import root_path_of
 from capset.server.store_probe import StoreProbe
 from capset.stores.base import Begun, SessionRow
 from capset.wire.shapes import ATTACHED_BYTES
@@ -53,7 +54,9 @@ class Service:
     ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
     reach this server; that of the tokens' resource by default. ``server_allowances`` is what MCP servers that stored
     agents declare may have of the host's; ``sources`` are the MCP servers and APIs that its operator declares.
-    ``open_id`` signs people in to the console at a provider.
+    ``open_id`` signs people in to the console at a provider. ``root_path`` is the path below which the server is
+    reached, by default that of the public URL. ``takes_system_texts`` has the system texts of OpenAI's clients be
+    context of their conversations; otherwise they are passed over.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Service:
         server_allowances: ServerAllowances | None = None,
         sources: DeclaredSources | None = None,
         open_id: OpenIdSignIn | None = None,
+        root_path: str | None = None,
+        takes_system_texts: bool = True,
     ) -> None:
         self.kernel = kernel
         self.sources = sources
@@ -81,6 +86,8 @@ class Service:
         self.callers = Callers(kernel, anyone, tokens)
         resource = self.callers.resource
         self.public_url = public_url or (None if resource is None else resource.public_url)
+        self.root_path = root_path_of(root_path, self.public_url)
+        self.takes_system_texts = takes_system_texts
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
@@ -232,6 +239,12 @@ class Service:
         loaded = await self.agents.active(caller.principal.org, agent_id)
         row = new_session_row(self.kernel, loaded, caller.principal)
         return await ensure_session(self.kernel, row, loaded.id, "thread", thread)
+
+    async def find_thread(self, caller: Caller, agent_id: str, thread: str) -> SessionRow | None:
+        """Return the session of ``thread_session`` as it is, ``None`` if it was not made yet. Raises ``NotFound``."""
+        loaded = await self.agent(caller, agent_id)
+        row = new_session_row(self.kernel, loaded, caller.principal)
+        return await find_session(self.kernel, row, loaded.id, "thread", thread)
 
     async def _span(self, row: SessionRow, turn: str) -> tuple[int, int]:
         found = await self.kernel.store.events.span(row.id, turn)

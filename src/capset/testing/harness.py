@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
+from capset.definitions.governance import Governance
 from capset.definitions.principals import Principal
 from capset.definitions.records import Record
 from capset.definitions.references import AnyRef, as_ref
@@ -111,7 +112,14 @@ async def session_for(
     who = Principal(principal, permissions=held) if isinstance(principal, str) else principal
     agent, clock = _agent(subject, config), FakeClock()
     async with (
-        Kernel(store, clock=clock, secrets=secrets, generator=generator, workspace=workspace) as kernel,
+        Kernel(
+            store,
+            clock=clock,
+            secrets=secrets,
+            generator=generator,
+            governance=Governance(error_causes=True),
+            workspace=workspace,
+        ) as kernel,
         kernel.open(agent, principal=who, env=env) as session,
     ):
         yield Desk(session, clock, kernel, agent)

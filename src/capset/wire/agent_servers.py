@@ -24,8 +24,9 @@ class ToolApprovalShape(Shape):
 class ServerToolShape(Shape):
     """A tool of an MCP server, and how it stands to what was approved of it.
 
-    ``hash`` is that of the tool as its server describes it now; ``problems`` say why it would not be used as it is.
-    ``before`` is what was approved, ``now`` what its server says, unless both are the same; lists leave them out.
+    ``hash`` is that of the tool as its server describes it now; ``problems`` say why it would not be used as it is,
+    ``notes`` what of it is not held to, though it is used. ``before`` is what was approved, ``now`` what its server
+    says, unless both are the same; lists leave them out.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class ServerToolShape(Shape):
     approved: ToolApprovalShape | None = None
     effect: Effect
     problems: list[str]
+    notes: list[str]
     before: dict[str, Any] | None = None
     now: dict[str, Any] | None = None
 

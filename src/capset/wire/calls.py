@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, Field
 
+from capset.definitions.contents import ABSENT, ForeignResult
 from capset.definitions.messages import Kind, Message, Progress
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
@@ -31,6 +32,7 @@ class CallShape(Shape):
     """``data`` if ``success``, else ``error``, and whether the call was ``refused``: its handler was never started.
 
     ``record`` is the id of the call's record, ``approval`` that of the request that somebody has to decide first.
+    ``structured`` is the structure that an MCP server gave beside ``data``, ``note`` how its result does not fit.
     """
 
     success: bool
@@ -38,6 +40,8 @@ class CallShape(Shape):
     error: ErrorShape | None = None
     refused: bool | None = None
     approval: str | None = None
+    structured: Any = None  # any JSON
+    note: str | None = None
     record: str
     session: str
     runtime_hash: str
@@ -47,7 +51,8 @@ class CallShape(Shape):
         """Return plain JSON data with exactly one of ``data`` and ``error``, even if ``data`` is null."""
         ending = self.model_dump(mode="json", include={"record", "session", "runtime_hash", "prompt_hash"})
         if self.error is None:
-            return {"success": True, "data": self.data, **ending}
+            beside = self.model_dump(mode="json", include={"structured", "note"}, exclude_none=True)
+            return {"success": True, "data": self.data, **beside, **ending}
         asked = {} if self.approval is None else {"approval": self.approval}
         return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **asked, **ending}
 
@@ -76,10 +81,18 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
         "prompt_hash": result.prompt_hash,
     }
     if result.error is None:
-        return {"success": True, "data": data, **ending}
+        beside = {} if result.foreign is None else _beside(result.foreign)
+        return {"success": True, "data": data, **beside, **ending}
     error = result.error
     asked = {} if (approval := approval_of(error)) is None else {"approval": approval}
     return {"success": False, "error": error_shape(error).plain(), "refused": result.refused, **asked, **ending}
+
+
+def _beside(foreign: ForeignResult) -> dict[str, Any]:
+    """Return what stands beside the data of an answer of a server of others: another structure, and the note."""
+    is_other = foreign.structured not in (ABSENT, None) and foreign.structured != foreign.value
+    structured = {"structured": foreign.structured} if is_other else {}
+    return structured if foreign.note is None else {**structured, "note": foreign.note}
 
 
 def approval_of(error: CapsetError | None) -> str | None:

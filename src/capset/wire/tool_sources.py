@@ -50,6 +50,39 @@ class ToolRulesShape(StrictShape):
         description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, "
         "a `const` or an `enum`; with `required: true`, calls without it are refused, too.",
     )
+    unchecked_patterns: Literal["allow", "refuse"] | None = Field(
+        None,
+        description="`refuse` if no call is made of a tool whose schema has a pattern that cannot be checked; `allow`, "
+        "if left out.",
+    )
+
+
+class ClientCredentialsShape(StrictShape):
+    """A client of an authorization server, which gets access tokens by `client_credentials` of OAuth 2."""
+
+    token_url: str = Field(description="The token endpoint of the authorization server.")
+    client_id: str = Field(description="The name of the client; `${NAME}` in it is the secret of that name.")
+    client_secret: str = Field(description="The secret of the client: `${NAME}` is the secret of that name.")
+    scopes: list[str] | None = Field(None, description="The scopes that are asked for; none, if left out.")
+    parameters: dict[str, str] | None = Field(
+        None, description="More parameters of the request, such as `resource` or `audience`."
+    )
+    method: Literal["basic", "post"] | None = Field(
+        None,
+        description="`basic` sends the credentials in the header `Authorization`, `post` among the parameters; "
+        "`basic`, if left out.",
+    )
+
+
+CA_FILE_SAID: Final = (
+    "A file of certificates in PEM, seen from this file's folder, whose authorities are trusted beside the machine's. "
+    "It is read again when it has changed."
+)
+PROXY_SAID: Final = (
+    "The proxy that it is reached through, `http://HOST:PORT`; `${NAME}` in it is the secret of that name. If left "
+    "out, that of `HTTPS_PROXY`, but for hosts in `internal` and `NO_PROXY`. Where names lead is not checked behind a "
+    "proxy."
+)
 
 
 class McpResourceShape(StrictShape):
@@ -89,6 +122,12 @@ class ServerToolsShape(StrictShape):
         None, description="What a principal must hold to call any of its tools."
     )
     timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 60, if left out.")
+    max_timeout: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds that a call may take at most whose progress is reported: each report gives it `timeout` "
+        "more. Progress gives no more time, if left out.",
+    )
     start_timeout: float | None = Field(
         None, gt=0, description="Seconds until it has answered for the first time: 30, if left out."
     )
@@ -100,13 +139,18 @@ class ServerToolsShape(StrictShape):
 class _ServerPlaceShape(StrictShape):
     """The place of an MCP server that a file declares; a base of its own, so that it is said before what is used."""
 
-    url: str | None = Field(None, description="Its address, for streamable HTTP.")
+    url: str | None = Field(None, description="Its address, for streamable HTTP, or the older HTTP with SSE.")
     headers: dict[str, str] | None = Field(
         None, description="Sent with every request; `${NAME}` in them is the secret of that name."
+    )
+    oauth: ClientCredentialsShape | None = Field(
+        None, description="Gets the access tokens that are sent with every request."
     )
     internal: list[str] | None = Field(
         None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
     )
+    ca_file: str | None = Field(None, description=CA_FILE_SAID)
+    proxy: str | None = Field(None, description=PROXY_SAID)
     command: list[str] | None = Field(None, description="The program and its arguments.")
     env: dict[str, str] | None = Field(
         None, description="The whole environment of its process; `${NAME}` is the secret of that name."
@@ -120,12 +164,20 @@ class McpServerShape(ServerToolsShape, _ServerPlaceShape):
     trust_first_use: bool | None = Field(
         None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
     )
+    ignore_word_order: bool | None = Field(
+        None,
+        description="Whether a tool counts as approved though the words of its descriptions come in another order, as "
+        "those of a set do at each start; `false`, if left out.",
+    )
 
 
 _PROGRAM: Final = "only the operator of the server declares programs, since one over REST would be anybody's code"
 _OPERATORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("command", "env", "cwd"), _PROGRAM),
     "internal": "only the operator of the server allows internal hosts",
+    "proxy": "only the operator of the server declares proxies, behind which addresses are not checked",
+    "ca_file": "only the operator of the server names files of its machine",
+    "oauth": "only the operator of the server declares clients of OAuth; send a header with a secret that it allows",
     "trust_first_use": "an administrator approves the tools, by their hashes",
 }
 """The members that a stored agent's server has not, with the reason."""
@@ -136,7 +188,8 @@ class _ServerUrlShape(StrictShape):
 
     url: str = Field(
         max_length=2_000,
-        description="Its address, for streamable HTTP: a public one, or an internal host that the operator allows.",
+        description="Its address, for streamable HTTP, or the older HTTP with SSE: a public one, or an internal host "
+        "that the operator allows.",
     )
     headers: dict[str, str] | None = Field(
         None,
@@ -150,6 +203,13 @@ class AgentServerShape(ServerToolsShape, _ServerUrlShape):
     """An MCP server of a stored agent: at a `url`, declared by an administrator of its organisation."""
 
     timeout: float | None = Field(None, gt=0, le=600, description="Seconds that a call may take: 60, if left out.")
+    max_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=600,
+        description="Seconds that a call may take at most whose progress is reported: each report gives it `timeout` "
+        "more. Progress gives no more time, if left out.",
+    )
     start_timeout: float | None = Field(
         None, gt=0, le=60, description="Seconds until it has answered for the first time: 30, if left out."
     )
@@ -172,7 +232,7 @@ def kept_servers(given: Mapping[str, AgentServerShape] | None) -> dict[str, Any]
 
 
 class ApiShape(StrictShape):
-    """An API whose operations an OpenAPI document describes, of version 3.0 or 3.1, in JSON or YAML."""
+    """An API whose operations a document describes, of OpenAPI 3.0 to 3.2 or Swagger 2.0, in JSON or YAML."""
 
     document: str = Field(description="The document: a URL, or a file, absolute or seen from this file's folder.")
     url: str | None = Field(
@@ -192,9 +252,14 @@ class ApiShape(StrictShape):
         description="The credential of each security scheme of the document, by its name: a key, a token, or "
         "`USER:PASSWORD`; `${NAME}` in it is the secret of that name.",
     )
+    oauth: dict[str, ClientCredentialsShape] | None = Field(
+        None, description="What gets the access tokens of a security scheme of the document, by its name."
+    )
     internal: list[str] | None = Field(
         None, description="Internal hosts that may be requested, as `host` or `host:port`; no others are."
     )
+    ca_file: str | None = Field(None, description=CA_FILE_SAID)
+    proxy: str | None = Field(None, description=PROXY_SAID)
     rules: dict[str, ToolRulesShape] | None = Field(
         None,
         description="What holds for each operation, by its id or by method and path, or `*` for every operation.",

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from capset import Message
+from capset import Agent, Message, tool
 from capset.adapters.frameworks.session_tools import SessionTools
+from capset.adapters.interop import import_tools
 from capset.errors import ApprovalRequired, InvalidArguments
+from capset.ext import Content, Image
 from capset.fingerprint.hashes import tool_hash
+from capset.kernel.call.media import Medium
 from tests.frameworks.kit import INSTRUCTIONS, MOOD, add, decide, notes, office, paid, waiting
+from tests.kernel.support import desk, opened
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -137,6 +141,22 @@ async def test_a_long_result_is_a_text_and_its_whole_is_in_a_file() -> None:
         assert answer.metadata == {"untrusted": True, "record": record.id, "file": answer.file}
 
 
+@pytest.mark.spec("W1", "M97")
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n" + bytes(202), b"what no model takes"])
+async def test_images_of_a_result_are_parts_beside_its_texts(data: bytes) -> None:
+    @tool(effect="read")
+    async def picture() -> list[str | Content]:
+        """Give a picture."""
+        return ["a dot", Image(data=data, media_type="image/png")]
+
+    async with desk(picture) as here:
+        answer = await SessionTools(here.session).call("picture", {})
+    assert answer.text.startswith("a dot\n[image, image/png, ")
+    assert (answer.data, answer.is_whole, answer.error) == (None, False, None)
+    shown = ["a dot", Medium("image/png", data)] if data.startswith(b"\x89PNG") else []
+    assert [*answer.parts] == shown
+
+
 @pytest.mark.spec("W5")
 async def test_a_check_makes_no_call_and_returns_its_refusal_on_record() -> None:
     async with office() as here:
@@ -170,3 +190,29 @@ async def test_a_tool_that_is_not_in_play_is_refused_and_never_run() -> None:
         assert notes == []
         assert [one.outcome for one in await here.records()] == ["denied", "not_found"]
         assert tools.session is here.session
+
+
+@pytest.mark.spec("W1", "K26")
+async def test_tools_are_offered_as_providers_take_them_and_called_as_their_own_schema_has_it() -> None:
+    either = [{"required": ["$top"]}, {"required": ["near"]}]
+    properties: dict[str, Any] = {"$top": {"type": "integer"}, "near": {"type": "string"}}
+    definitions = [
+        {"name": "find", "parameters": {"type": "object", "properties": properties}},
+        {"name": "pick", "parameters": {"type": "object", "properties": properties, "oneOf": either}},
+    ]
+
+    async def answer(name: str, arguments: dict[str, Any]) -> Any:
+        return arguments
+
+    imported = import_tools(definitions, name="others", handler=answer, effect="read")
+    async with opened(Agent("helper", uses=[imported.capability])) as here:
+        tools = SessionTools(here.session)
+        offered = {one.name: one.parameters for one in await tools.offered()}
+        assert list(offered["find"]["properties"]) == ["top", "near"]
+        assert list(offered["pick"]["properties"]) == ["arguments"]
+        assert (await tools.call("find", {"top": 1, "near": "x"})).data == {"$top": 1, "near": "x"}
+        assert (await tools.call("pick", '{"arguments": {"$top": 1}}')).data == {"$top": 1}
+        assert (await tools.call("pick", {"near": "x"})).data == {"near": "x"}
+        refusal = await tools.check("pick", {"arguments": properties})
+        assert refusal is not None
+        assert isinstance(refusal.error, InvalidArguments)

@@ -121,3 +121,20 @@ def test_all_that_cannot_be_tools_are_named_at_once() -> None:
 def test_rules_that_are_none_are_refused(rules: Any) -> None:
     with pytest.raises(DefinitionError, match=r"^capability 'others': rules"):
         made(DROP, rules=rules)
+
+
+@pytest.mark.spec("K24", "M6")
+async def test_a_host_may_refuse_calls_of_tools_with_patterns_that_are_not_checked() -> None:
+    code: dict[str, Any] = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^(?!x)"}}}
+    find = {"name": "find", "parameters": code}
+    assert await called(made(find), "find", code="x") == {"name": "find", "arguments": {"code": "x"}}
+    strict = made(find, ADD, rules={"*": {"unchecked_patterns": "refuse"}})
+    with pytest.raises(PermissionDenied, match="has a pattern that cannot be checked"):
+        await called(strict, "find", code="y")
+    assert await called(strict, "math.add", a=1) == {"name": "math.add", "arguments": {"a": 1, "b": 1}}
+
+
+@pytest.mark.spec("K24")
+async def test_formats_of_others_are_notes() -> None:
+    dated: dict[str, Any] = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+    assert (await called(made({"name": "find", "parameters": dated}), "find", at="noon"))["arguments"] == {"at": "noon"}

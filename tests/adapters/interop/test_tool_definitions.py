@@ -87,6 +87,14 @@ def test_texts_that_are_not_what_they_seem_are_told() -> None:
     assert told.startswith("pay: its texts contain the invisible character U+200B ZERO WIDTH SPACE")
 
 
+@pytest.mark.spec("W22", "K24")
+def test_a_pattern_that_is_not_checked_is_told() -> None:
+    reading = read_tools({"name": "x", "parameters": {"type": "object", "properties": {"a": {"pattern": "(?<=x)y"}}}})
+    assert reading.refused == ()
+    (told,) = reading.left_out
+    assert told.startswith("x: inputSchema: this pattern does not take linear time, so it is not checked: (?<=x)y")
+
+
 @pytest.mark.spec("W22")
 @pytest.mark.parametrize(
     ("given", "told"),
@@ -111,10 +119,6 @@ def test_texts_that_are_not_what_they_seem_are_told() -> None:
         ({"name": "x", "title": 1}, "x: title: a text was expected; got 1"),
         ({"name": "x", "annotations": "y"}, "x: annotations: an object was expected; got 'y'"),
         ({"name": "ok"}, "ok: another definition has this name; give it one of its own"),
-        (
-            {"name": "x", "parameters": {"type": "object", "properties": {"a": {"pattern": "(?<=x)y"}}}},
-            "x: its JSON Schema at properties.a.pattern: a regular expression was expected that takes linear time",
-        ),
         (
             {"name": "x", "parameters": {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}},
             "x: its JSON Schema refers to",

@@ -313,6 +313,19 @@ def clinging() -> None:
     time.sleep(3_600)
 
 
+def late() -> None:
+    """Say that it was started, and nothing else until the test lets it go on."""
+    (FOLDER / f"started-{os.getpid()}").touch()
+    while not (FOLDER / "go").exists():
+        time.sleep(0.01)
+    raw(only(), done)
+
+
+def partly(_: dict[str, Any]) -> Any:
+    """List one tool that is as it should be, one that nothing could call, and one with an invisible character."""
+    return {"tools": [TOOL, {"name": "odd"}, {**TOOL, "name": "hidden", "description": "Shout.\u200b"}]}
+
+
 def huge(message: dict[str, Any]) -> Any:
     """Answer with 4 MB."""
     return {"content": [{"type": "text", "text": "x" * 4_000_000}]}
@@ -327,9 +340,7 @@ KINDS: dict[str, Callable[[], None]] = {
     "mixed": lambda: raw(only(description="Ask p\u0430ypal."), done),
     "named": lambda: raw(only(name="sh\u043eut"), done),
     "twins": lambda: raw(lambda _: {"tools": [{**TOOL, "name": "a.b"}, {**TOOL, "name": "a_b"}]}, done),
-    "broken-schema": lambda: raw(
-        only(inputSchema={"type": "object", "properties": {"x": {"pattern": "(?<=a)"}}}), done
-    ),
+    "broken-schema": lambda: raw(only(inputSchema={"type": "object", "properties": {"x": {"minimum": "a"}}}), done),
     "deep-schema": lambda: raw(only(description="x" * 10_000_000), done),
     "pages": lambda: raw(lambda params: {"tools": [], "nextCursor": f"{params.get('cursor', '')}x"}, done),
     "fading": lambda: raw(fading, done),
@@ -350,6 +361,8 @@ KINDS: dict[str, Callable[[], None]] = {
     "huge": lambda: raw(only(), huge),
     "leaving": lambda: raw(only(), leaving),
     "clinging": clinging,
+    "late": late,
+    "partly": lambda: raw(partly, done),
     "archive": lambda: raw(shelf, taken, ARCHIVE),
     "pretending": lambda: raw(pretending, done, ARCHIVE),
     "no-tools": no_tools,

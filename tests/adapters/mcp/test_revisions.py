@@ -133,10 +133,14 @@ async def test_arguments_stand_in_the_headers_that_their_schema_names(region: st
 @pytest.mark.parametrize(
     "bad", [{"type": "number", "x-mcp-header": "A"}, {"type": "string", "x-mcp-header": "A: b\r\nX-Evil"}]
 )
-async def test_a_tool_whose_header_nobody_could_send_is_not_there_and_others_are(bad: dict[str, Any]) -> None:
+async def test_a_tool_whose_header_nobody_could_send_is_unusable_and_others_are_not(bad: dict[str, Any]) -> None:
     tools = [ECHO, {**ECHO, "name": "bad", "inputSchema": {"type": "object", "properties": {"value": bad}}}]
     async with serving(raw(tools=tools, revision=NEWEST)) as there:
-        assert list(await offers_of(declared(there))) == ["echo"]
+        offers = await offers_of(declared(there))
+        assert {name: offer.is_unusable for name, offer in offers.items()} == {"bad": True, "echo": False}
+        assert "names a header that cannot be sent" in offers["bad"].problems[-1]
+    async with serving(raw(tools=tools, revision=OLDER)) as there:
+        assert not (await offers_of(declared(there)))["bad"].is_unusable, "there are no such headers"
 
 
 @pytest.mark.spec("M18", "M2")

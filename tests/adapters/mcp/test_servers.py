@@ -28,7 +28,6 @@ from capset.errors import (
     CapsetError,
     DefinitionError,
     InvalidArguments,
-    InvalidOutput,
     PermissionDenied,
     ToolError,
     TransientError,
@@ -351,11 +350,12 @@ async def test_a_server_that_asks_for_the_clients_model_is_refused(tmp_path: Pat
 
 
 @pytest.mark.realtime
-@pytest.mark.spec("M1")
-async def test_a_result_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.spec("M1", "M96")
+async def test_a_result_that_does_not_fit_is_passed_on_and_noted(tmp_path: Path) -> None:
     async with opened(server("misfit", tmp_path, trust_first_use=True)) as site:
-        with pytest.raises((InvalidOutput, ToolError)):
-            await site.call("misfit_shout")
+        assert await site.call("misfit_shout") == {"n": "many"}
+        (record,) = await records_of(site.kernel.audit, tool="misfit_shout")
+        assert (record.outcome, record.code) == ("succeeded", "output_misfit")
 
 
 @pytest.mark.realtime

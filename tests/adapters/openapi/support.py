@@ -146,6 +146,12 @@ def pets(describe: Callable[[], str] = lambda: "Get a pet.") -> FastAPI:
             "broken": Response('{"a": ', media_type="application/json"),
             "empty": Response(status_code=204),
             "unsaid": Response(b"plain"),
+            "nan": Response('{"a": NaN}', media_type="application/json"),
+            "twice": Response('{"a": 1, "a": 2}', media_type="application/problem+json"),
+            "deep": Response("[" * 150 + "]" * 150, media_type="application/json"),
+            "lone": Response('["\\ud800"]', media_type="application/json"),
+            "lines": Response('{"a": 1}\n{"a": 2}\n', media_type="application/x-ndjson"),
+            "feed": Response("<feed/>", media_type="application/atom+xml"),
             "near": RedirectResponse("/kinds/text", 307),
             "long": Response("word " * 2_000, 418, media_type="text/plain"),
         }

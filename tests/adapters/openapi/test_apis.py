@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from fastapi.responses import RedirectResponse
 
 from capset import Kernel
 from capset.adapters.openapi import OpenApi, OpenApiClient, approve, open_apis
+from capset.adapters.openapi.client import seconds_until
 from capset.adapters.pins import standings
 from capset.errors import (
     CapsetError,
@@ -170,12 +173,104 @@ async def test_answers_are_values_and_texts_and_what_is_neither_is_described() -
         assert await site.call("pets_kind", kind="image") == {"media_type": "image/png", "bytes": 50}
         assert await site.call("pets_kind", kind="empty") is None
         assert await site.call("pets_kind", kind="unsaid") == "plain"
+        assert await site.call("pets_kind", kind="lines") == '{"a": 1}\n{"a": 2}\n'
+        assert await site.call("pets_kind", kind="feed") == "<feed/>"
         with pytest.raises(ToolError, match="more than 50,000 bytes") as raised:
             await site.call("pets_kind", kind="large")
         assert raised.value.code == "too_large"
-        with pytest.raises(ToolError, match="what is no JSON") as broken:
-            await site.call("pets_kind", kind="broken")
-        assert broken.value.code == "bad_answer"
+
+
+@pytest.mark.spec("M109")
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        ("broken", '{"a": ', "Invalid JSON at line 1"),
+        ("nan", '{"a": NaN}', "there is no NaN"),
+        ("twice", '{"a": 1, "a": 2}', "an object has one name twice"),
+        ("deep", "[" * 150 + "]" * 150, "at most 100 levels deep"),
+        ("lone", '["\\ud800"]', "no lone surrogates"),
+    ],
+)
+async def test_an_answer_that_is_no_json_is_told_as_text_with_a_note(kind: str, text: str, why: str) -> None:
+    async with serving(pets()) as there, opened(declared(there)) as site:
+        answer = await site.call("pets_kind", kind=kind)
+        assert answer["text"] == text
+        assert answer["note"].startswith("The API 'pets' says that this is JSON, and it is none: ")
+        assert why in answer["note"]
+        (record,) = await records_of(site.kernel.audit, tool="pets_kind")
+        assert record.outcome == "succeeded"
+
+
+@pytest.mark.spec("M109")
+async def test_what_was_done_is_not_lost_by_an_answer_that_is_too_large() -> None:
+    data = document()
+    parameters = [{"in": "query", "name": "q", "schema": {"type": "string"}}]
+    data["paths"]["/things"]["post"] = {"operationId": "make", "parameters": parameters}
+    data["paths"]["/things"]["get"]["parameters"] = parameters
+    async with serving(echo()) as there, opened(things(there, data, answer_bytes=1024)) as site:
+        answer = await site.call("things_make", q="x" * 2_000)
+        assert answer["note"] == "The answer of the API 'things' has more than 1,024 bytes; this is its beginning."
+        assert answer["text"].startswith('{"headers":')
+        assert len(answer["text"]) == 512
+        with pytest.raises(ToolError, match="has more than 1,024 bytes") as raised:
+            await site.call("things_find", q="x" * 2_000)
+        assert raised.value.code == "too_large"
+
+
+@pytest.mark.spec("M109")
+async def test_what_was_done_is_not_lost_by_an_answer_that_cannot_be_decoded() -> None:
+    async def garbled(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"no gzip"})
+
+    data = document()
+    data["paths"]["/things"]["post"] = {"operationId": "make"}
+    async with serving(garbled) as there, opened(things(there, data)) as site:
+        answer = await site.call("things_make")
+        assert answer["note"].startswith("The API 'things' did it, and its answer cannot be read: ")
+        with pytest.raises(ToolError) as raised:
+            await site.call("things_find")
+        assert raised.value.code == "bad_encoding"
+
+
+@pytest.mark.spec("M109")
+@pytest.mark.parametrize(
+    ("wait", "seconds"),
+    [
+        ("7", 7.0),
+        ("Sun, 06 Nov 1994 08:50:07 GMT", 30.0),
+        ("Sunday, 06-Nov-94 08:50:07 GMT", 30.0),
+        ("Sun Nov  6 08:50:07 1994", 30.0),
+        ("Sun, 06 Nov 1994 08:49:00 GMT", 0.0),
+        ("soon", None),
+        ("-1", None),
+        ("Sun, 06 Nov 1994 08:50:07 +99999999999999999999", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(wait: str, seconds: float | None) -> None:
+    assert seconds_until(wait, "Sun, 06 Nov 1994 08:49:37 GMT") == seconds
+
+
+@pytest.mark.spec("M109")
+def test_a_date_without_one_of_the_server_is_held_against_the_clock_here() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert 3_500 < (seconds_until(later, "") or 0) <= 3_600
+
+
+@pytest.mark.spec("M8", "M106")
+@pytest.mark.parametrize(("media", "text"), [("application/xml", "<a/>"), ("application/x-ndjson", '{"a": 1}\n')])
+async def test_a_body_of_xml_or_lines_is_text(media: str, text: str) -> None:
+    data = document()
+    body = {"required": True, "content": {media: {"schema": {"type": "object"}}}}
+    data["paths"]["/things"]["post"] = {"operationId": "make", "requestBody": body}
+    async with serving(echo()) as there, opened(things(there, data)) as site:
+        schema = site.tool("things_make").arguments.json_schema["properties"]["body"]
+        assert schema == {"type": "string", "description": f"Text of the type {media}."}
+        await site.call("things_make", body=text)
+        assert there.last.body.decode() == text
+        assert there.last.headers["content-type"] == f"{media}; charset=utf-8"
 
 
 @pytest.mark.spec("M9")
@@ -284,7 +379,7 @@ async def test_a_document_is_read_again_when_it_is_asked_for_at_once() -> None:
         await client.offers()
 
 
-@pytest.mark.spec("M9")
+@pytest.mark.spec("M9", "G61")
 async def test_what_came_of_a_change_that_was_cut_off_is_said_not_to_be_known() -> None:
     async def closing(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
@@ -298,6 +393,13 @@ async def test_what_came_of_a_change_that_was_cut_off_is_said_not_to_be_known() 
         with pytest.raises(TransientError) as raised:
             await site.call("things_find")
         assert "not known" not in raised.value.message
+        outcomes = [one.outcome for one in await records_of(site.kernel.audit)]
+        assert outcomes == ["unknown", "failed"], "what only reads has changed nothing"
+    async with opened(things(there, data)) as site:
+        with pytest.raises(TransientError, match=r"cannot be reached\.$"):
+            await site.call("things_make")
+        (record,) = await records_of(site.kernel.audit)
+        assert record.outcome == "failed", "nothing was sent"
 
 
 @pytest.mark.spec("M8")

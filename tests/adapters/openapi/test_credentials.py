@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
+from capset.adapters.client_credentials import ClientCredentials
 from capset.adapters.openapi import OpenApi, OpenApiClient
 from capset.errors import DefinitionError, ToolError
 from capset.stores.base import ApprovalQuery
-from tests.adapters.openapi.support import ADA, declared, document, echo, no_secret, opened, pets, serving, things
+from tests.adapters.openapi.support import (
+    ADA,
+    There,
+    declared,
+    document,
+    echo,
+    no_secret,
+    opened,
+    pets,
+    serving,
+    things,
+)
 from tests.kernel.support import records_of
 
 
@@ -73,6 +89,36 @@ async def test_keys_in_queries_and_alternatives() -> None:
             assert "authorization" not in there.last.headers
 
 
+@pytest.mark.spec("M108", "T97")
+@pytest.mark.parametrize(
+    ("together", "why"),
+    [
+        (("basic", "bearer"), "'basic' and 'bearer' both go into its header 'authorization': declare its value in"),
+        (("bearer", "oauth"), "'bearer' and 'oauth' both go into its header 'authorization'"),
+        (("bearer", "named"), "'bearer' and 'named' both go into its header 'authorization'"),
+        (("asked", "again"), "'again' and 'asked' both go into its query 'key'"),
+    ],
+)
+async def test_two_credentials_for_one_place_are_refused_by_name(together: tuple[str, str], why: str) -> None:
+    data = document(security=[{name: [] for name in together}])
+    data["components"]["securitySchemes"] |= {
+        "named": {"type": "apiKey", "in": "header", "name": "Authorization"},
+        "again": {"type": "apiKey", "in": "query", "name": "key"},
+    }
+    credentials = dict.fromkeys(together, "a:b")
+    async with serving(echo()) as there:
+        api = things(there, data, credentials=credentials)
+        (offer,) = await OpenApiClient(api, no_secret).offers()
+        assert why in offer.problems[0]
+        async with opened(api) as site:
+            assert list(site.capability.every_tool) == []
+        data["paths"]["/things"]["get"]["security"].append({"key": []})
+        async with opened(things(there, data, credentials={**credentials, "key": "k"})) as site:
+            await site.call("things_find")
+            assert there.last.headers["x-key"] == "k", "the alternative is taken that can be sent"
+            assert "authorization" not in there.last.headers
+
+
 @pytest.mark.spec("M8")
 @pytest.mark.parametrize("field", ["pin", "password"])
 async def test_what_is_write_only_is_on_no_record(field: str) -> None:
@@ -106,6 +152,90 @@ async def test_approvers_see_all_of_a_body_but_what_is_write_only() -> None:
         (row,) = (await site.kernel.approvals.list(ApprovalQuery(ADA.org))).items
         assert json.loads(row.arguments) == {"body": {"pin": "[redacted]", "city": "Oslo"}}
         assert row.unmasked is None
+
+
+@dataclass
+class Gate:
+    """An API that takes one token, and the authorization server that gives it."""
+
+    token: str = "token-0001"
+    issued: int = 0
+    refused: int = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        if request.url.path == "/token":
+            self.issued += 1
+            response = JSONResponse({"access_token": self.token, "token_type": "Bearer", "expires_in": 60})
+        elif request.headers.get("authorization") == f"Bearer {self.token}":
+            response = JSONResponse({"body": (await request.body()).decode(), "token": self.token})
+        else:
+            self.refused += 1
+            response = JSONResponse({"error": "invalid_token"}, 401)
+        await response(scope, receive, send)
+
+
+def guarded(there: There, scheme: str = "oauth", **options: Any) -> OpenApi:
+    data = document(security=[{scheme: []}])
+    data["paths"]["/things"]["post"] = {
+        "operationId": "make",
+        "security": [{scheme: []}],
+        "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
+    }
+    return things(there, data, **options)
+
+
+@pytest.mark.spec("M101", "M9")
+@pytest.mark.parametrize("scheme", ["oauth", "bearer"])
+async def test_access_tokens_are_fetched_and_fetched_again_once_when_they_are_refused(scheme: str) -> None:
+    gate = Gate()
+    async with serving(gate) as there:
+        client = ClientCredentials(token_url=f"{there.url}/token", client_id="capset", client_secret="${THINGS}")
+        async with opened(guarded(there, scheme, oauth={scheme: client}), secrets={"THINGS": "s3cret-value"}) as site:
+            for _ in range(2):
+                assert await site.call("things_find") == {"body": "", "token": "[redacted]"}
+            assert (gate.issued, gate.refused) == (1, 0)
+            gate.token = "token-0002"
+            answer = await site.call("things_make", body={"a": 1})
+            assert (json.loads(answer["body"]), answer["token"]) == ({"a": 1}, "[redacted]")
+            assert (gate.issued, gate.refused) == (2, 1)
+        async with opened(guarded(there, scheme, oauth={scheme: client})) as site:
+            with pytest.raises(ToolError, match="needs the secret 'THINGS', which is not set"):
+                await site.call("things_find")
+
+
+@pytest.mark.spec("M101", "M9")
+async def test_a_secret_that_an_api_refuses_is_asked_for_again_once() -> None:
+    gate, secrets = Gate(), {"THINGS": "token-0001"}
+    renewed = ["token-0002", "token-0001"]
+
+    class Renewing:
+        async def get(self, name: str) -> str | None:
+            return renewed.pop() if renewed else secrets.get(name)
+
+    async with serving(gate) as there:
+        api = guarded(there, credentials={"oauth": "${THINGS}"})
+        client = OpenApiClient(api, Renewing())
+        offers = {one.name: one for one in await client.offers()}
+        gate.token = "token-0002"
+        assert await client.call(offers["find"].shape, {}) == {"body": "", "token": "[redacted]"}
+        assert gate.refused == 1
+        with pytest.raises(ToolError, match="answered 401 Unauthorized"):
+            await client.call(offers["find"].shape, {})
+        assert gate.refused == 2, "the secret is the same, so nothing is sent again"
+
+
+@pytest.mark.spec("M101")
+async def test_access_tokens_are_for_schemes_of_tokens_alone() -> None:
+    client = ClientCredentials(token_url="https://login.example/token", client_id="a", client_secret="b")
+    async with serving(echo()) as there:
+        for scheme, is_usable in (("oauth", True), ("basic", False), ("key", False)):
+            offers = await OpenApiClient(guarded(there, scheme, oauth={scheme: client}), no_secret).offers()
+            assert {not one.problems for one in offers} == {is_usable}
+    with pytest.raises(DefinitionError, match="'oauth' is in credentials and in oauth"):
+        OpenApi(name="things", document={}, credentials={"oauth": "x"}, oauth={"oauth": client})
 
 
 @pytest.mark.spec("M9")

@@ -19,12 +19,12 @@ from tests.adapters.openapi.test_documents import LIBRARY, api
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
 
 
-@pytest.mark.spec("M8")
+@pytest.mark.spec("M8", "M107", "T97")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"openapi": "3.2.0"}', "not of OpenAPI 3.0 or 3.1; its version is '3.2.0'"),
-        ('{"swagger": "2.0"}', "not of OpenAPI 3.0 or 3.1; its version is '2.0'"),
+        ('{"openapi": "4.0.0"}', "not of OpenAPI 3.0, 3.1 or 3.2, nor of Swagger 2.0; its version is '4.0.0'"),
+        ('{"swagger": "1.2"}', "its version is '1.2'"),
         ("[1]", "an object was expected"),
         ("just text", "an object was expected"),
         ('{"openapi": "3.1.0", "openapi": "3.1.1"}', "one name twice"),
@@ -35,10 +35,25 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
         ("- " * 50_000, "nested more than 100 levels"),
         ("[" * 50_000, "nested more than 100 levels"),
         ("openapi: 3.1.0\nopenapi: 3.1.0", "line 2: not YAML: a key stands there twice"),
-        ("a: &a {x: 1}\nb: {<<: *a}", "merge keys are not supported"),
-        ("a: !!python/name:os.system", "not YAML"),
-        ("\n".join(["a0: &a0 [x]", *(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]" for n in range(40))]), "1,000,000 values"),
-        ("a: &a [*a]", "nested more than 100 levels"),
+        ("a: &a [x]\nb: {<<: *a}", "what '<<' merges is no object"),
+        ("a: !!python/name:os.system", "line 1: not YAML: the tag 'tag:yaml.org,2002:python/name:os.system'"),
+        ("a: !!timestamp 2024-01-01", "not YAML: the tag"),
+        ("a: !!int x", "not YAML: a value is not of its type"),
+        ("\n".join(["a0: &a0 [x]", *(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]" for n in range(40))]), "5,000,000 values"),
+        (
+            "\n".join(["a0: &a0 {x: y}", *(f"a{n + 1}: &a{n + 1} {{<<: *a{n}, k{n}: *a{n}}}" for n in range(40))]),
+            "5,000,000 values",
+        ),
+        (
+            "\n".join(["a0: &a0 [x]", *(f"a{n + 1}: &a{n + 1} [*a{n}]" for n in range(100))]),
+            "nested more than 100 levels",
+        ),
+        ("a: &a [*a]", "line 1: not YAML: the alias 'a' names nothing that ends before it"),
+        ("a: *b", "the alias 'b' names nothing"),
+        ("? [a]\n: b", "line 1: not YAML: a key is no text"),
+        ("a: 1\n---\nb: 2", "has several documents"),
+        ("a: 1e999", "a number is too large"),
+        (f"a: {'9' * 5_000}", "a number has too many digits"),
         ("a: \x00", "not YAML"),
     ],
 )
@@ -61,6 +76,26 @@ def test_yaml_is_that_of_version_1_2() -> None:
         "i": -3,
         "s": "1",
     }
+
+
+@pytest.mark.spec("M107")
+def test_merge_keys_of_yaml_are_merged() -> None:
+    text = """
+    openapi: 3.1.0
+    base: &base {a: 1, b: 2}
+    more: &more {b: 3, c: [4]}
+    own: {<<: *base, b: 9}
+    first: {b: 9, <<: [*base, *more], d: 5}
+    again:
+      <<: *more
+      <<: {e: 6}
+    plain: {"<<": 7}
+    """
+    data = parse_document(text.encode(), "it").data
+    assert data["own"] == {"a": 1, "b": 9}
+    assert data["first"] == {"a": 1, "b": 9, "c": [4], "d": 5}, "what is there itself goes before, then the first"
+    assert data["again"] == {"b": 3, "c": [4], "e": 6}
+    assert data["plain"] == {"<<": 7}
 
 
 @pytest.mark.spec("M8")

@@ -50,7 +50,13 @@ def query(value: Any, style: str = "form", *, explode: bool = True) -> str:
         (["a", "b"], {"style": "pipeDelimited", "explode": False}, "q=a%7Cb"),
         ({"r": 1, "g&": "x"}, {}, "r=1&g%26=x"),
         ({"r": 1, "g": 2}, {"explode": False}, "q=r,1,g,2"),
+        ({"r": 1, "g": 2}, {"style": "pipeDelimited", "explode": False}, "q=r%7C1%7Cg%7C2"),
+        ({"sort": ["a", "b"], "page": 1, "no": []}, {}, "sort=a&sort=b&page=1"),
         ({"gte": 1, "lt": "z", "no": None}, {"style": "deepObject"}, "q%5Bgte%5D=1&q%5Blt%5D=z"),
+        (1, {"style": "deepObject"}, "q=1"),
+        ({"a": {"b": 1}, "c": [True]}, {"style": "deepObject"}, "q%5Ba%5D%5Bb%5D=1&q%5Bc%5D%5B%5D=true"),
+        (["a", "b"], {"style": "deepObject"}, "q%5B%5D=a&q%5B%5D=b"),
+        ([{"b": 1}, {"b": 2}], {"style": "deepObject"}, "q%5B0%5D%5Bb%5D=1&q%5B1%5D%5Bb%5D=2"),
     ],
 )
 def test_styles_of_queries(value: Any, options: dict[str, Any], sent: str) -> None:
@@ -62,9 +68,9 @@ def test_styles_of_queries(value: Any, options: dict[str, Any], sent: str) -> No
     ("value", "options"),
     [
         ([[1]], {}),
-        ({"a": [1]}, {}),
-        ({"a": {"b": 1}}, {"style": "deepObject"}),
-        ("a", {"style": "deepObject"}),
+        ({"a": [[1]]}, {}),
+        ({"a": {"b": 1}}, {}),
+        ({"a": [1]}, {"explode": False}),
         ({"a": 1}, {"style": "pipeDelimited"}),
     ],
 )
@@ -90,6 +96,47 @@ def test_styles_of_paths_headers_and_cookies() -> None:
     assert request.headers["cookie"] == "sid=a%3Bb"
 
 
+@pytest.mark.spec("M106")
+@pytest.mark.parametrize(
+    ("style", "explode", "sent"),
+    [
+        ("simple", False, ["blue", "blue,black", "R,100,G,200"]),
+        ("simple", True, ["blue", "blue,black", "R=100,G=200"]),
+        ("label", False, [".blue", ".blue,black", ".R,100,G,200"]),
+        ("label", True, [".blue", ".blue.black", ".R=100.G=200"]),
+        ("matrix", False, [";color=blue", ";color=blue,black", ";color=R,100,G,200"]),
+        ("matrix", True, [";color=blue", ";color=blue;color=black", ";R=100;G=200"]),
+    ],
+)
+def test_styles_of_paths_are_those_of_rfc_6570(style: str, explode: bool, sent: list[str]) -> None:
+    place = {"in": "path", "name": "color", "style": style, "explode": explode}
+    values = ("blue", ["blue", "black"], {"R": 100, "G": 200})
+    urls = [made({"color": place}, {"color": value}, "/x/{color}/y").url for value in values]
+    assert urls == [f"https://a.example/v1/x/{text}/y" for text in sent]
+
+
+@pytest.mark.spec("M106")
+def test_a_slash_in_the_name_of_a_placeholder_parts_no_segments() -> None:
+    place = {"in": "path", "name": "a/b", "style": "simple", "explode": False}
+    assert made({"a_b": place}, {"a_b": "v"}, "/x/{a/b}/c").url == "https://a.example/v1/x/v/c"
+    with pytest.raises(ToolError, match="would lead elsewhere"):
+        made({"a_b": place}, {"a_b": ".."}, "/x/{a/b}/c")
+
+
+@pytest.mark.spec("M106", "T97")
+def test_a_path_with_a_query_is_sent_with_it_and_without_its_end() -> None:
+    places = {
+        "id": {"in": "path", "name": "id", "style": "simple", "explode": False},
+        "limit": {"in": "query", "name": "limit", "style": "form", "explode": True},
+        "filter": {"in": "query", "name": "filter", "style": "form", "explode": True},
+    }
+    shape = {"method": "GET", "path": "/a/{id}?beta=true&of={id}#b", "query": "beta=true&of={id}", "arguments": places}
+    request = request_of(API, shape, {"id": "x&y=1", "limit": 2}, {}, Filled(query=[("key", "k")]))
+    assert request.url == "https://a.example/v1/a/x%26y%3D1?beta=true&of=x%26y%3D1&limit=2&key=k"
+    with pytest.raises(ToolError, match="a member with the name of a credential, or of another parameter"):
+        request_of(API, shape, {"id": "x", "filter": {"beta": "false"}}, {}, Filled())
+
+
 @pytest.mark.spec("M8")
 def test_bodies() -> None:
     def body(value: Any, media: str, **more: Any) -> tuple[bytes | None, str]:
@@ -108,21 +155,25 @@ def test_bodies() -> None:
     )
     deep = {"o": {"style": "deepObject", "explode": True}}
     assert body({"o": {"x": 1}}, form, encoding=deep)[0] == b"o%5Bx%5D=1"
+    items = {"o": [{"price": "p", "tags": ["a"]}, {"price": "q"}]}
+    assert unquote(body(items, form, encoding=deep)[0] or b"") == "o[0][price]=p&o[0][tags][]=a&o[1][price]=q"
+    assert body("<a/>", "application/xml") == (b"<a/>", "application/xml; charset=utf-8")
     with pytest.raises(ToolError, match="an object was expected"):
         body([1], form)
 
 
-PATHS = {"id": {"in": "path", "name": "id", "style": "simple", "explode": False}}
+PREFIXES = {"simple": "", "label": ".", "matrix": ";id="}
 HARD = st.one_of(st.text(), st.text("./\\%2eEfF5cC;?#&=: \x00\u2025\uff0e", min_size=1))
 TEMPLATES = st.sampled_from(["/a/{id}", "/a/{id}/b", "/a/x{id}", "/a/{id}.", "/a/.{id}/b"])
 
 
 @pytest.mark.spec("M8")
 @pytest.mark.property
-@given(value=HARD, template=TEMPLATES)
-def test_no_value_changes_a_path(value: str, template: str) -> None:
+@given(value=HARD, template=TEMPLATES, style=st.sampled_from([*PREFIXES]))
+def test_no_value_changes_a_path(value: str, template: str, style: str) -> None:
+    places = {"id": {"in": "path", "name": "id", "style": style, "explode": False}}
     try:
-        url = made(PATHS, {"id": value}, template).url
+        url = made(places, {"id": value}, template).url
     except ToolError as error:
         assert error.code == "argument_refused"  # noqa: PT017  # it need not be raised
         return
@@ -131,7 +182,7 @@ def test_no_value_changes_a_path(value: str, template: str) -> None:
     parts, shape = split.path.removeprefix("/v1").split("/"), template.split("/")
     assert len(parts) == len(shape)
     for part, place in zip(parts, shape, strict=True):
-        assert unquote(part) == place.replace("{id}", value)
+        assert unquote(part) == place.replace("{id}", PREFIXES[style] + value)
         while (plain := unquote(part)) != part:
             part = plain  # noqa: PLW2901  # as servers that decode twice do
         assert part not in (".", "..")
@@ -144,7 +195,8 @@ def test_no_value_changes_a_path(value: str, template: str) -> None:
 @given(value=HARD)
 def test_slashes_lead_nowhere_up(value: str) -> None:
     try:
-        url = made(PATHS, {"id": value}, "/a/{id}/b", api=LOOSE).url
+        places = {"id": {"in": "path", "name": "id", "style": "simple", "explode": False}}
+        url = made(places, {"id": value}, "/a/{id}/b", api=LOOSE).url
     except ToolError as error:
         assert error.code == "argument_refused"  # noqa: PT017
         return

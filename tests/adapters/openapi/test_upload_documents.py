@@ -38,6 +38,18 @@ def test_a_pin_has_the_way_that_parts_are_sent() -> None:
     assert offered(form(nullable)).shape["arguments"]["body"]["parts"] == {"a": {"file": True}}
 
 
+@pytest.mark.spec("M106")
+def test_a_style_that_repeats_a_part_is_how_parts_are_sent_and_3_0_has_none_there() -> None:
+    properties = {"file": FILE, "tags": {"type": "array", "items": {"type": "string"}}}
+    repeated = {"schema": {"properties": properties}, "encoding": {name: {"style": "form"} for name in properties}}
+    assert offered(repeated).problems == ()
+    joined = {**repeated, "encoding": {"tags": {"style": "form", "explode": False}}}
+    left = offered(joined)
+    assert (left.problems, left.notes) == ((), ("left out: its body: the style of 'tags' cannot be sent",))
+    assert list(left.shape["inputSchema"]["properties"]["body"]["properties"]) == ["file"]
+    assert (offered(joined, "3.0.3").problems, offered(joined, "3.0.3").notes) == ((), ())
+
+
 @pytest.mark.spec("M8", "M23")
 @pytest.mark.parametrize(
     ("form", "problem"),
@@ -50,7 +62,18 @@ def test_a_pin_has_the_way_that_parts_are_sent() -> None:
         ({"schema": {"allOf": [{"properties": {"a": FILE}}]}}, "a file can only be a field"),
         ({"schema": {"properties": {"a": {"type": "array", "items": {"type": "array", "items": FILE}}}}}, "a file can"),
         ({"schema": {"properties": {"a": FILE}}, "encoding": {"a": {"headers": {"X": {}}}}}, "the headers of 'a'"),
-        ({"schema": {"properties": {"a": {}}}, "encoding": {"a": {"style": "form"}}}, "the style of 'a'"),
+        (
+            {"schema": {"properties": {"a": {}}, "required": ["a"]}, "encoding": {"a": {"style": "deepObject"}}},
+            "the style of 'a'",
+        ),
+        (
+            {
+                "schema": {"properties": {"a": {"type": "object"}}, "required": ["a"]},
+                "encoding": {"a": {"style": "form"}},
+            },
+            "the style of 'a'",
+        ),
+        ({"schema": {"allOf": [{}]}, "encoding": {"a": {"style": "deepObject"}}}, "the style of 'a'"),
         ({"schema": {"properties": [FILE]}}, "an object was expected"),
         ({"schema": {"nullable": True, "properties": {"a": FILE}}}, "a form that may be null"),
         (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from capset import Session
-from capset.builtin.sandbox import ExecutionResult, SandboxConfig, jail, sandbox
+from capset.builtin.sandbox import ExecutionResult, SandboxConfig, backends, jail, sandbox
 from capset.builtin.sandbox.jail import JailUnavailable, shell_jail
 from capset.definitions.references import AnyRef
 from capset.stores.base import Store
@@ -58,7 +58,7 @@ def without_namespaces(folder: Path) -> Generator[None]:
     program = folder / "bwrap"
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     program.chmod(0o755)
-    found = (jail._tried, jail._tried_shell)
+    found = (jail._tried, jail._tried_shell, backends._default_packages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jail, "_bubblewrap", lambda: str(program))
         for one in found:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from capset.builtin.sandbox import SandboxConfig, sandbox
+from capset.builtin.sandbox import SandboxConfig, jail, sandbox
 from capset.errors import ToolError
 from tests.builtin.sandbox.support import (
     LANGUAGES,
@@ -131,6 +131,8 @@ statistics.mean([1, 2])
         ("raise SystemExit('bye')", 1, "bye\n"),
         ("import os; os._exit(4)", 4, ""),
         ("import os; os.close(1); os.close(2); os.closerange(3, 64)", 0, ""),
+        ("exit(5)", 5, ""),
+        ("quit('bye')", 1, "bye\n"),
     ],
 )
 async def test_code_ends_as_it_says(code: str, status: int, stderr: str) -> None:
@@ -138,6 +140,54 @@ async def test_code_ends_as_it_says(code: str, status: int, stderr: str) -> None
         result = await run(desk.session, "cpython", f"open('/f', 'w').close()\n{code}")
     assert (result["exit_code"], result["stderr"], result["error"]) == (status, stderr, None)
     assert result["files"]["created"] == ["/f"]
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18")
+async def test_python_has_its_help_and_its_locale() -> None:
+    code = """
+import locale
+help(len)
+print(locale.setlocale(locale.LC_ALL, ''), locale.strxfrm('é') > locale.strxfrm('z'))
+print(all(map(callable, (exit, quit, copyright, credits, license))))
+"""
+    async with box("cpython") as desk:
+        result = await run(desk.session, "cpython", code)
+    assert result["error"] is None
+    assert "len(obj, /)" in result["stdout"]
+    assert result["stdout"].splitlines()[-2:] == ["C.UTF-8 True", "True"]
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18")
+async def test_bash_and_its_commands_count_letters_and_not_bytes() -> None:
+    code = """
+x="éa"; echo "${#x} ${x:0:1} ${x^^}"
+echo "$x" | sed 's/./*/g'; printf '%s' "$x" | wc -m; echo "$x" | rev; touch é; echo ?
+env -i LANG=C bash -c 'x="éa"; echo ${#x}'
+"""
+    async with box("bash") as desk:
+        result = await run(desk.session, "bash", code)
+    assert (result["stdout"].split(), result["stderr"]) == (["2", "é", "ÉA", "**", "2", "aé", "é", "3"], "")
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18")
+async def test_bash_is_refused_where_it_would_count_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_jails()
+    tried = (jail._tried, jail._tried_shell)
+    monkeypatch.setattr(jail, "_LOCALES", ())
+    for one in tried:
+        one.cache_clear()
+    try:
+        async with box("monty", backend="auto") as desk:
+            result = await desk.session.try_call(execute_code, language="bash", code="echo 1")
+    finally:
+        for one in tried:
+            one.cache_clear()
+    assert isinstance(result.error, ToolError)
+    assert result.error.code == "sandbox_unavailable"
+    assert "bash counts bytes, not letters: the locale C.UTF-8 is missing" in result.error.message
 
 
 @pytest.mark.realtime
@@ -247,12 +297,37 @@ async def test_python_imports_the_packages_that_its_host_names_and_no_others() -
 
 
 @pytest.mark.nightly
+@pytest.mark.realtime
 @pytest.mark.spec("P18")
-async def test_numpy_and_pandas_compute_in_the_jail() -> None:
-    code = "import numpy, pandas\nprint(numpy.arange(4).sum(), pandas.DataFrame({'a': [1, 2]}).a.mean())"
-    async with box("cpython", packages=["numpy", "pandas"], memory_bytes=1 << 30) as desk:
+async def test_numpy_and_pandas_compute_in_the_jail_without_configuration() -> None:
+    pytest.importorskip("pandas")
+    code = (
+        "import numpy, pandas\nones = numpy.ones((500, 500))\n"
+        "print(numpy.arange(4).sum(), (ones @ ones)[0, 0], pandas.DataFrame({'a': [1, 2]}).a.mean())"
+    )
+    async with box("cpython") as desk:
         found = await run(desk.session, "cpython", code)
-    assert (found["stdout"], found["error"]) == ("6 1.5\n", None)
+        large = await run(desk.session, "cpython", "import numpy\nones = numpy.ones(1 << 26)\nwhile True: pass")
+        shown = await desk.session.system_text()
+    assert (found["stdout"], found["error"]) == ("6 500.0 1.5\n", None)
+    assert large["stopped"] == "memory"
+    assert "Of others there are: numpy, pandas." in shown
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P18")
+async def test_code_without_packages_has_no_more_memory_where_there_are_some() -> None:
+    pytest.importorskip("pandas")
+    code = "try:\n    large = bytearray(256 << 20)\nexcept MemoryError:\n    print('none')"
+    async with box("cpython") as desk:
+        found = await run(desk.session, "cpython", code)
+        none = await desk.session.call(
+            execute_code, language="python", code="import importlib.util\nimportlib.util.find_spec('numpy') is None"
+        )
+    async with box("cpython", packages=[]) as desk:
+        other = await run(desk.session, "cpython", "import numpy")
+    assert (found["stdout"], found["stopped"], none["value"]) == ("none\n", None, "False")
+    assert "No module named 'numpy'" in str(other["error"])
 
 
 @pytest.mark.spec("P18")

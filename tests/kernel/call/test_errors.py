@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, ToolError, tool
+from capset import Agent, Capability, Context, Session, ToolError, tool
+from capset.definitions.blocks import Block
 from capset.definitions.governance import Governance
 from capset.definitions.hooks import Hooks, ToolExecuted
 from capset.definitions.tools.definition import AnyTool
-from capset.errors import Field, TransientError
+from capset.errors import CapsetError, Field, TransientError
+from capset.flows import Handler
 from tests.kernel.support import desk, opened, too_late
 
 
@@ -136,3 +139,94 @@ async def test_hooks_hear_of_no_handler_that_never_started(caplog: pytest.LogCap
         assert heard == []
         await here.session.call(late)
         assert len(heard) == 1
+
+
+class Unlucky(Exception):
+    """What a handler fails with, and what nobody else is to read."""
+
+
+@tool(effect="write")
+async def break_down(*, meant: bool = False) -> str:
+    """Fail, by accident or in words."""
+    try:
+        raise Unlucky("the password is hunter2")
+    except Unlucky as error:
+        if meant:
+            raise ToolError("closed today") from error
+        raise
+
+
+@tool(effect="write")
+def break_down_in_a_thread(*, meant: bool = False) -> str:
+    """Fail in a thread."""
+    raise Unlucky("the password is hunter2") from (ToolError("before") if meant else None)
+
+
+@tool(effect="write")
+async def pass_on(ctx: Context, *, meant: bool = False) -> str:
+    """Let another tool fail."""
+    return await ctx.call(break_down, meant=meant)
+
+
+FAILING = (break_down, break_down_in_a_thread, pass_on)
+
+
+def held_by(error: BaseException) -> Iterator[object]:
+    """Yield the exceptions behind an error, and all that stands in the frames that it came through."""
+    for behind in (error.__cause__, error.__context__):
+        if behind is not None:
+            yield behind
+            yield from held_by(behind)
+    trace = error.__traceback__
+    while trace is not None:
+        yield from trace.tb_frame.f_locals.values()
+        trace = trace.tb_next
+
+
+async def errors_of(session: Session, failing: AnyTool, *, meant: bool) -> list[CapsetError]:
+    """Return the errors of a call, which is made in four ways."""
+    async with session.stream(failing, meant=meant) as messages:
+        async for _ in messages:
+            pass
+    by_name = await session.try_message(session.message(failing.name, {"meant": meant}))
+    with pytest.raises(CapsetError) as raised:
+        await session.call(failing, meant=meant)
+    found = [(await session.try_call(failing, meant=meant)).error, messages.result.error, by_name.error, raised.value]
+    return [error for error in found if error is not None]
+
+
+@pytest.mark.spec("G62", "G24", "T17")
+@pytest.mark.parametrize("meant", [False, True])
+@pytest.mark.parametrize("failing", FAILING, ids=lambda failing: failing.name)
+async def test_an_error_of_a_call_holds_nothing_of_its_handler_unless_the_host_asks(
+    failing: AnyTool, caplog: pytest.LogCaptureFixture, *, meant: bool
+) -> None:
+    async with opened(clerk(*FAILING)) as here:
+        errors = await errors_of(here.session, failing, meant=meant)
+        assert len(errors) == 4
+        for error in errors:
+            assert error.__cause__ is error.__context__ is None
+            assert not any(isinstance(one, Unlucky) for one in held_by(error))
+    if not meant:
+        assert "hunter2" in caplog.text, "the log has it"
+    async with opened(clerk(*FAILING), governance=Governance(error_causes=True)) as here:
+        for error in await errors_of(here.session, failing, meant=meant):
+            assert any(isinstance(one, Unlucky) for one in held_by(error))
+
+
+@pytest.mark.spec("G62")
+async def test_an_error_of_a_run_or_of_a_prompt_holds_nothing_of_its_function_unless_the_host_asks() -> None:
+    def fails(value: str) -> str:
+        raise Unlucky("the password is hunter2")
+
+    def context() -> str:
+        raise Unlucky("the password is hunter2")
+
+    for asked in (False, True):
+        governance = Governance(error_causes=asked)
+        blocks: list[Block] = [Handler("failing", fails), Agent("failing", context=[context])]
+        for block in blocks:
+            async with opened(block, governance=governance) as here:
+                with pytest.raises(CapsetError) as raised:
+                    await (here.session.run("x") if isinstance(block, Handler) else here.session.system_text())
+            assert any(isinstance(one, Unlucky) for one in held_by(raised.value)) is asked

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from pydantic import BaseModel
 
 from capset import Agent, Capability, Context, parameterised, tool
 from capset.errors import DefinitionError, NotFound, ToolError
+from capset.flows import Handler
 from tests.kernel.support import opened
 
 
@@ -349,3 +350,35 @@ async def test_a_call_views_what_inherited_helpers_have_written_for_it() -> None
 
     async with opened(Agent("tester", uses=[counting], tools=[up, twice])) as desk:
         assert await desk.session.call(twice) == [1, 2, 2]
+
+
+class CounterHelpers(Protocol):
+    """As ``helper_types`` writes it for an agent that uses ``counter``."""
+
+    @property
+    def counter(self) -> Counter: ...
+
+
+@tool(effect="read")
+async def who(ctx: Context[CounterHelpers], greeting: str) -> str:
+    """Greet whoever acts."""
+    return f"{greeting}, {ctx.cap.counter.who}"
+
+
+@pytest.mark.spec("C41", "C30")
+async def test_a_handler_that_says_the_type_of_its_helpers_is_run_like_any_other() -> None:
+    async def greets(ctx: Context[CounterHelpers], greeting: str) -> str:
+        return f"{greeting}, {ctx.cap.counter.who}"
+
+    assert list(who.parameters) == ["greeting"]
+    async with opened(Agent("tester", uses=[counter], tools=[who])) as desk:
+        assert await desk.session.call(who, "Hello") == "Hello, user-1"
+    async with opened(Handler("greeter", greets, uses=[counter])) as desk:
+        assert await desk.session.run("Hello") == "Hello, user-1"
+
+    async def late(greeting: str, ctx: Context[CounterHelpers]) -> str:
+        """Have the context too late."""
+        return greeting
+
+    with pytest.raises(DefinitionError, match="Context comes first or not at all"):
+        tool(late)

@@ -40,6 +40,28 @@ async def test_an_entry_is_text_a_mapping_a_function_or_a_list_of_those() -> Non
         )
 
 
+@pytest.mark.spec("C22")
+async def test_functions_under_a_key_are_resolved_in_their_places_at_any_depth() -> None:
+    async def waits(ctx: Context) -> str:
+        return f"for {ctx.principal.id}"
+
+    def asked(input: Any, ctx: Context) -> Mapping[str, str]:
+        return {"what": str(input)}
+
+    def fails() -> str:
+        raise ZeroDivisionError
+
+    entry = {"notes": ["first", waits, ["last", [lambda: None]]], "run": {"step": [asked], "place": lambda: "here"}}
+    async with opened(Agent("tester", context=[entry])) as desk:
+        assert await desk.session.system_text("why") == (
+            "<notes>\n  first\n  for user-1\n  last\n</notes>\n"
+            "<run>\n  <step>\n    <what>\n      why\n    </what>\n  </step>\n  <place>\n    here\n  </place>\n</run>"
+        )
+    async with opened(Agent("tester", context=[{"notes": [fails]}])) as desk:
+        with pytest.raises(ContextError, match=r"the context fails\(\) of .* failed: ZeroDivisionError"):
+            await desk.session.system_text()
+
+
 @pytest.mark.spec("C21", "C26")
 async def test_everything_is_resolved_again_before_every_step() -> None:
     seen: list[int] = []

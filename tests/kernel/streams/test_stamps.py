@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from capset import Message, Meta
-from tests.kernel.streams.support import DOORS, FORMS, Log, Stage, counting, given, sent, through
+from capset import Context, Message, Meta
+from tests.kernel.streams.support import (
+    DOORS,
+    FORMS,
+    Done,
+    Log,
+    Stage,
+    counting,
+    given,
+    processor,
+    sent,
+    through,
+)
 from tests.kernel.support import read
 
 META = Meta("in-1", "2026-01-01T00:00:00.000000Z", "thread-1", "before-1", traceparent="00-1-2-01")
@@ -84,3 +97,26 @@ async def test_what_was_emitted_can_be_told_apart_and_collected(stage: Stage) ->
     async with stage(called) as opened:
         messages = await read(opened.session.invoke(sent(called, 2)))
     assert len({*messages, *messages}) == len(messages)
+
+
+@pytest.mark.spec("K27")
+async def test_a_processor_sees_the_id_of_each_message(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def process(messages: Any, emit: Any, ctx: Context) -> None:
+        async for message in messages:
+            seen.append(ctx.message_id)
+            await emit(Done(data=message.data.to))
+
+    called = processor(process)
+    async with stage(called) as opened, asyncio.timeout(60):
+        await read(opened.session.invoke(sent(called, 1, meta=META)))
+        (single,) = metas(await read(opened.session.invoke(sent(called, 1))))
+        assert seen == ["in-1", single.causation]
+        async with opened.session.open(called.type) as room:
+            for own in ("in-2", "in-3"):
+                await room.send(message=sent(called, 1, meta=replace(META, id=own)))
+                (answer,) = metas([await anext(room)])
+                assert answer.causation == own
+            room.finish()
+        assert seen[2:] == ["in-2", "in-3"]

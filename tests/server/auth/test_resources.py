@@ -74,7 +74,7 @@ async def test_what_is_no_part_has_no_metadata_and_neither_has_a_server_without_
         refused = await client.post(WELL_KNOWN)
         assert problem(refused, 405, "method_not_allowed")
         assert refused.headers["allow"] == "GET"
-        problem(await client.get(f"{WELL_KNOWN}ful"), 401, "unauthenticated")
+        problem(await client.get(f"{WELL_KNOWN}ful"), 404, "not_found")
     async with site() as keys_only, issuing() as unnamed:
         for one in (keys_only, unnamed.site):
             for path in PARTS:
@@ -205,6 +205,8 @@ async def test_a_host_may_have_mounted_it_below_a_path() -> None:
             at = f"{public}{WELL_KNOWN}/v1"
             assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{at}"'
             assert (await client.get(at.removeprefix(PUBLIC))).json()["resource"] == f"{public}/v1"
+            # Where clients look that were told the URL of the resource alone (RFC 9728 §3.1).
+            assert (await client.get(f"{WELL_KNOWN}/capset/v1")).json()["resource"] == f"{public}/v1"
         for audience, expected in (
             (f"{public}/v1", 200),
             (public, 200),

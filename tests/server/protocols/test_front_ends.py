@@ -194,9 +194,14 @@ async def test_a_failed_turn_ends_its_run_with_the_error(tmp_path: Path) -> None
     ("path", "body", "told"),
     [
         ("ag-ui", {"threadId": "t"}, "runId"),
-        ("ag-ui", run_input({"role": "user", "content": [{"type": "image", "source": IMAGE}]}), "image is not taken"),
+        ("ag-ui", run_input({"role": "user", "content": [{"type": "image", "source": IMAGE}]}), "is a data: URL"),
         ("ai-sdk", {"id": "t", "messages": []}, "messages"),
-        ("ai-sdk", {"id": "t", "messages": [{"role": "user", "parts": [FILE]}]}, "file is not taken"),
+        ("ai-sdk", {"id": "t", "messages": [{"role": "user", "parts": [FILE]}]}, "is a data: URL"),
+        (
+            "ai-sdk",
+            {"id": "t", "messages": [{"role": "user", "parts": [{"type": "source-url"}]}]},
+            "source-url is neither",
+        ),
         ("ai-sdk", {"id": "t", "trigger": "regenerate-message", "messages": [{"role": "user"}]}, "trigger"),
     ],
 )
@@ -211,7 +216,10 @@ async def test_what_cannot_be_used_is_refused(
 @pytest.mark.spec("R19")
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("ag-ui", run_input()), ("ai-sdk", {"id": "t", "messages": [{"role": "assistant", "parts": []}]})],
+    [
+        ("ag-ui", run_input({"role": "assistant", "content": "Hello."})),
+        ("ai-sdk", {"id": "t", "messages": [{"role": "assistant", "parts": []}]}),
+    ],
 )
 async def test_without_a_message_something_must_have_waited(
     bank: Site, agent: str, path: str, body: dict[str, Any]
@@ -225,4 +233,6 @@ async def test_without_a_message_something_must_have_waited(
 async def test_without_a_runner_there_is_nothing_to_run(tmp_path: Path) -> None:
     async with site() as here, here.client() as ada:
         for path in FRONT_END_PATHS:
-            problem(await ada.post(path.format(id="foreman"), json=run_input(user("hi"))), 501, "no_runner")
+            method, body = ("GET", None) if "{thread}" in path else ("POST", run_input(user("hi")))
+            refused = await ada.request(method, path.format(id="foreman", thread="t"), json=body)
+            problem(refused, 501, "no_runner")

@@ -205,17 +205,18 @@ async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> No
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"instructions": "Obey."}, "instructions is not taken here"),
-        ({"temperature": 0.5}, "temperature is not taken here"),
-        ({"tools": [{"type": "web_search"}]}, "tools is not taken here"),
-        ({"input": [{"role": "system", "content": "Obey."}]}, "input"),
+        ({"extra_body": {"n": 2}}, "there is one answer to a request"),
+        ({"tools": [{"type": "web_search"}]}, "the agent has its own tools, and those of a client cannot be run"),
+        ({"tool_choice": "none"}, "tool_choice is not taken here"),
+        ({"text": {"format": {"type": "json_object"}}}, "the form of an answer is the agent's"),
+        ({"extra_body": {"conversation": "conv_1"}}, "conversation is not taken here"),
+        ({"input": [{"role": "system", "content": "Obey."}]}, "input has no message"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}]}, "input"),
         ({"model": "nobody"}, "no agent"),
         ({"previous_response_id": "resp_x_1_1"}, "no session"),
-        ({"store": False}, "store is not taken here"),
     ],
 )
-async def test_what_would_have_no_effect_is_refused_in_openais_words(
+async def test_what_would_change_what_is_asked_for_is_refused_in_openais_words(
     bank: Bank, given: dict[str, Any], told: str
 ) -> None:
     async with bank.client() as client:
@@ -229,8 +230,44 @@ async def test_what_would_have_no_effect_is_refused_in_openais_words(
 async def test_what_asks_for_nothing_else_is_taken(bank: Bank) -> None:
     async with bank.client() as client:
         given: dict[str, Any] = {"temperature": None, "tools": [], "store": True, "parallel_tool_calls": True}
-        response = await respond(client, model=bank.agent, input="pay bob", **given)
-        assert response.status == "completed"
+        raw = await client.responses.with_raw_response.create(model=bank.agent, input="pay bob", **given)
+        assert raw.parse().status == "completed"
+        assert "x-capset-ignored" not in raw.headers
+
+
+@pytest.mark.spec("P96", "R18")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "given", "ignored"),
+    [
+        (
+            "chat/completions",
+            {"temperature": 0.7, "max_tokens": 100, "n": 1, "user": "u-1", "metadata": {"chat": "7"}},
+            "temperature, max_tokens, user, metadata",
+        ),
+        ("chat/completions", {"seed": 1, "top_p": 1, "logit_bias": {}, "stop": None}, "seed, top_p"),
+        ("chat/completions", {"stop": ["."], "min_p": 0.1, "chat_id": "7", "a: b\r\n": 1}, "stop, min_p, chat_id, ..."),
+        (
+            "responses",
+            {"store": False, "metadata": {"a": "b"}, "max_output_tokens": 9, "reasoning": {"effort": "low"}},
+            "store, metadata, max_output_tokens, reasoning",
+        ),
+        (
+            "responses",
+            {"text": {"format": {"type": "text"}, "verbosity": "low"}, "truncation": "auto"},
+            "text, truncation",
+        ),
+    ],
+)
+async def test_what_chat_programs_send_is_taken_and_named(
+    bank: Bank, path: str, given: dict[str, Any], ignored: str, stream: bool
+) -> None:
+    said = {"input": "pay bob"} if path == "responses" else {"messages": [{"role": "user", "content": "pay bob"}]}
+    async with bank.here.client() as ada:
+        body = {"model": bank.agent, **said, **given, "stream": stream}
+        answer = await ada.post(f"/v1/{path}", json=body)
+        assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, ignored)
+        assert "This needs an approval" in answer.text or "mcp_approval_request" in answer.text
 
 
 @pytest.mark.spec("R18")

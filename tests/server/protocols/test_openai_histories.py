@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 import openai
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset.agents.runner import AgentRunner
 from capset.agents.script_model import ScriptedModel
 from capset.agents.scripts import Call
+from capset.server.protocols.openai_requests import CONTEXT
 from tests.server.approving import till
 from tests.server.protocols.test_openai import Bank
 from tests.server.support import make_agent, site
@@ -57,9 +58,10 @@ class Chat:
 
 
 @asynccontextmanager
-async def bank_of(folder: Path, model: FunctionModel) -> AsyncGenerator[Bank]:
+async def bank_of(folder: Path, model: FunctionModel, **options: Any) -> AsyncGenerator[Bank]:
     """Serve an agent with a model, to ``ada`` and ``eve``; ``boss`` approves."""
-    async with site(till, store=f"sqlite:///{folder / 'capset.db'}", generator=AgentRunner(model)) as here:
+    store = f"sqlite:///{folder / 'capset.db'}"
+    async with site(till, store=store, generator=AgentRunner(model), **options) as here:
         await here.key("boss", scopes=["capset:approve"])
         await here.key("eve")
         async with here.client() as ada:
@@ -188,12 +190,69 @@ async def test_a_turn_that_failed_is_no_part_of_a_history(tmp_path: Path) -> Non
         assert await sessions(bank) == [chat.session]
 
 
+def prompts(messages: Sequence[ModelMessage]) -> list[object]:
+    """Return what the model has been told in all turns."""
+    return [part.content for one in messages for part in one.parts if isinstance(part, UserPromptPart)]
+
+
+@asynccontextmanager
+async def counting(folder: Path, told: list[Sequence[ModelMessage]], **options: Any) -> AsyncGenerator[Bank]:
+    """Serve an agent that numbers its answers, and note what its model is told."""
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        told.append(messages)
+        yield f"{len(told)}."
+
+    async with bank_of(folder, FunctionModel(stream_function=answer), **options) as bank:
+        yield bank
+
+
+@pytest.mark.spec("P96", "T40")
+async def test_a_system_text_is_context_of_the_conversation_once(tmp_path: Path) -> None:
+    """Chat programs send it with every request, and before all that was said."""
+    told: list[Sequence[ModelMessage]] = []
+    async with counting(tmp_path, told) as bank, bank.client() as client:
+        chat = Chat(bank, client)
+        chat.messages = [{"role": "system", "content": "Be brief."}]
+        assert [await chat.say("a"), await chat.say("b")] == ["1.", "2."]
+        chat.messages[0] = {"role": "developer", "content": "Be long."}
+        assert await chat.stream("c") == "3."
+        assert prompts(told[-1]) == [[CONTEXT + "Be brief.", "a"], "b", [CONTEXT + "Be long.", "c"]]
+        assert await sessions(bank) == [chat.session]
+
+
+@pytest.mark.spec("P96", "T40")
+async def test_instructions_are_context_of_responses(tmp_path: Path) -> None:
+    told: list[Sequence[ModelMessage]] = []
+    async with counting(tmp_path, told) as bank, bank.client() as client:
+        first = await client.responses.create(model=bank.agent, input="a", instructions="Be brief.")
+        said: Any = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "b"}]
+        more: dict[str, Any] = {"previous_response_id": first.id, "instructions": "Be brief."}
+        await client.responses.create(model=bank.agent, input=said, **more)
+        assert prompts(told[-1]) == [[CONTEXT + "Be brief.", "a"], [CONTEXT + "Be brief.\n\nBe kind.", "b"]]
+
+
+@pytest.mark.spec("P96")
+async def test_system_texts_are_passed_over_and_named_where_the_server_says_so(tmp_path: Path) -> None:
+    told: list[Sequence[ModelMessage]] = []
+    system = {"role": "system", "content": "Be brief."}
+    async with counting(tmp_path, told, takes_system_texts=False) as bank, bank.here.client() as ada:
+        body: dict[str, Any] = {"model": bank.agent, "messages": [system, {"role": "user", "content": "a"}]}
+        answer = await ada.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, "system")
+        body = {"model": bank.agent, "input": [system, {"role": "user", "content": "b"}], "instructions": "Obey."}
+        answer = await ada.post("/v1/responses", json=body)
+        assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, "instructions, system")
+    assert [prompts(one) for one in told] == [["a"], ["b"]]
+
+
 @pytest.mark.parametrize(
     ("messages", "told"),
     [
-        ([{"role": "system", "content": "Pay anybody."}, {"role": "user", "content": "a"}], "system texts and tools"),
+        ([{"role": "system", "content": "Be brief."}], "does not end with a message of the user"),
+        ([{"role": "tool", "content": "a"}, {"role": "user", "content": "b"}], "'user' was expected"),
         ([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], "'assistant' was expected"),
-        ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "One."}], "ends with an answer"),
+        ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "One."}], "does not end with a message"),
     ],
 )
 async def test_other_histories_are_refused_with_the_reason(talkative: Bank, messages: Any, told: str) -> None:

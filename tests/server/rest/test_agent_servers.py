@@ -232,7 +232,7 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
     assert (await shared.ada.patch(f"/v1/sessions/{session}", json=move)).status_code == 200
 
 
-@pytest.mark.spec("M26", "T45")
+@pytest.mark.spec("M26", "T45", "T93")
 @pytest.mark.parametrize(
     ("server", "told"),
     [
@@ -240,6 +240,9 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
         ({"url": "https://a.example.com", "env": {"A": "1"}}, "env: only the operator"),
         ({"url": "https://a.example.com", "internal": ["127.0.0.1"]}, "internal: only the operator"),
         ({"url": "https://a.example.com", "trust_first_use": True}, "trust_first_use: an administrator approves"),
+        ({"url": "https://a.example.com", "proxy": "http://127.0.0.1:3128"}, "proxy: only the operator"),
+        ({"url": "https://a.example.com", "ca_file": "/etc/passwd"}, "ca_file: only the operator"),
+        ({"url": "https://a.example.com", "oauth": {"token_url": "https://b.example.com"}}, "oauth: only the operator"),
         ({"url": "https://a.example.com", "headers": {"X-A": "${DATABASE_URL}"}}, "does not allow"),
         ({"url": "https://a.example.com", "headers": {"Authorization": "Bearer abc"}}, "for all to read"),
         ({"url": "https://a.example.com", "limits": {"requests": 5, "window": "1h", "per": "all"}}, "by principal"),
@@ -251,6 +254,7 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
         ({"url": "https://a.example.com", "headers": {"Host": "b.example.com"}}, "belongs to the connection"),
         ({"url": "file:///etc/passwd"}, "url"),
         ({"url": "https://a.example.com", "timeout": 10_000}, "600"),
+        ({"url": "https://a.example.com", "max_timeout": 10_000}, "600"),
         ({"url": "https://a.example.com", "message_bytes": 10_000_000}, "1048576"),
         ({}, "required"),
     ],

@@ -202,6 +202,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for filters in asked:
         await store.agents.list(AgentQuery(org, limit=50, before=before, **filters))
     await store.sessions.get(session)
+    await store.sessions.find("door-1")
     who = {"principal": principal, "principal_kind": "user"}
     asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
     for filters in asked:

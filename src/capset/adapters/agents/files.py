@@ -61,7 +61,7 @@ def read_all_sources(path: Path, registry: Registry) -> list[Source]:
             raise DefinitionError(f"{path}: two of its agents declare {source.label}, each in its own way")
         return capability_with(source)
 
-    read_agent_file(path, registry, upstream=make)
+    read_agent_file(path, registry, upstream=lambda _: make)
     return list(found.values())
 
 
@@ -146,7 +146,9 @@ def _with_sources(
     if upstream is None or not within:
         raise DefinitionError(f"{where}: {declared[0]}: these can only be declared in a file that a command reads")
     try:
-        return registry.extended([upstream(make()) for _, make in declarations(shape, within[-1].parent)])
+        sources = [declare() for _, declare in declarations(shape, within[-1].parent)]
+        make = upstream(sources)
+        return registry.extended([make(source) for source in sources])
     except DefinitionError as error:
         raise DefinitionError(f"{where}: {', '.join(declared)}: {error.message}", hint=error.hint) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -395,6 +395,15 @@ async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> Sessio
     ``agent`` identifies the agent: its id, or the path of its file and its name. A principal that acts for others has
     one for each of these.
     """
+    return await kernel.store.sessions.ensure(replace(row, door=_door_of(row, agent)))
+
+
+async def find_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow | None:
+    """Return the session that ``ensure_session`` has made, as it is, ``None`` if it has made none."""
+    return await kernel.store.sessions.find(_door_of(row, agent))
+
+
+def _door_of(row: SessionRow, agent: Sequence[str]) -> str:
     acting = () if row.on_behalf_of is None else (row.on_behalf_of,)
     door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal, *acting))
-    return await kernel.store.sessions.ensure(replace(row, door=hashlib.sha256(door.encode()).hexdigest()))
+    return hashlib.sha256(door.encode()).hexdigest()

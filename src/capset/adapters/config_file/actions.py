@@ -106,7 +106,7 @@ class _Building:
         if not said.strip() and not {"description", "title"} & self._given.dropped:
             self._wrong("description", "an action needs a description, or a title: the model chooses by it")
         self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
-        self._try("returns", lambda: returns_schema(self._owner, shape.returns))
+        self._try("returns", lambda: returns_schema(self._owner, shape.returns, is_own=True))
         self._try("limits", self._limits)
         self._try("retry", lambda: self._retry(idempotent=bool(shape.idempotent)))
 

@@ -26,7 +26,7 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
     handlers = Unloaded()
     try:
         reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
-        found = reading.read(registry, capability_with)
+        found = reading.read(registry, lambda _: capability_with)
     except InvalidConfiguration as error:
         return told_of_problems(error.problems)
     return told_of(found, unseen=handlers.taken, unfollowed=reading.unfollowed())

@@ -24,7 +24,13 @@ from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
 from capset.wire.shapes import Shape
-from capset.wire.tool_sources import ApiShape, McpResourceShape, McpServerShape, ToolRulesShape
+from capset.wire.tool_sources import (
+    ApiShape,
+    ClientCredentialsShape,
+    McpResourceShape,
+    McpServerShape,
+    ToolRulesShape,
+)
 
 S = TypeVar("S", bound=Shape)
 LAYER: Final = "layers.capabilities"
@@ -38,6 +44,7 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile(r"apis\.[^.]+"), ApiShape),
     (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
     (re.compile(r"mcp_servers\.[^.]+\.resources\.[^.]+"), McpResourceShape),
+    (re.compile(r"mcp_servers\.[^.]+\.oauth|apis\.[^.]+\.oauth\.[^.]+"), ClientCredentialsShape),
     (re.compile(r"notifications\.[^.]+"), ChannelShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),

@@ -234,11 +234,13 @@ class Reading:
         return tuple(one for one in made if one is not None)
 
     def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
-        for place, source in sources.items():
-            if upstream is None:
+        if upstream is None:
+            for place in sources:
                 self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
-            elif (made := self._try(place, lambda source=source: upstream(source))) is not None:
-                yield made.ref
+        elif sources and (make := self._try(next(iter(sources)), lambda: upstream([*sources.values()]))) is not None:
+            for place, source in sources.items():
+                if (capability := self._try(place, lambda source=source: make(source))) is not None:
+                    yield capability.ref
 
     def _workspace(self, given: str | None) -> Path | None:
         if given is None or isinstance(self._handlers, Unloaded):

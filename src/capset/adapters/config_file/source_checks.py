@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from capset.adapters.config_file.configuration import Configuration, Problem
 from capset.adapters.config_file.source_positions import lines_of
-from capset.adapters.declarations import internal_member, is_address
+from capset.adapters.declarations import internal_member
 from capset.adapters.mcp.server import McpServer, misnamed_rule
 from capset.adapters.openapi.api import OpenApi
 from capset.adapters.plain_files import read_text
 from capset.adapters.tool_rules import EVERY
 from capset.errors import CapsetError, closest
 from capset.kernel.runtime import EnvironmentSecrets
-from capset.net.addresses import Allowed, reach_of
+from capset.net.addresses import Allowed, is_address, reach_of
 from capset.net.urls import read_url
 
 Told = tuple[str, str]
@@ -48,6 +49,8 @@ def _server_problems(server: McpServer) -> Iterator[Told]:
         yield f"mcp_servers.{server.name}.command", f"there is no program {program!r} on this machine's path"
     if (told := _refused_host(server.url, server.internal)) is not None:
         yield f"mcp_servers.{server.name}.url", told
+    if (told := _missing_file(server.ca_file)) is not None:
+        yield f"mcp_servers.{server.name}.ca_file", told
     for name in sorted(server.rules):
         if (told := misnamed_rule(server, name)) is not None:
             yield f"mcp_servers.{server.name}.rules.{name}", told
@@ -66,11 +69,16 @@ def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
     return f"{at.host} is not public: if it is meant, {internal_member(at.host, at.port)}"
 
 
+def _missing_file(path: str | None) -> str | None:
+    return None if path is None or Path(path).is_file() else f"there is no file {path!r} on this machine"
+
+
 async def _api_problems(api: OpenApi) -> list[Told]:
     urls = {"url": api.url, "document": api.document_url}
-    hosts = {member: _refused_host(url, api.internal) for member, url in urls.items()}
+    problems = {member: _refused_host(url, api.internal) for member, url in urls.items()}
+    problems["ca_file"] = _missing_file(api.ca_file)
     return [
-        *((f"apis.{api.name}.{member}", told) for member, told in hosts.items() if told is not None),
+        *((f"apis.{api.name}.{member}", told) for member, told in problems.items() if told is not None),
         *([] if api.document_url is not None else await _document_problems(api)),
     ]
 

@@ -116,7 +116,7 @@ class _AsGiven(RootModel[dict[str, Any]]):
 
 
 class _SessionTool(FunctionTool):
-    """A tool of a session. It shows the JSON Schema that is hashed, and checks nothing."""
+    """A tool of a session. It shows its JSON Schema as it is offered, and checks nothing."""
 
     def __init__(self, offered: OfferedTool, offers: SessionTools) -> None:
         self.offers = offers
@@ -198,7 +198,12 @@ class _Calls(FunctionMiddleware):
 
 def _contents(answer: CallAnswer) -> list[Content]:
     """Return the result of a call as the model reads it, with what it does not read."""
-    return [Content.from_text(answer.text, additional_properties={**answer.metadata})]
+    return [
+        Content.from_text(part, additional_properties={**answer.metadata})
+        if isinstance(part, str)
+        else Content.from_data(part.data, part.media_type, additional_properties={**answer.metadata})
+        for part in answer.parts or [answer.text]
+    ]
 
 
 def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:

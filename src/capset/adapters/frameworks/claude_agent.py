@@ -14,6 +14,7 @@ from capset.adapters.frameworks.session_tools import CallAnswer, OfferedTool, Se
 from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.definitions.tools.options import Effect
 from capset.errors import CapsetError, DefinitionError, ToolError
+from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 
 CLAUDE_AGENT_SDK = Framework("claude-agent-sdk", "claude_agent_sdk", "0.2.189", extra="claude-agent-sdk")
@@ -37,8 +38,10 @@ with CLAUDE_AGENT_SDK.importing():
     from mcp import Client
     from mcp.server import Server, ServerRequestContext
     from mcp.types import (
+        AudioContent,
         CallToolRequestParams,
         CallToolResult,
+        ImageContent,
         ListToolsResult,
         PaginatedRequestParams,
         TextContent,
@@ -235,7 +238,7 @@ class CapsetClient(ClaudeSDKClient):
         if answer is None:
             answer = await self._tools.call(params.name, params.arguments or {}, id=use, run=self._run)
         return CallToolResult(
-            content=[TextContent(type="text", text=answer.text)],
+            content=[_block(part) for part in answer.parts or [answer.text]],
             is_error=answer.error is not None,
             _meta=answer.metadata,
         )
@@ -280,6 +283,14 @@ def _result(given: Mapping[str, Any]) -> JsonValue:
     if given.get("is_error"):
         raise ToolError("\n".join(texts) or "the tool failed, and said nothing")
     return "\n".join(texts) if len(texts) == len(content) else [*content]
+
+
+def _block(part: str | Medium) -> TextContent | ImageContent | AudioContent:
+    if isinstance(part, str):
+        return TextContent(type="text", text=part)
+    if part.is_image:
+        return ImageContent(type="image", data=part.base64, mime_type=part.media_type)
+    return AudioContent(type="audio", data=part.base64, mime_type=part.media_type)
 
 
 def _mcp_tool(offered: OfferedTool) -> Tool:

@@ -17,6 +17,7 @@ from capset.adapters.interop import ImportedTools, ImportOptions, import_tools
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError, ToolNameConflict
+from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 
@@ -350,7 +351,14 @@ async def _load(tools: SessionTools) -> list[CapsetTool]:
 
 def _message(name: str, call_id: str, answer: CallAnswer) -> ToolMessage:
     status = "success" if answer.error is None else "error"
-    return ToolMessage(answer.text, name=name, tool_call_id=call_id, status=status, artifact=answer.metadata)
+    content = [*map(_block, answer.parts)] or answer.text
+    return ToolMessage(content, name=name, tool_call_id=call_id, status=status, artifact=answer.metadata)
+
+
+def _block(part: str | Medium) -> dict[str, Any]:  # a block of LangChain's
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image" if part.is_image else "audio", "base64": part.base64, "mime_type": part.media_type}
 
 
 def _followed(message: SystemMessage | None, text: str) -> SystemMessage:

@@ -17,6 +17,7 @@ from capset.agents.model_calls import arguments_of
 from capset.definitions.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.calls import progress_of
@@ -27,7 +28,7 @@ LLAMA_INDEX = Framework("llama-index-core", "llama_index.core", "0.14", extra="l
 with LLAMA_INDEX.importing():
     from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ToolCall
     from llama_index.core.agent.workflow.agent_context import AgentContext
-    from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
+    from llama_index.core.base.llms.types import AudioBlock, ChatMessage, ImageBlock, TextBlock, ToolCallBlock
     from llama_index.core.memory import BaseMemory
     from llama_index.core.objects import ObjectRetriever
     from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata, ToolOutput
@@ -169,11 +170,20 @@ class SessionTool(AsyncBaseTool):
         raw = {**answer.metadata, **({"data": answer.data} if answer.is_whole else {})}
         return ToolOutput(
             self._metadata.get_name(),
-            answer.text,
+            None if answer.parts else answer.text,
+            blocks=[*map(_block, answer.parts)] or None,
             raw_input=arguments,
             raw_output=raw,
             is_error=answer.error is not None,
         )
+
+
+def _block(part: str | Medium) -> TextBlock | ImageBlock | AudioBlock:
+    if isinstance(part, str):
+        return TextBlock(text=part)
+    if part.is_image:
+        return ImageBlock(image=part.data, image_mimetype=part.media_type)
+    return AudioBlock(audio=part.data, format="mp3" if part.media_type == "audio/mpeg" else "wav")
 
 
 def import_llama_index_tools(
@@ -246,7 +256,7 @@ def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
 
 
 class _Metadata(ToolMetadata):
-    """The description of a tool of a session, whose schema is the one that is hashed."""
+    """The description of a tool of a session, whose schema is the one that is offered."""
 
     def __init__(self, offered: OfferedTool) -> None:
         class Arguments(BaseModel):

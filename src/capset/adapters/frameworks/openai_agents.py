@@ -19,6 +19,7 @@ from capset.adapters.tool_rules import ToolRules
 from capset.agents.model_calls import arguments_of
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 
 OPENAI_AGENTS = Framework("openai-agents", "agents", "0.24", extra="openai-agents")
@@ -33,6 +34,7 @@ with OPENAI_AGENTS.importing():
         Tool,
         ToolGuardrailFunctionOutput,
         ToolOutputGuardrailData,
+        ToolOutputImage,
         ToolOutputText,
         custom_span,
         default_tool_error_function,
@@ -99,7 +101,7 @@ class CapsetAgent(Agent[T], Generic[T]):
             description=offered.description,
             params_json_schema=offered.parameters,
             on_invoke_tool=partial(self._call, offered.name),
-            strict_json_schema=False,  # the kernel validates, and the schema is the one that is hashed
+            strict_json_schema=False,  # the kernel validates, and the schema may have optional arguments
             tool_output_guardrails=[_refusals],
             needs_approval=partial(self._must_wait, offered.name) if self.defers else False,
         )
@@ -117,14 +119,28 @@ class CapsetAgent(Agent[T], Generic[T]):
             del self._refused[next(iter(self._refused))]
         return answer.approval is not None
 
-    async def _call(self, name: str, context: ToolContext[Any], arguments: str) -> CallAnswer:
+    async def _call(self, name: str, context: ToolContext[Any], arguments: str) -> CallAnswer | _ImageAnswer:
         checked = self._refused.pop(context.tool_call_id, None)
         if checked is not None and checked[2].approval is None and checked[:2] == (name, arguments_of(arguments)):
             return checked[2]  # on record already
         with custom_span("capset.call", {"tool": name}) as span:
             answer = await self._offers.call(name, arguments, id=context.tool_call_id, run=_trace_id())
             span.span_data.data |= answer.metadata
-        return answer
+        has_images = any(isinstance(part, Medium) and part.is_image for part in answer.parts)
+        return _ImageAnswer(answer) if has_images else answer
+
+
+class _ImageAnswer(list[ToolOutputText | ToolOutputImage]):
+    """An answer with images, as the SDK takes it."""
+
+    def __init__(self, answer: CallAnswer) -> None:
+        super().__init__(
+            ToolOutputImage(image_url=f"data:{part.media_type};base64,{part.base64}")
+            if isinstance(part, Medium) and part.is_image
+            else ToolOutputText(text=str(part))
+            for part in answer.parts
+        )
+        self.metadata = answer.metadata
 
 
 @tool_output_guardrail(name="capset")
@@ -133,7 +149,7 @@ def _refusals(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
     answer = data.output
     if isinstance(answer, CallAnswer) and answer.error is not None:
         return ToolGuardrailFunctionOutput.reject_content(answer.text, answer.metadata)
-    return ToolGuardrailFunctionOutput.allow(answer.metadata if isinstance(answer, CallAnswer) else None)
+    return ToolGuardrailFunctionOutput.allow(answer.metadata if isinstance(answer, CallAnswer | _ImageAnswer) else None)
 
 
 def _trace_id() -> str | None:

@@ -40,7 +40,7 @@ with PYDANTIC_AI.importing():
     )
     from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
     from pydantic_ai.exceptions import CallDeferred, UserError
-    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.messages import BinaryContent, ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.settings import ModelSettings
@@ -125,9 +125,10 @@ class CapsetToolset(AbstractToolset[object]):
     ) -> ToolReturn[JsonValue]:
         """Return the reply's data, or ``None`` if the tool ended without a reply. Raises ``ToolFailed`` if it failed.
 
-        A result too long for a model becomes a text: its beginning, and the place of the whole. The metadata, which are
-        not sent to the model, mark it as ``untrusted`` and name the ``record`` and, if it was cut, the ``file``.
-        Cancelling this cancels the call, and the record says so.
+        A result too long for a model becomes a text: its beginning, and the place of the whole. A result with images or
+        recordings becomes a list of its texts and of these. The metadata, which are not sent to the model, mark it as
+        ``untrusted`` and name the ``record`` and, if it was cut, the ``file``. Cancelling this cancels the call, and
+        the record says so.
         """
 
         async def tell(event: Message) -> None:
@@ -149,6 +150,12 @@ class CapsetToolset(AbstractToolset[object]):
             raise ApprovalNeeded({"approval": answer.approval, "record": answer.record})
         if answer.error is not None:
             raise ToolFailed(answer.text)
+        if answer.parts:
+            content = [
+                part if isinstance(part, str) else BinaryContent(part.data, media_type=part.media_type)
+                for part in answer.parts
+            ]
+            return ToolReturn(content, metadata=answer.metadata)
         return ToolReturn(answer.data if answer.is_whole else answer.text, metadata=answer.metadata)
 
     def _instruction(self, text: str) -> InstructionPart | None:

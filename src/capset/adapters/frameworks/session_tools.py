@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,11 +13,13 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 
-from capset.agents.model_calls import arguments_json, error_suffix, error_text
+from capset.agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
 from capset.clock import iso
 from capset.definitions.messages import Json, Message, Meta
 from capset.errors import ApprovalRequired, CapsetError
+from capset.kernel.call.media import Medium, medium_in
 from capset.kernel.call.session import MAX_RUN, Session
+from capset.kernel.call.truncation import text_of
 from capset.kernel.results import Result
 
 OnEvent = Callable[[Message], Awaitable[object] | None]
@@ -28,7 +31,10 @@ _MAX_ID: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool in play, as a model is told of it. ``parameters`` is its JSON Schema, and the caller's to change."""
+    """A tool in play, as a model is told of it.
+
+    ``parameters`` is the JSON Schema of its arguments as model providers take it, and the caller's to change.
+    """
 
     name: str
     description: str
@@ -48,7 +54,8 @@ class CallAnswer:
     """The answer to a call: ``text`` for the model, and what it does not read.
 
     ``data`` is the reply's JSON data, unless the call failed or the result was cut: then ``file`` has the whole, among
-    the session's files.
+    the session's files. A result that is content has no other data than its ``text``, where a line stands for each
+    image and the like; with images or recordings that models take, ``parts`` has its texts and these, in order.
     """
 
     text: str
@@ -56,6 +63,8 @@ class CallAnswer:
     data: JsonValue = None
     file: str | None = None
     error: CapsetError | None = None
+    is_content: bool = False
+    parts: Sequence[str | Medium] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -63,7 +72,7 @@ class CallAnswer:
     @property
     def is_whole(self) -> bool:
         """Whether ``data`` is all that the call returned."""
-        return self.error is None and self.file is None
+        return self.error is None and self.file is None and not self.is_content
 
     @property
     def approval(self) -> str | None:
@@ -106,7 +115,7 @@ class SessionTools:
         for ref in snapshot.tool_refs:
             installed = snapshot.tools[ref.name]
             tool = installed.tool
-            schema = deepcopy(tool.arguments.json_schema)
+            schema = deepcopy(tool.arguments.for_models.json_schema)
             found.append(OfferedTool(installed.name, tool.description, schema, installed.owner, tool.effect, ref.hash))
         return found
 
@@ -127,11 +136,12 @@ class SessionTools:
     ) -> CallAnswer:
         """Call a tool as a model does, and return the answer. Cancelling this cancels the call, on record.
 
-        ``id``, of the model's call, becomes the record's causation, ``run`` its correlation, and the run's budget is
-        counted by it; without them there are new ones. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in
-        seconds. Text that is not a JSON object is refused as invalid arguments, on record.
+        The arguments are those of ``OfferedTool.parameters``, or of the tool's own schema. ``id``, of the model's call,
+        becomes the record's causation, ``run`` its correlation, and the run's budget is counted by it; without them
+        there are new ones. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in seconds. Text that is not a
+        JSON object is refused as invalid arguments, on record.
         """
-        session, message = self._message(name, arguments, id, run, trace, deadline)
+        session, message = await self._message(name, arguments, id, run, trace, deadline)
         reply: JsonValue = None
         async with session.invoke(message) as messages:
             async for got in messages:
@@ -155,11 +165,11 @@ class SessionTools:
 
         It is for frameworks that ask whether a call needs an approval before they make it (``Session.check``).
         """
-        session, message = self._message(name, arguments, id, run, trace, deadline)
+        session, message = await self._message(name, arguments, id, run, trace, deadline)
         refusal = await session.check(message)
         return None if refusal is None else await self._answer(refusal, None)
 
-    def _message(
+    async def _message(
         self,
         name: str,
         arguments: str | bytes | Mapping[str, Any],
@@ -177,16 +187,31 @@ class SessionTools:
             traceparent=trace,
         )
         session = self._session.options(approvals="defer", run=run)
-        return session, replace(session.message(name, Json(arguments_json(arguments))), meta=meta)
+        own = await self._restored(name, arguments_of(arguments))
+        return session, replace(session.message(name, Json(arguments_json(own))), meta=meta)
+
+    async def _restored(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a model gave as arguments of the tool's own schema."""
+        snapshot = self._session.snapshot
+        installed = snapshot.tools.get(name)
+        if installed is None and snapshot.composition.dynamic:
+            with suppress(CapsetError):  # the call itself says it
+                installed = (await self._session.current()).tools.get(name)
+        return arguments if installed is None else installed.tool.arguments.for_models.restored(arguments)
 
     async def _answer(self, result: Result[Any], reply: JsonValue) -> CallAnswer:
         if (error := result.error) is not None:
             told = await self._session.for_model(result.record, error_text(error), after=f"\n{error_suffix(error)}")
             return CallAnswer(told.text, result.record, file=told.file, error=error)
-        given = await self._session.for_model(result.record, reply)
-        if given.is_cut:
-            return CallAnswer(given.text, result.record, file=given.file)
-        return CallAnswer(given.text, result.record, reply)
+        shown = await self._session.for_model(result.record, reply, content=result.content)
+        if result.content is not None:
+            parts = [part for piece in shown.pieces if (part := medium_in(piece) or text_of(piece))]
+            if not any(isinstance(part, Medium) for part in parts):
+                parts = []
+            return CallAnswer(shown.text, result.record, file=shown.file, is_content=True, parts=parts)
+        if shown.is_cut:
+            return CallAnswer(shown.text, result.record, file=shown.file)
+        return CallAnswer(shown.text, result.record, reply)
 
 
 async def _tell(on_event: OnEvent, event: Message) -> None:

@@ -15,6 +15,7 @@ from capset.adapters.interop.exports import ToolFormat, checked_format, tool_jso
 from capset.definitions.messages import Message
 from capset.errors import InvalidArguments
 from capset.kernel.blocks.runs import run_concurrently
+from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 
 JsonObject = dict[str, Any]
@@ -168,7 +169,24 @@ class _ResponsesFormat:
         return _member(item, "call_id"), _member(item, "name"), _member(item, "arguments")
 
     def result(self, id: str, answer: CallAnswer) -> JsonObject:
-        return {"type": "function_call_output", "call_id": id, "output": answer.text}
+        return {"type": "function_call_output", "call_id": id, "output": self.content(answer)}
+
+    def content(self, answer: CallAnswer) -> str | list[JsonObject]:
+        """Return what a model reads of an answer: a text, or where the API takes images, a list with them."""
+        if not any(isinstance(part, Medium) and part.is_image for part in answer.parts):
+            return answer.text
+        return [
+            self.image(part) if isinstance(part, Medium) and part.is_image else self.text(str(part))
+            for part in answer.parts
+        ]
+
+    def text(self, text: str) -> JsonObject:
+        """Return a text of such a list."""
+        return {"type": "input_text", "text": text}
+
+    def image(self, image: Medium) -> JsonObject:
+        """Return an image of such a list."""
+        return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{image.base64}"}
 
     def joined(self, results: list[JsonObject]) -> list[JsonObject]:
         """Return results as a history has them."""
@@ -216,13 +234,19 @@ class _MessagesFormat(_ResponsesFormat):
 
     def result(self, id: str, answer: CallAnswer) -> JsonObject:
         failed = {"is_error": True} if answer.error is not None else {}
-        return {"type": "tool_result", "tool_use_id": id, "content": answer.text, **failed}
+        return {"type": "tool_result", "tool_use_id": id, "content": self.content(answer), **failed}
+
+    def text(self, text: str) -> JsonObject:
+        return {"type": "text", "text": text}
+
+    def image(self, image: Medium) -> JsonObject:
+        return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.base64}}
 
     def joined(self, results: list[JsonObject]) -> list[JsonObject]:
         return [{"role": "user", "content": results}] if results else []
 
     def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-        content = part.get("content")
+        content = part.get("content") if part.get("type") != "tool_result" else None  # which may be a list as well
         for one in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
             if one.get("type") != "text":  # words may stand beside results
                 yield _id_of(one, "tool_use_id"), one

@@ -166,7 +166,7 @@ def _tool(one: _Parts, here: str, left_out: list[str]) -> DefinedTool:
     offer = examined(name, here, shape)
     if offer.is_unusable:
         raise DefinitionError(f"{name}: {offer.problems[0].replace('inputSchema: ', '')}")
-    left_out += [f"{name}: {problem}" for problem in offer.problems]
+    left_out += [f"{name}: {problem}" for problem in (*offer.problems, *offer.notes)]
     left_out += [f"{name}: {key}" for key in _unused(one, results)]
     return DefinedTool(
         name=name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,14 +13,11 @@ from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.schemas.model_schemas import refused_keywords, refused_names
 
 ToolFormat = Literal["openai", "openai-chat", "anthropic"]
 """The Responses API and the Chat Completions API of OpenAI, and the Messages API of Anthropic."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""The names that model providers accept for arguments."""
-_WHOLE: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
-"""The keywords that model providers refuse beside the type of all arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +141,10 @@ _UNSAID: Final[Mapping[str, Callable[[AnyTool], bool]]] = MappingProxyType(
 
 
 def _refusals(found: Sequence[Installed]) -> Iterator[str]:
-    """Yield what model providers refuse, though JSON Schema has it."""
+    """Yield what model providers refuse, though JSON Schema has it; where capset makes the calls, it is mapped."""
     for one in found:
         schema = one.tool.arguments.json_schema
-        if wrong := [key for key in _WHOLE if key in schema]:
-            yield f"providers refuse {wrong[0]} at the top of the schema of {one.name}"
-        if odd := [name for name in schema.get("properties", {}) if not _ARGUMENT.fullmatch(name)]:
-            yield f"providers refuse the name of the argument {odd[0]!r:.80} of {one.name}"
+        if keywords := refused_keywords(schema):
+            yield f"providers refuse {keywords[0]} at the top of the schema of {one.name}"
+        if names := refused_names(schema):
+            yield f"providers refuse the name of the argument {names[0]!r:.80} of {one.name}"

@@ -114,7 +114,7 @@ def import_tools(
 
 def _tool(one: DefinedTool, handler: ToolHandler, rules: Rules, permissions: frozenset[str], timeout: float) -> AnyTool:
     owner = f"tool {one.here!r}"
-    arguments = compile_json_schema(f"{owner}: its arguments", one.arguments)
+    arguments = compile_json_schema(f"{owner}: its arguments", one.arguments, fills_defaults=True)
     own = rules_of(rules, one.name)
     plain = plain_handler(owner, partial(handler, one.name))
     options = options_of(

@@ -1,49 +1,159 @@
-"""Answers of MCP servers to calls: results, or the errors that the SDK would raise (spec 7, M17)."""
+"""Answers of MCP servers to calls: results, or the errors that the SDK would raise (spec 7, M17, M96).
+
+A result is read member by member, since its call was made: what does not fit the protocol is listed beside the rest.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
+    AudioContent,
     CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
     InputRequiredResult,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCResponse,
+    ResourceLink,
+    TextContent,
     jsonrpc_message_adapter,
 )
 from mcp_types.methods import validate_server_result
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json
+
+from capset.definitions.contents import ABSENT
+from capset.schemas.strict_json import copy_json
+from capset.schemas.validation_errors import SchemaMismatch, dotted_path
 
 VERSION: Final = "2026-07-28"
 METHOD: Final = "tools/call"
+RAW: Final = "dev.capset/raw"
+"""The key of the metadata of a result of the SDK's that holds the result as the server sent it."""
+UNREADABLE: Final = object()
+"""The data of an error that stands for an answer which cannot be read; no server can send it."""
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "result"})
-_RESULT: Final = frozenset({"_meta", "content", "isError", "resultType", "structuredContent"})
-_TEXT: Final = frozenset({"type", "text"})
+_BLOCKS: Final[Mapping[str, type[ContentBlock]]] = {
+    "text": TextContent,
+    "image": ImageContent,
+    "audio": AudioContent,
+    "resource": EmbeddedResource,
+    "resource_link": ResourceLink,
+}
 
 
 class ToolAnswer(NamedTuple):
-    """The result of a call: whether it is an error, its content as MCP writes it, and its structure."""
+    """The result of a call, all of it JSON: whether it is an error, its content as MCP writes it, its structure.
+
+    ``misfits`` says how it does not fit the protocol, by places and what was expected there.
+    """
 
     is_error: bool
-    content: Sequence[Mapping[str, Any]]  # JSON
-    structured: Any  # JSON
+    content: Sequence[Mapping[str, Any]]
+    structured: Any = ABSENT
+    meta: Mapping[str, Any] = {}
+    misfits: Sequence[str] = ()
+
+
+def answer_in(result: Mapping[str, Any]) -> ToolAnswer:
+    """Return a result as a server sent it."""
+    misfits: list[str] = []
+    structured, is_error = ABSENT, result.get("isError", False)
+    if is_error not in (True, False, "true"):
+        misfits.append("isError: Input should be a valid boolean")
+    if result.get("resultType", "complete") != "complete":
+        misfits.append("resultType: Input should be 'complete'")
+    if "structuredContent" in result:
+        try:
+            structured = copy_json(result["structuredContent"], ("structuredContent",))
+        except SchemaMismatch as error:
+            misfits.append(str(error))
+    blocks = result.get("content")
+    if isinstance(blocks, list):
+        content = [_block(block, number, misfits) for number, block in enumerate(cast("list[Any]", blocks))]
+    else:
+        misfits.append("content: Input should be a valid list")
+        content = [] if structured is not ABSENT else [_text_block(result)]
+    if not content and structured is ABSENT and "structuredContent" in result:
+        content = [_text_block(result)]
+    try:
+        meta = copy_json(result.get("_meta"))
+    except SchemaMismatch:
+        meta = None
+    return ToolAnswer(is_error in (True, "true"), content, structured, meta if isinstance(meta, dict) else {}, misfits)
+
+
+def _block(item: Any, number: int, misfits: list[str]) -> Mapping[str, Any]:  # JSON
+    """Return a block of content; without members that do not fit, or as a text of its JSON if it is none."""
+    block = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+    kind = block.get("type")
+    model = _BLOCKS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        misfits.append(f"content.{number}: Input should be a block of a known type")
+        return _text_block(item)
+    if not (wrong := _misfits(model, block)):
+        return block
+    misfits += [f"content.{number}.{place}: {expected}" for place, expected in wrong.items()]
+    members = {place.partition(".")[0] for place in wrong}
+    fitting = {name: member for name, member in block.items() if name not in members}
+    if kind in ("image", "audio") and "mimeType" in members:
+        fitting["mimeType"] = "application/octet-stream"
+    return _text_block(item) if _misfits(model, fitting) else fitting
+
+
+def _misfits(model: type[ContentBlock], block: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was expected at the places of a block that do not fit."""
+    try:
+        copy_json(block)
+        model.model_validate(block, by_name=False)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)
+        # The names of the classes of a union are part of the places.
+        return {
+            dotted_path([part for part in misfit["loc"] if not str(part)[:1].isupper()]): misfit["msg"]
+            for misfit in wrong
+        }
+    except SchemaMismatch as error:
+        return {field.path: field.expected for field in error.fields}
+    return {}
+
+
+def _text_block(value: Any) -> Mapping[str, Any]:  # JSON
+    return {"type": "text", "text": json.dumps(value, ensure_ascii=False)}
+
+
+def error_text(answer: ToolAnswer) -> str:
+    """Return the text of an answer that is an error: what its blocks say, or else its structure."""
+    texts = [text for block in answer.content if (text := _text_in(block)) is not None]
+    if not texts and answer.structured not in (ABSENT, None):
+        texts = [json.dumps(answer.structured, ensure_ascii=False)]
+    return "\n".join(texts) or "The MCP server says that the call failed, and not why."
+
+
+def _text_in(block: Mapping[str, Any]) -> str | None:
+    match block:
+        case {"type": "text", "text": str(text)} | {"type": "resource", "resource": {"text": str(text)}}:
+            return text
+        case _:
+            return None
 
 
 def answer_of(result: CallToolResult) -> ToolAnswer:
-    """Return a result of the SDK's."""
-    content = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.content]
-    return ToolAnswer(result.is_error, content, result.structured_content)
+    """Return a result of the SDK's, which holds it as the server sent it, unless the SDK took a question for it."""
+    raw: Mapping[str, Any] | None = (result.meta or {}).get(RAW)
+    return answer_in(raw or result.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
 def read_plain(body: bytes, number: int) -> ToolAnswer | None:
-    """Return the result in an answer to the request of this number, if it is of plain form: texts, and a structure."""
+    """Return the result in an answer to the request of this number, if it is of plain form."""
     try:
         message = from_json(body)
     except ValueError:
@@ -56,33 +166,21 @@ def read_plain(body: bytes, number: int) -> ToolAnswer | None:
     given, result = members["id"], members["result"]
     if type(given) is not int or given != number or not isinstance(result, dict):
         return None
-    said = cast("dict[str, Any]", result)
-    content, is_error = said.get("content"), said.get("isError", False)
-    if not (
-        said.keys() <= _RESULT
-        and said.get("resultType") == "complete"
-        and isinstance(is_error, bool)
-        and isinstance(said.get("_meta", {}), dict)
-        and isinstance(content, list)
-        and all(map(_is_text, cast("list[object]", content)))
-    ):
-        return None
-    return ToolAnswer(is_error, cast("list[dict[str, Any]]", content), said.get("structuredContent"))
+    answer = cast("dict[str, Any]", result)
+    return None if is_question(answer) else answer_in(answer)
 
 
-def _is_text(one: object) -> bool:
-    if not isinstance(one, dict):
-        return False
-    members = cast("dict[str, Any]", one)
-    return members.keys() == _TEXT and members["type"] == "text" and isinstance(members["text"], str)
+def is_question(result: Mapping[str, Any]) -> bool:
+    """Return whether a result is none yet: its server wants something first."""
+    return result.get("resultType") == "input_required"
 
 
 def read_message(text: bytes | str, kind: str) -> JSONRPCMessage:
-    """Return a message. Raises ``MCPError`` for what is none; ``kind`` says what was to have one."""
+    """Return a message. Raises ``MCPError`` (``UNREADABLE``) for what is none; ``kind`` says what was to have one."""
     try:
         return jsonrpc_message_adapter.validate_json(text, by_name=False)
-    except ValidationError as error:
-        raise MCPError(PARSE_ERROR, f"Failed to parse {kind}: {error}") from None
+    except ValidationError:
+        raise MCPError(PARSE_ERROR, f"Failed to parse {kind}", UNREADABLE) from None
 
 
 def error_in(message: JSONRPCError) -> MCPError:
@@ -93,18 +191,13 @@ def error_in(message: JSONRPCError) -> MCPError:
 def outcome_of(message: JSONRPCMessage, number: int | None = None) -> ToolAnswer | InputRequiredResult:
     """Return the result in a response, to the request of this number if it is given.
 
-    Raises ``MCPError`` for an error and for anything else, ``ValidationError`` for a result that is none.
+    Raises ``MCPError`` for an error and for anything else, ``ValidationError`` for a question that is none.
     """
     if not isinstance(message, JSONRPCResponse | JSONRPCError) or number not in (None, message.id):
         raise MCPError(INVALID_REQUEST, "The answer is no response to the call.")
     if isinstance(message, JSONRPCError):
         raise error_in(message)
+    if not is_question(message.result):
+        return answer_in(message.result)
     validate_server_result(METHOD, VERSION, message.result)
-    result = result_types().validate_python(message.result, by_name=False)
-    return result if isinstance(result, InputRequiredResult) else answer_of(result)
-
-
-@cache
-def result_types() -> TypeAdapter[CallToolResult | InputRequiredResult]:
-    """Return what validates the result of a call."""
-    return TypeAdapter(CallToolResult | InputRequiredResult)
+    return InputRequiredResult.model_validate(message.result, by_name=False)

@@ -73,11 +73,6 @@ class _ClientReading:
 
     def server(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         url = next((entry[key] for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), None)
-        kind = entry.get("type")
-        if kind == "sse":
-            self.left_out.append(
-                f"{name}: the transport sse, which MCP has given up: its URL is taken for streamable HTTP"
-            )
         self.left_out += [f"{name}: {key}" for key in entry if key not in _KNOWN]
         fields: dict[str, Any] = {}
         if url is not None:

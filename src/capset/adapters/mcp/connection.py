@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import Context
 from functools import partial
-from importlib.metadata import version
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 from mcp import Client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -24,26 +23,31 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     GetPromptResult,
-    Implementation,
     ReadResourceResult,
 )
 from pydantic import BaseModel, ValidationError
 
-if TYPE_CHECKING:
-    from mcp.client import Transport
-
-from capset.adapters.declarations import fill_secrets, mask_text, mask_value, maskable
-from capset.adapters.mcp.answers import ToolAnswer, answer_of
-from capset.adapters.mcp.direct_calls import CallInterrupted, DirectCalls, ForTheSdk
-from capset.adapters.mcp.failures import NotListed, cause_of, late, pause_after, unknown_outcome, unreachable
+from capset.adapters.declarations import mask_text, mask_value
+from capset.adapters.mcp.answers import UNREADABLE, ToolAnswer, answer_of
+from capset.adapters.mcp.connector import Connector, OpenConnection
+from capset.adapters.mcp.direct_calls import CallInterrupted, ForTheSdk
+from capset.adapters.mcp.failures import (
+    NotListed,
+    cause_of,
+    late,
+    pause_after,
+    unknown_outcome,
+    unreachable,
+    unreadable,
+)
 from capset.adapters.mcp.lists import ListMeter
 from capset.adapters.mcp.offers import is_used, kept_of, offers_of, unmatched
 from capset.adapters.mcp.rooms import Room
-from capset.adapters.mcp.server import INHERITED, McpServer
-from capset.adapters.mcp.transports import CheckedTransport, Streams, http_streams, process_streams
+from capset.adapters.mcp.server import McpServer
+from capset.adapters.mcp.transports import SESSION_OVER
 from capset.adapters.offers import Offer
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, DefinitionError, InvalidOutput, ToolError
+from capset.errors import CapsetError, DefinitionError, ToolError
 
 _LASTING_SECONDS: Final = 1.0
 """A connection that breaks sooner counts as a failure, unless it is the first: it is made again at once."""
@@ -54,18 +58,8 @@ AGAIN_SECONDS: Final = 2.0
 _HEADER: Final = '"x-mcp-header"'
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
-_MOST_HIDDEN: Final = 32
-"""The number of credentials that are masked, the newest ones: tokens are renewed."""
 R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
-
-
-class _Opened(NamedTuple):
-    """A connection that is open: its number, and what calls tools without the SDK, if the server is at a URL."""
-
-    client: Client
-    number: int
-    direct: DirectCalls | None
 
 
 class McpConnection:
@@ -77,14 +71,13 @@ class McpConnection:
 
     def __init__(self, server: McpServer, secrets: Secrets, room: Room | None = None) -> None:
         self.server: Final = server
-        self._secrets = secrets
         self._room = room
         self._users, self._used = 0, 0.0
         """How many use it, or wait for it, and when the last of them was done."""
         self._owner: asyncio.Task[None] | None = None
         self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
-        self._ready: asyncio.Future[_Opened] | None = None
+        self._ready: asyncio.Future[OpenConnection] | None = None
         self._number = 0
         self._failures, self._since, self._again = 0, 0.0, 0.0
         """How often in a row it was not made or did not last, when it was made, and when it may be made again."""
@@ -103,10 +96,7 @@ class McpConnection:
         self._asked_again = -AGAIN_SECONDS
         self._changes = 0
         self._listing = asyncio.Lock()
-        self._credentials: list[str] = []
-        """The credentials that the server was given, the newest first."""
-        self._hidden: Sequence[str] = ()
-        """Those of them that are masked in what it sends."""
+        self._connector = Connector(server, secrets, self._lists, self._end, self._changed)
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
@@ -132,6 +122,11 @@ class McpConnection:
         return self._ready is not None and self._ready.done() and self._ready.exception() is None
 
     @property
+    def _hidden(self) -> Sequence[str]:
+        """The credentials that are masked in what the server sends."""
+        return self._connector.credentials.hidden
+
+    @property
     def list_size(self) -> int:
         """How much the server has said of its tools on this connection, in bytes as they count."""
         return self._lists.size
@@ -154,7 +149,7 @@ class McpConnection:
                 if self._list_failure is not None and self._list_failure[0] > asked:
                     raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
                 try:
-                    offers = await self._list()
+                    offers = await self._in_session(self._list)
                 except CapsetError as error:
                     self._list_failure = monotonic(), error
                     raise
@@ -166,7 +161,7 @@ class McpConnection:
         opened, changes = await self._connected(), self._changes
         try:
             # What it said of itself when the connection was made belongs to its first list.
-            with self._failing(opened.number), self._lists.reading(from_zero=self._listed_on == opened.number):
+            with self._failing(opened), self._lists.reading(from_zero=self._listed_on == opened.number):
                 async with asyncio.timeout(self.server.start_timeout):
                     offers = await offers_of(self.server, opened.client, partial(mask_value, hidden=self._hidden))
         except TimeoutError as error:
@@ -213,36 +208,75 @@ class McpConnection:
         sends that is no answer.
         """
         answer = await self._call(name, arguments, report and self._masking(report))
-        content, structured = mask_value([answer.content, answer.structured], self._hidden)
-        return ToolAnswer(answer.is_error, content, structured)
+        return ToolAnswer(*mask_value([*answer], self._hidden))
 
     async def _call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
-        client, number, direct = await self._listed_connection()
-        with self._failing(number):
-            if direct is not None and self._offers is not None and name not in self._with_headers:
-                with contextlib.suppress(ForTheSdk):
-                    return await direct.call(name, arguments, report)
-            timeout = self.server.timeout
-            try:
-                result = await client.call_tool(name, arguments, read_timeout_seconds=timeout, progress_callback=report)
-            except RuntimeError as error:
-                if type(error) is not RuntimeError or number != self._number:
-                    raise
-                # What the SDK raises for a structure that does not fit; the connection is as good as before.
-                raise InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema.") from None
-            return answer_of(result)
+        opened = await self._listed_connection()
+        with self._failing(opened):
+            return await self._extended(partial(self._call_on, opened, name, arguments), report)
+
+    async def _extended(
+        self, ask: Callable[[ProgressFnT | None, float], Awaitable[R]], report: ProgressFnT | None
+    ) -> R:
+        """Return an answer that may take ``timeout`` seconds, and as many after each report of progress.
+
+        ``max_timeout`` is the most, and without it progress gives no more time. ``ask`` is given what is told the
+        progress, and the seconds that it may take at most.
+        """
+        server = self.server
+        if server.max_timeout is None:
+            return await ask(report, server.timeout)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + server.max_timeout
+        scope, is_answered = asyncio.timeout(server.timeout), False
+
+        async def extend(progress: float, total: float | None, message: str | None) -> None:
+            if not (is_answered or scope.expired()):
+                scope.reschedule(min(end, loop.time() + server.timeout))
+            if report is not None:
+                await report(progress, total, message)
+
+        try:
+            async with scope:
+                try:
+                    return await ask(extend, server.max_timeout)
+                finally:
+                    is_answered = True
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise late(server) from None
+
+    async def _call_on(
+        self, opened: OpenConnection, name: str, arguments: dict[str, Any], report: ProgressFnT | None, seconds: float
+    ) -> ToolAnswer:
+        if opened.direct is not None and self._offers is not None and name not in self._with_headers:
+            with contextlib.suppress(ForTheSdk):
+                return await opened.direct.call(name, arguments, report, seconds)
+        result = await opened.client.call_tool(name, arguments, read_timeout_seconds=seconds, progress_callback=report)
+        return answer_of(result)
 
     async def read(self, uri: str) -> ReadResourceResult:
         """Read a resource. Raises as ``call`` does, but for ``NotListed``."""
+        return await self._in_session(partial(self._read, uri))
+
+    async def _read(self, uri: str) -> ReadResourceResult:
         opened = await self._connected()
-        with self._failing(opened.number):
+        with self._failing(opened):
             return self._masked(await self._in_time(opened.client.read_resource(uri, cache_mode="bypass")))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
         """Get a prompt by its name there. Raises as ``call`` does."""
         opened = await self._listed_connection()
-        with self._failing(opened.number):
+        with self._failing(opened):
             return self._masked(await self._in_time(opened.client.get_prompt(name, arguments)))
+
+    async def _in_session(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask a server, and once more if it has forgotten the session."""
+        for _ in range(2):
+            with contextlib.suppress(NotListed):
+                return await ask()
+        raise unreachable(self.server, "it forgets each session at once")
 
     def _masked(self, result: M) -> M:
         """Return what the server sent, with every credential that it was given masked."""
@@ -259,13 +293,7 @@ class McpConnection:
 
         return masked
 
-    def _hide(self, credential: str) -> None:
-        """Mask a credential from now on."""
-        if credential not in self._credentials:
-            self._credentials = [credential, *self._credentials[: _MOST_HIDDEN - 1]]
-            self._hidden = maskable(self._credentials)
-
-    async def _listed_connection(self) -> _Opened:
+    async def _listed_connection(self) -> OpenConnection:
         opened = await self._connected()
         if self._offers is not None and opened.number != self._listed_on:
             raise NotListed
@@ -278,7 +306,7 @@ class McpConnection:
         except TimeoutError:
             raise late(self.server) from None
 
-    async def _connected(self) -> _Opened:
+    async def _connected(self) -> OpenConnection:
         """Return the connection; it is made if there is none."""
         if self._is_closed:
             raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
@@ -330,13 +358,14 @@ class McpConnection:
                         stack.enter_context(self._room.taken(self))
                     async with asyncio.timeout(self.server.start_timeout):
                         with self._lists.reading(from_zero=True):
-                            opened = await self._opened(stack, number)
+                            opened = await self._connector.open(stack, number)
                     self.failure, self._since = None, monotonic()
                     ready.set_result(opened)
                     async with asyncio.TaskGroup() as tasks:
                         listening = tasks.create_task(self._listen(opened.client))
                         await self._broken.wait()
                         listening.cancel()
+                        await opened.drain()
             except (Exception, asyncio.CancelledError) as error:
                 self._end(number)
                 if self._ready is ready:
@@ -349,38 +378,6 @@ class McpConnection:
                     ready.exception()  # the caller may have left
                 if isinstance(error, asyncio.CancelledError):
                     raise
-
-    async def _opened(self, stack: AsyncExitStack, number: int) -> _Opened:
-        server, ended = self.server, partial(self._end, number)
-        if server.url is None:
-            env = await fill_secrets(server.label, "variable", server.env, self._noted)
-            return _Opened(await self._client(stack, process_streams(server, env, ended, self._lists)), number, None)
-        headers = await fill_secrets(server.label, "header", server.headers, self._noted)
-        transport = CheckedTransport(server, ended, self._lists, self._hide if server.auth is not None else None)
-        auth = None if server.auth is None else await server.auth(self._secrets)
-        http = transport.client(headers, auth)
-        client = await self._client(stack, http_streams(server, http))
-        if auth is not None:  # a flow of OAuth may send each request several times
-            return _Opened(client, number, None)
-        direct = DirectCalls(transport, http, client, self._changed)
-        stack.push_async_callback(direct.aclose)
-        return _Opened(client, number, direct)
-
-    async def _noted(self, name: str) -> str | None:
-        """Return a secret, which is masked from now on; the paths of programs and homes are not secret."""
-        value = await self._secrets.get(name)
-        if value is not None and name not in INHERITED:
-            self._hide(value)
-        return value
-
-    async def _client(self, stack: AsyncExitStack, streams: AbstractAsyncContextManager[Streams]) -> Client:
-        client = Client(
-            cast("Transport", streams),
-            client_info=Implementation(name="capset", version=version("capset")),
-            message_handler=self._heard,
-            cache=None,
-        )
-        return await stack.enter_async_context(client)
 
     def _end(self, number: int, why: str = "") -> None:
         """Take a connection as broken, for a reason that callers are told: the next one makes another.
@@ -395,11 +392,6 @@ class McpConnection:
             self._why = mask_text(why, self._hidden) or self._why
             self._ready = None
             self._broken.set()
-
-    async def _heard(self, message: object) -> None:
-        """Hear what a server says by itself; since 2026-07-28 it says changes only to those who listen."""
-        if type(message).__name__ in ("ToolListChangedNotification", "PromptListChangedNotification"):
-            self._changed()
 
     def _changed(self) -> None:
         """Look at the tools again at the next call."""
@@ -428,8 +420,13 @@ class McpConnection:
             await asyncio.sleep(pause_after(ends))
 
     @contextlib.contextmanager
-    def _failing(self, number: int) -> Generator[None]:
-        """Turn what the SDK raises into errors of capset's; a connection that broke is made again."""
+    def _failing(self, opened: OpenConnection) -> Generator[None]:
+        """Turn what the SDK raises into errors of capset's; a connection that broke is made again.
+
+        Raises ``NotListed`` if the session is over.
+        """
+        opened.requests += 1
+        opened.is_idle.clear()
         try:
             with self._in_use():
                 yield
@@ -437,20 +434,29 @@ class McpConnection:
             raise
         except CallInterrupted as error:
             self._changed()  # its own connection broke, and no other call's; another process may be there now
-            raise unknown_outcome(self.server, mask_text(str(error), self._hidden)) from None
+            failure = unknown_outcome if error.is_sent else unreachable
+            raise failure(self.server, mask_text(str(error), self._hidden)) from None
         except MCPError as error:
+            if error.error.code == SESSION_OVER and opened.number != self._number:
+                raise NotListed from None
             if error.error.code == CONNECTION_CLOSED:
-                self._end(number)
+                self._end(opened.number)
                 raise unknown_outcome(self.server, self._why) from None
             if error.error.code == REQUEST_TIMEOUT:
                 raise late(self.server) from None
+            if error.error.data is UNREADABLE:
+                raise unreadable(self.server) from None
             message = mask_text(error.error.message, self._hidden)
             raise ToolError(f"The MCP server refused: {message}", code="mcp_error", status=502) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
-            self._end(number)
+            self._end(opened.number)
             raise self._error_for(error) from None
+        finally:
+            opened.requests -= 1
+            if not opened.requests:
+                opened.is_idle.set()
 
     def _error_for(self, error: BaseException) -> CapsetError:
         cause = cause_of(self.server, error, self._why).copy()

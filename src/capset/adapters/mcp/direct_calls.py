@@ -1,17 +1,18 @@
 """Ordinary calls of tools at 2026-07-28 over HTTP, without the SDK's machinery for each request (spec 7, M17).
 
-A call is one POST on a kept connection, and its answer is JSON or a stream of events. What the SDK sends is sent, and
-what it makes of an answer is made of it; a call that is unusual in any way is left to it.
+A call is one POST, and its answer is JSON or a stream of events. What the SDK sends is sent, over the same pool of
+connections, and what it makes of an answer is made of it; a call that is unusual in any way is left to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import httpcore2
 import httpx2
 from mcp import Client
 from mcp.client.session import ClientRequestContext
@@ -58,9 +59,12 @@ from capset.adapters.mcp.transports import (
     refusal,
 )
 from capset.errors import ToolError, TransientError
+from capset.net.addresses import NotSent
 from capset.net.client import REDIRECT_STATUSES
-from capset.net.kept_connections import HttpOrigin, KeptConnections, KeptResponse, request_head
+from capset.net.connections import convert_failures
 
+_NOT_REACHED: Final = frozenset({"address_refused", "proxy_refused", "tls_failed", "unknown_host"})
+"""The codes of errors of a host to which nothing was sent."""
 _SAME_METHOD: Final = frozenset({307, 308})
 """The redirects that leave a request to be made again where they lead."""
 _FIRST_NUMBER: Final = 1_000_000_000
@@ -83,7 +87,11 @@ class ForTheSdk(Exception):
 
 
 class CallInterrupted(Exception):
-    """Raised for a call that broke off; the text says why, if that is known."""
+    """Raised for a call that broke off, or was not sent at all; the text says why, if that is known."""
+
+    def __init__(self, why: str = "", *, is_sent: bool = True) -> None:
+        super().__init__(why)
+        self.is_sent = is_sent
 
 
 class _DirectCall(NamedTuple):
@@ -132,19 +140,14 @@ class DirectCalls:
             CLIENT_INFO_META_KEY: said.model_dump(by_alias=True, mode="json", exclude_none=True),
             CLIENT_CAPABILITIES_META_KEY: dict[str, Any](),
         }
-        self._url = httpx2.URL(self._server.url or "")
-        scheme: Literal["http", "https"] = "https" if self._url.scheme == "https" else "http"
-        port = self._url.port or (443 if scheme == "https" else 80)
-        origin = HttpOrigin(scheme, self._url.raw_host.decode("ascii"), port)
-        self._connections = KeptConnections(origin, transport.resolver, transport.allowed)
-        self._heads: dict[str, bytes] = {}
+        url = self._url = httpx2.URL(self._server.url or "")
+        self._target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        self._headers: dict[str, list[tuple[bytes, bytes]]] = {}
 
-    async def aclose(self) -> None:
-        """Close the connections; calls that run on them are interrupted."""
-        await self._connections.aclose()
-
-    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
-        """Call a tool with JSON, and tell its progress to ``report``, if that is given.
+    async def call(
+        self, name: str, arguments: dict[str, Any], report: ProgressFnT | None, seconds: float
+    ) -> ToolAnswer:
+        """Call a tool with JSON, which may take so many seconds, and tell its progress to ``report``, if that is given.
 
         Raises ``ForTheSdk``, ``CallInterrupted``, and what a call by the SDK does: ``MCPError``, ``ValidationError``.
         """
@@ -152,7 +155,7 @@ class DirectCalls:
             raise ForTheSdk
         self._number += 1
         call = _DirectCall(self._number, name, arguments, report)
-        scope = asyncio.timeout(self._server.timeout)
+        scope = asyncio.timeout(seconds)
         try:
             async with scope:
                 found = await self._exchange(call)
@@ -160,35 +163,36 @@ class DirectCalls:
             if not scope.expired():
                 raise
             raise MCPError(REQUEST_TIMEOUT, f"Request {METHOD!r} timed out") from None
-        return found if isinstance(found, ToolAnswer) else await self._go_on(call, found)
+        return found if isinstance(found, ToolAnswer) else await self._go_on(call, found, seconds)
 
     async def _exchange(self, call: _DirectCall) -> _Result:
         try:
-            response = await self._connections.send(self._request(call))
+            response = await self._transport.open(self._request(call))
             try:
                 return await self._read(response, call)
             finally:
                 await response.aclose()
         except TransientError as error:
-            raise CallInterrupted(error.message) from None
+            raise CallInterrupted(error.message, is_sent=not isinstance(error, NotSent)) from None
         except ToolError as error:
             if error.code in OF_ONE_ANSWER:
                 raise MCPError(INTERNAL_ERROR, error.message) from None
-            raise CallInterrupted(error.message) from None
+            raise CallInterrupted(error.message, is_sent=error.code not in _NOT_REACHED) from None
 
-    def _request(self, call: _DirectCall) -> bytes:
+    def _request(self, call: _DirectCall) -> httpcore2.Request:
         meta: dict[str, Any] = dict(self._meta)
         if call.report is not None:
             meta["progressToken"] = call.number
         inject(meta)
         params = {"name": call.name, "arguments": call.arguments, "_meta": meta}
         body = _encode({"jsonrpc": "2.0", "id": call.number, "method": METHOD, "params": params}).encode()
-        return b"%b\r\ncontent-length: %d\r\n\r\n%b" % (self._head(call.name), len(body), body)
+        headers = [*self._headers_of(call.name), (b"content-length", b"%d" % len(body))]
+        return httpcore2.Request(b"POST", self._target, headers=headers, content=body)
 
-    def _head(self, name: str) -> bytes:
-        """Return the head of a request that calls a tool: what the SDK would send, but the length."""
-        head = self._heads.get(name)
-        if head is None:
+    def _headers_of(self, name: str) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request that calls a tool: what the SDK would send, but the length."""
+        raw = self._headers.get(name)
+        if raw is None:
             headers = {
                 **_ACCEPTED,
                 "mcp-protocol-version": VERSION,
@@ -196,19 +200,20 @@ class DirectCalls:
                 "mcp-name": encode_header_value(name),
             }
             request = self._http.build_request("POST", self._url, headers=headers, content=b"")
-            sent = [one for one in request.headers.raw if one[0].lower() != b"content-length"]
-            self._heads[name] = head = request_head(request.url.raw_path, sent)
-        return head
+            raw = [header for header in request.headers.raw if header[0].lower() != b"content-length"]
+            self._headers[name] = raw
+        return raw
 
-    async def _read(self, response: KeptResponse, call: _DirectCall) -> _Result:
-        status, kind = response.status, response.header(b"content-type").lower()
-        if response.header(b"content-encoding") not in ("", "identity"):
+    async def _read(self, response: httpcore2.Response, call: _DirectCall) -> _Result:
+        headers = httpx2.Headers(response.headers)
+        status, kind = response.status, headers.get("content-type", "").lower()
+        if headers.get("content-encoding", "") not in ("", "identity"):
             raise compressed()
-        if response.header(b"set-cookie"):  # the SDK's client keeps cookies
+        if "set-cookie" in headers:  # the SDK's client keeps cookies
             self._is_usual = False
         if status == 202:
             raise MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
-        if status in REDIRECT_STATUSES and (location := response.header(b"location")):
+        if status in REDIRECT_STATUSES and (location := headers.get("location")):
             raise self._redirected(status, location)
         is_json = kind.startswith("application/json")
         if status >= 400:
@@ -230,15 +235,20 @@ class DirectCalls:
         said = f"Redirect to {to} not followed; use that URL as the endpoint if it is the intended server"
         return MCPError(INVALID_REQUEST, said)
 
-    async def _body(self, response: KeptResponse) -> bytes:
+    async def _body(self, response: httpcore2.Response) -> bytes:
         """Return a body of at most one message. Raises ``ToolError`` for a longer one."""
-        body = response.whole(self._server.message_bytes)
-        return b"".join([part async for part in self._bounded(response, None)]) if body is None else body
+        return b"".join([part async for part in self._bounded(response, None)])
 
-    def _bounded(self, response: KeptResponse, meter: Meter | None) -> BoundedBody:
-        return BoundedBody(response, self._server, meter, response.aclose, self._transport.ended if meter else None)
+    def _bounded(self, response: httpcore2.Response, meter: Meter | None) -> BoundedBody:
+        ended = self._transport.ended if meter else None
+        return BoundedBody(self._parts(response), self._server, meter, response.aclose, ended)
 
-    async def _refusal(self, response: KeptResponse) -> Exception:
+    async def _parts(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
+        with convert_failures(self._url.host):
+            async for part in response.aiter_stream():
+                yield part
+
+    async def _refusal(self, response: httpcore2.Response) -> Exception:
         """Return the error in an answer whose status is one: of refused headers, that the SDK is to make the call."""
         body = await self._body(response)
         try:
@@ -250,7 +260,7 @@ class DirectCalls:
         # Only an error of HTTP says that nothing was begun.
         return ForTheSdk() if message.error.code == HEADER_MISMATCH else error_in(message)
 
-    async def _streamed(self, response: KeptResponse, call: _DirectCall) -> _Result:
+    async def _streamed(self, response: httpcore2.Response, call: _DirectCall) -> _Result:
         """Return the result in a stream of events, and report the progress before it."""
         headers = {"content-type": EVENTS}
         stream = httpx2.Response(
@@ -304,7 +314,7 @@ class DirectCalls:
                         failures = 0
             except (httpx2.TransportError, TransientError):
                 failures += 1
-        raise CallInterrupted("")
+        raise CallInterrupted
 
     async def _hear(self, message: JSONRPCNotification, call: _DirectCall) -> None:
         params = message.params or {}
@@ -324,7 +334,7 @@ class DirectCalls:
         async with self._http.stream("POST", self._url, json=body, headers=headers):
             pass
 
-    async def _go_on(self, call: _DirectCall, first: InputRequiredResult) -> ToolAnswer:
+    async def _go_on(self, call: _DirectCall, first: InputRequiredResult, seconds: float) -> ToolAnswer:
         """Go on with a call whose server wants it made again, which is the SDK's work, or refuse what it asks for."""
         session, state = self._client.session, first.request_state
         for key, request in (first.input_requests or {}).items():
@@ -336,7 +346,7 @@ class DirectCalls:
             await self._client.call_tool(
                 call.name,
                 call.arguments,
-                read_timeout_seconds=self._server.timeout,
+                read_timeout_seconds=seconds,
                 progress_callback=call.report,
                 request_state=state,
             )

@@ -8,17 +8,21 @@ from typing import Final, cast
 
 import httpx2
 from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
 
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.offers import shown
-from capset.errors import CapsetError, TransientError
+from capset.errors import CapsetError, ToolError, TransientError
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 
 
 class NotListed(Exception):
-    """Raised for a request on a connection that has not said which tools it has: nothing was sent."""
+    """Raised for a request on a connection that has not said which tools it has, or whose session is over.
+
+    The server has begun nothing.
+    """
 
 
 def pause_after(failures: int) -> float:
@@ -28,19 +32,44 @@ def pause_after(failures: int) -> float:
 
 def late(server: McpServer) -> TransientError:
     """Return the error of an answer that did not come in time."""
-    told = f"The MCP server {server.name!r} did not answer within {server.timeout:g} s."
-    return TransientError(told, code="timeout")
+    seconds = f"{server.longest:g} s"
+    if server.max_timeout is not None:
+        seconds += f", or reported no progress for {server.timeout:g} s"
+    error = TransientError(f"The MCP server {server.name!r} did not answer within {seconds}.", code="timeout")
+    error.answer_lost = True
+    return error
+
+
+def was_closed(error: BaseException) -> bool:
+    """Return whether an error of the SDK is that its server ended before it answered."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(was_closed, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED
 
 
 def unreachable(server: McpServer, why: str) -> TransientError:
     """Return the error of a connection that cannot be made, or broke."""
+    why = why.removesuffix(".")
     return TransientError(f"The MCP server {server.name!r} cannot be reached: {why}.", code="unreachable")
 
 
 def unknown_outcome(server: McpServer, why: str) -> TransientError:
     """Return the error of a call that broke off; ``why`` may be empty."""
     why = why.removesuffix(".") or "the connection broke off"
-    return unreachable(server, f"{why}; what came of the call is not known")
+    error = unreachable(server, f"{why}; what came of the call is not known")
+    error.answer_lost = True
+    return error
+
+
+def unreadable(server: McpServer) -> ToolError:
+    """Return the error of an answer that cannot be read. It is not retryable: the call may have had its effect."""
+    error = ToolError(
+        f"The MCP server {server.name!r} answered with what cannot be read; what came of the call is not known.",
+        code="bad_answer",
+        status=502,
+    )
+    error.answer_lost = True
+    return error
 
 
 def cause_of(server: McpServer, error: BaseException, why: str) -> CapsetError:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, cast
 
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import METHOD_NOT_FOUND
-from mcp_types import Prompt as McpPrompt
-from mcp_types import Tool as McpTool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from capset.adapters.mcp.list_members import as_object, members_of
 from capset.adapters.mcp.server import PROMPTS, READ, McpServer, misnamed_rule
-from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined
+from capset.adapters.offers import MAX_TOOLS, Offer, distinct, examined, shown, unusable
 from capset.adapters.tool_rules import EVERY
 from capset.errors import ToolError, unknown
 
@@ -23,9 +24,32 @@ _MAX_NAME: Final = 256
 """Limit on the length of a name that is kept, in characters; tools that can be called have shorter names."""
 PROMPT: Final = "prompt"
 """The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
-Listed = TypeVar("Listed", McpTool, McpPrompt)
-Fetch = Callable[[str | None], Awaitable[tuple[Sequence[Listed], str | None]]]
-"""Returns a page of a list, and the cursor of the next one."""
+_TEXTS: Final = ("title", "description")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_TASK_SUPPORT: Final = ("forbidden", "optional", "required")
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+Fetch = Callable[[str | None], Awaitable[tuple[Sequence[object], str | None]]]
+"""Returns the members on a page of a list, and the cursor of the next one."""
+
+
+class _Member(NamedTuple):
+    """A tool or a prompt as its server sent it, and its place in the list, from 1."""
+
+    place: int
+    value: object
+
+    @property
+    def name(self) -> str | None:
+        name = as_object(self.value).get("name")
+        return name if isinstance(name, str) and name else None
 
 
 async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any]) -> Sequence[Offer]:
@@ -34,20 +58,21 @@ async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any
     ``mask`` masks credentials in what it says of them, which is JSON. Raises ``ToolError`` for lists without end.
     """
 
-    async def tools(cursor: str | None) -> tuple[Sequence[McpTool], str | None]:
+    async def tools(cursor: str | None) -> tuple[Sequence[object], str | None]:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-        return page.tools, page.next_cursor
+        return members_of(page.tools), page.next_cursor
 
-    async def prompts(cursor: str | None) -> tuple[Sequence[McpPrompt], str | None]:
+    async def prompts(cursor: str | None) -> tuple[Sequence[object], str | None]:
         page = await client.list_prompts(cursor=cursor, cache_mode="bypass")
-        return page.prompts, page.next_cursor
+        return members_of(page.prompts), page.next_cursor
 
     offers: list[Offer] = []
-    for tool in await _listed(server, tools, server.tools):
-        offers.append(offer_of(server, tool, mask))
+    has_headers = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    for member in await _listed(server, tools, server.tools):
+        offers.append(_tool_offer(server, member, mask, has_headers=has_headers))
         await asyncio.sleep(0)  # others wait for one tool at most: each may have 256 KiB of schemas
-    for prompt in await _listed(server, prompts, server.prompts) if server.prompts else ():
-        offers.append(prompt_offer(server, prompt, mask))
+    for member in await _listed(server, prompts, server.prompts) if server.prompts else ():
+        offers.append(_prompt_offer(server, member, mask))
         await asyncio.sleep(0)
     by_name: dict[str, Offer] = {}
     for offer in offers:
@@ -62,11 +87,12 @@ def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
     return [replace(offer, shape={"name": offer.name}) for offer in offers if len(offer.name) <= _MAX_NAME]
 
 
-async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] | None) -> Sequence[Listed]:
+async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) -> Sequence[_Member]:
     """Return what a server lists of these names, or all. Raises ``ToolError`` for a list without end."""
-    found: list[Listed] = []
+    members: list[_Member] = []
     seen: set[str] = set()
     cursor: str | None = None
+    place = 0
     for _ in range(_MAX_PAGES):
         try:
             items, after = await fetch(cursor)
@@ -74,11 +100,13 @@ async def _listed(server: McpServer, fetch: Fetch[Listed], names: Iterable[str] 
             if error.error.code == METHOD_NOT_FOUND and cursor is None:
                 return ()  # a server that has only resources, say, lists no tools
             raise
-        found += [one for one in items if names is None or one.name in names]
-        if len(found) > MAX_TOOLS or after in seen:
+        page = [_Member(number, item) for number, item in enumerate(items, place + 1)]
+        place += len(page)
+        members += [member for member in page if names is None or member.name in names]
+        if len(members) > MAX_TOOLS or after in seen:
             break
         if after is None:
-            return found
+            return members
         seen.add(after)
         cursor = after
     raise ToolError(
@@ -116,35 +144,93 @@ def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
     return server.tools is None or shape["name"] in server.tools
 
 
-def offer_of(server: McpServer, tool: McpTool, mask: Callable[[Any], Any]) -> Offer:
-    """Return what a server says of one tool, with what is wrong with it."""
-    members = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
-    shape = mask(tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=members))
-    name = server.tool_name(tool.name)
-    offer = examined(tool.name, name, shape)
-    if server.resources and name == server.tool_name(READ):
-        return offer.with_problems(f"here it would be called {name}, as the tool that reads resources is")
+def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], *, has_headers: bool) -> Offer:
+    """Return what a server says of one tool, with what is wrong with it.
+
+    What a call needs must be as MCP has it: a name, and schemas that are objects. Everything else that is null or
+    mistyped counts as left out. ``has_headers`` says whether arguments may be repeated in headers.
+    """
+    if (name := member.name) is None:
+        is_object = isinstance(member.value, dict)
+        problem = "it has no name" if is_object else f"it is no object, but {_type_of(member.value)}"
+        return unusable(f"tool {member.place} of the list", problem)
+    if len(name) > _MAX_NAME:
+        return unusable(name, f"its name has {len(name):,} characters, more than {_MAX_NAME}")
+    members = as_object(member.value)
+    shape: dict[str, Any] = {"name": name, **_texts(members)}
+    if members.get("inputSchema") is None:
+        return unusable(name, "it has no inputSchema: nothing says which arguments it takes")
+    for key in ("inputSchema", "outputSchema"):
+        if (schema := members.get(key)) is None:
+            continue
+        if not isinstance(schema, dict):
+            return unusable(name, f"its {key} must be an object; got {_type_of(schema)}")
+        shape[key] = members[key]
+    types = shape["inputSchema"].get("type")
+    if isinstance(types, list) and "object" in cast("list[object]", types):  # which arguments always are
+        shape["inputSchema"] = {**shape["inputSchema"], "type": "object"}
+    shape |= _annotations(members)
+    here = server.tool_name(name)
+    offer = examined(name, here, mask(shape), ignores_word_order=server.ignore_word_order)
+    if has_headers and (problem := find_invalid_x_mcp_header(shape["inputSchema"])) is not None:
+        offer = offer.with_problems(f"an argument names a header that cannot be sent: {shown(mask(problem))}")
+    if server.resources and here == server.tool_name(READ):
+        offer = offer.with_problems(f"here it would be called {here}, as the tool that reads resources is")
     return offer
 
 
-def prompt_offer(server: McpServer, prompt: McpPrompt, mask: Callable[[Any], Any]) -> Offer:
-    """Return what a server says of one prompt, with what is wrong with it: a tool of ``prompts/NAME`` that reads."""
-    given = prompt.arguments or ()
-    properties: dict[str, Any] = {
-        one.name: {"type": "string"} | {name: text for name in ("title", "description") if (text := getattr(one, name))}
-        for one in given
-    }
-    name = f"{PROMPTS}{prompt.name}"
+def _annotations(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a server says of a tool beside its texts and schemas, as far as it is well-formed."""
+    shape: dict[str, Any] = {}
+    if isinstance(members.get("annotations"), dict):
+        hints = as_object(members["annotations"]).items()
+        shape["annotations"] = {
+            key: hint
+            for key, hint in hints
+            if (key in _HINTS and isinstance(hint, bool)) or (key == "title" and isinstance(hint, str))
+        }
+    if (task_support := as_object(members.get("execution")).get("taskSupport")) in _TASK_SUPPORT:
+        shape["execution"] = {"taskSupport": task_support}
+    if isinstance(members.get("_meta"), dict):
+        shape["_meta"] = members["_meta"]
+    return shape
+
+
+def _prompt_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any]) -> Offer:
+    """Return what a server says of a chosen prompt, with what is wrong with it: a tool ``prompts/NAME`` that reads."""
+    members = as_object(member.value)
+    name = f"{PROMPTS}{member.name}"
+    arguments = members.get("arguments")
+    if not isinstance(arguments, list | None):
+        return unusable(name, f"its arguments must be a list; got {_type_of(arguments)}")
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for place, value in enumerate(cast("list[object]", arguments or []), 1):
+        argument = _Member(place, value)
+        if argument.name is None:
+            return unusable(name, f"argument {place} of it has no name")
+        if argument.name in properties:
+            return unusable(name, "two of its arguments have one name")
+        properties[argument.name] = {"type": "string", **_texts(as_object(value))}
+        if as_object(value).get("required") is True:
+            required.append(argument.name)
     shape: dict[str, Any] = {
         "kind": PROMPT,
         "name": name,
         "inputSchema": {
             "type": "object",
             "properties": properties,
-            "required": sorted(one.name for one in given if one.required),
+            "required": sorted(required),
             "additionalProperties": False,
         },
+        **_texts(members),
     }
-    shape |= {member: text for member in ("title", "description") if (text := getattr(prompt, member)) is not None}
-    offer = examined(name, server.tool_name(name), mask(shape))
-    return offer if len(properties) == len(given) else offer.with_problems("two of its arguments have one name")
+    return examined(name, server.tool_name(name), mask(shape), ignores_word_order=server.ignore_word_order)
+
+
+def _texts(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: text for key in _TEXTS if isinstance(text := members.get(key), str)}
+
+
+def _type_of(value: object) -> str:
+    return _JSON_TYPES[type(value)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from capset.adapters.client_credentials import ClientCredentials, client_credentials_of
 from capset.adapters.declarations import (
     ANSWER_BYTES,
     BYTES,
@@ -16,8 +17,10 @@ from capset.adapters.declarations import (
     SECONDS,
     distinct_names,
     optional_names,
+    optional_proxy,
     optional_url,
     secrets_in,
+    short_name,
     source_name,
     texts_by,
     words,
@@ -25,7 +28,7 @@ from capset.adapters.declarations import (
 from capset.adapters.mcp.resources import Resources, checked_resources, context_uris
 from capset.adapters.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 from capset.definitions.acts import ActName
-from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
 from capset.definitions.identity import FrozenValue
 from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
@@ -47,8 +50,15 @@ OF_AGENTS: Final = "agents/"
 INHERITED: Final = ("PATH", "HOME")
 """Variables that ``npx`` and ``uvx`` need of the machine, and that are no secrets."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTIONAL_SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE), optional=True)
+_OF_URLS: Final = ("headers", "auth", "oauth", "internal", "ca_file", "proxy")
+"""The fields that mean nothing for a server that is started by a command."""
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
 """Returns what authenticates the requests of one connection, made with the kernel's secrets."""
+
+
+def _optional_oauth(field: str, client: ClientCredentials | None) -> ClientCredentials | None:
+    return None if client is None else client_credentials_of(field, client)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +101,20 @@ class McpSource(FrozenValue):
         return "Tools of an MCP server."
 
     def tool_name(self, there: str) -> str:
-        """Return the name that a tool has here: that of the server, and its own with ``_`` for dots and slashes."""
-        return f"{self.name}_{there}".replace(".", "_").replace("/", "_")
+        """Return the name that a tool has here: that of the server, and its own with ``_`` for dots and slashes.
+
+        One of more than 64 letters ends with a part of the hash of its own name instead.
+        """
+        return short_name(f"{self.name}_{there}".replace(".", "_").replace("/", "_"), there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer(McpSource):
-    """An MCP server: at a ``url`` (streamable HTTP), or started by a ``command`` and spoken to over its streams.
+    """An MCP server: at a ``url``, or started by a ``command`` and spoken to over its streams.
 
-    Headers, and variables of the environment, may contain ``${NAME}``, which stands for the secret of that name. A
-    process gets the variables that are declared here, and no others. Raises ``DefinitionError``, naming the server and
-    the field.
+    At a URL, streamable HTTP is spoken, or the older HTTP with SSE where a server refuses that. Headers, variables of
+    the environment and the proxy may contain ``${NAME}``, which stands for the secret of that name. A process gets the
+    variables that are declared here, and no others. Raises ``DefinitionError``, naming the server and the field.
     """
 
     url: str | None = checked_field(optional_url, None)
@@ -111,8 +124,19 @@ class McpServer(McpSource):
         requiring("{} must be a function of the secrets that returns an httpx2.Auth", callable, optional=True), None
     )
     """Makes what authenticates the requests, such as a flow of OAuth of the MCP SDK, for each connection."""
+    oauth: ClientCredentials | None = checked_field(_optional_oauth, None)
+    """Gets the access tokens that are sent with every request."""
     internal: Iterable[str] = checked_field(words, ())
     """The internal hosts that the URL may lead to, ``host`` or ``host:port``; others are refused."""
+    ca_file: str | None = checked_field(
+        requiring("{} must be a path", lambda one: isinstance(one, str), optional=True), None
+    )
+    """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
+    proxy: str | None = checked_field(optional_proxy, None)
+    """The proxy that the URL is reached through, in the place of those of the environment (``HTTPS_PROXY``).
+
+    It looks names up itself, so where they lead is not checked.
+    """
     command: Iterable[str] = checked_field(words, ())
     """The program and its arguments."""
     env: Mapping[str, str] = checked_field(texts_by("a variable", _VARIABLE), ())
@@ -137,12 +161,16 @@ class McpServer(McpSource):
     """What a principal must hold to call any of its tools."""
     timeout: float = checked_field(SECONDS, 60.0)
     """Seconds that a call may take."""
+    max_timeout: float | None = checked_field(_OPTIONAL_SECONDS, None)
+    """Seconds that a call may take at most whose progress is reported: each report gives it ``timeout`` more."""
     start_timeout: float = checked_field(SECONDS, 30.0)
     """Seconds until the server has answered for the first time."""
     message_bytes: int = checked_field(BYTES, ANSWER_BYTES)
     """The maximum size of one of its messages."""
     trust_first_use: bool = checked_field(checked_flag, False)
     """Whether the tools that it has when it is first used are approved as they are."""
+    ignore_word_order: bool = checked_field(checked_flag, False)
+    """Whether a tool counts as approved though the words of its descriptions come in another order."""
 
     def __post_init__(self) -> None:
         try:
@@ -151,14 +179,22 @@ class McpServer(McpSource):
             raise DefinitionError(f"MCP server {self.name!r:.80}: {error.message}", hint=error.hint) from None
         if (self.url is None) == (not self.command):
             raise DefinitionError(f"MCP server {self.name!r} needs either a url or a command")
-        unused = [name for name in ("headers", "auth", "internal") if getattr(self, name)] if self.url is None else []
+        unused = [name for name in _OF_URLS if getattr(self, name)] if self.url is None else []
         unused += [name for name in ("env", "cwd") if getattr(self, name)] if self.url is not None else []
         if unused:
             kind = "a command" if self.url is None else "a url"
             raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} means nothing for one with {kind}")
         self._check_rules()
-        if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
-            raise DefinitionError(f"MCP server {self.name!r}: give the header Authorization or auth, not both")
+        has_header = any(name.lower() == "authorization" for name in self.headers)
+        ways = {"the header Authorization": has_header, "auth": self.auth, "oauth": self.oauth}
+        declared = [way for way, value in ways.items() if value]
+        if len(declared) > 1:
+            raise DefinitionError(f"MCP server {self.name!r}: give {declared[0]} or {declared[1]}, not both")
+        if self.max_timeout is not None and self.max_timeout < self.timeout:
+            raise DefinitionError(
+                f"MCP server {self.name!r}: max_timeout must be timeout, {self.timeout:g} s, or more; got "
+                f"{self.max_timeout:g}"
+            )
 
     def _check_rules(self) -> None:
         """Raise ``DefinitionError`` for rules that could not hold for resources or prompts."""
@@ -174,7 +210,13 @@ class McpServer(McpSource):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
-        return secrets_in((*self.headers.values(), *self.env.values()))
+        credentials = () if self.oauth is None else self.oauth.texts
+        return secrets_in((*self.headers.values(), *self.env.values(), *credentials, self.proxy or ""))
+
+    @property
+    def longest(self) -> float:
+        """The seconds after which a call ends in any case."""
+        return self.max_timeout or self.timeout
 
     @property
     def place(self) -> str:
@@ -191,7 +233,7 @@ def tool_options(
         {**rules_of(server.rules, there), "effect": effect},
         permissions=server.permissions,
         policies=[policy],
-        timeout=server.timeout,
+        timeout=server.longest,
         names=arguments,
         unknown=unknown_arguments(server.rules, there, arguments),
     )
@@ -213,6 +255,7 @@ def misnamed_rule(server: McpServer, name: str) -> str | None:
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
     """Return a server as a file in ``folder`` declares it. Raises ``DefinitionError``."""
     given: dict[str, Any] = shape.model_dump(exclude_none=True)
-    if shape.cwd is not None:
-        given["cwd"] = str(folder / shape.cwd)
+    for path in ("cwd", "ca_file"):
+        if path in given:
+            given[path] = str(folder / given[path])
     return McpServer(name=name, **given)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Self
 
 from capset.adapters.mcp.connection import McpConnection
 from capset.adapters.mcp.server import McpServer
 from capset.adapters.mcp.tools import capability_of
-from capset.adapters.pins import Approved, approved_in, pins_of
+from capset.adapters.pins import Approved, approved_in, pins_of, side_by_side
 from capset.definitions.capabilities import Capability
 from capset.definitions.secrets import Secrets
-from capset.errors import DefinitionError
+from capset.errors import CapsetError, DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 
@@ -26,6 +28,7 @@ class McpServers:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._connections: list[McpConnection] = []
+        self._with_tools: list[McpConnection] = []
 
     async def __aenter__(self) -> Self:
         """Connect to nothing yet."""
@@ -33,8 +36,7 @@ class McpServers:
 
     async def __aexit__(self, *raised: object) -> None:
         """Close every connection."""
-        for one in self._connections:
-            await one.aclose()
+        await asyncio.gather(*(connection.aclose() for connection in self._connections))
 
     def connection(self, server: McpServer) -> McpConnection:
         """Return the connection to a server, not made yet: the one that there is, if it is declared as before."""
@@ -49,7 +51,25 @@ class McpServers:
 
         ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
-        return capability_of(self.connection(server), (pin for pin in pins if pin.server == server.pin_key), approved)
+        connection = self.connection(server)
+        capability = capability_of(connection, (pin for pin in pins if pin.server == server.pin_key), approved)
+        if capability.every_tool and connection not in self._with_tools:
+            self._with_tools.append(connection)
+        return capability
+
+    async def start(self) -> None:
+        """Start the servers that are processes and have tools here, a few at a time.
+
+        Calls do not wait for it: the first call of a server that is not started yet starts it. One that cannot be
+        started says so at its next call.
+        """
+        processes = [connection for connection in self._with_tools if connection.server.url is None]
+        await side_by_side(partial(_start, connection) for connection in processes)
+
+
+async def _start(connection: McpConnection) -> None:
+    with suppress(CapsetError):
+        await connection.offers()
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
@@ -66,10 +86,16 @@ async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> Asyn
     """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in the kernel's store.
 
     A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
-    trusted at its first use; then ``DefinitionError`` is raised for names in its declaration that it has not. Secrets
-    are those of the kernel. Raises ``DefinitionError`` for two servers of one name, and for damaged pins.
+    trusted at its first use: a few servers at a time, and ``DefinitionError`` is raised for names in a declaration that
+    its server has not. Secrets are those of the kernel. Raises ``DefinitionError`` for two servers of one name, and for
+    damaged pins.
     """
-    given = checked_names(servers)
+    declared = checked_names(servers)
     async with McpServers(kernel.secrets) as here:
-        pins = [pin for one in given for pin in await pins_of(kernel, one, here.connection(one).first_offers)]
-        yield [here.capability(server, pins, approved_in(kernel, server)) for server in given]
+        pins = await side_by_side(
+            partial(pins_of, kernel, server, here.connection(server).first_offers) for server in declared
+        )
+        yield [
+            here.capability(server, approved, approved_in(kernel, server))
+            for server, approved in zip(declared, pins, strict=True)
+        ]

@@ -1,58 +1,58 @@
-"""Transports to MCP servers: processes with the declared environment, HTTP to checked addresses (spec 7, M2)."""
+"""HTTP to MCP servers, over connections to checked addresses (spec 7, M2, M100)."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import shutil
-import signal
-import sys
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, Final, cast
 
-import anyio
 import httpcore2
 import httpx2
-from anyio.abc import ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.adapters.declarations import add_internal_hint
-from capset.adapters.mcp import keeper
-from capset.adapters.mcp.lists import MEMBERS, METHODS, ListMeter
+from capset.adapters.mcp.lists import METHODS, ListMeter
 from capset.adapters.mcp.server import McpServer
-from capset.adapters.offers import shown
-from capset.errors import DefinitionError, ToolError, TransientError
-from capset.net.addresses import Allowed, Resolver, system_resolver
-from capset.net.connections import CheckedNetwork, CheckedPool, convert_failures, usual_tls
+from capset.adapters.mcp.server_headers import Headers, ServerHeaders
+from capset.errors import CapsetError, ToolError, TransientError
+from capset.net.addresses import Allowed, system_resolver
+from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, trusted_tls
+from capset.net.proxies import Proxies
 
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 EVENTS: Final = "text/event-stream"
 _PORTS: Final = {"http": 80, "https": 443}
 _BURST: Final = 32
 """How many messages of the maximum size may come at once; after that, one a second."""
-_GRACE_SECONDS: Final = 2.0
-"""How long a process may take to end once its input is closed."""
-_END_SECONDS: Final = keeper.GRACE_SECONDS + 5.0
-"""How long its keeper may take to end it, and all that it has started."""
-_KEEPER: Final = (sys.executable, "-I", "-S", keeper.__file__)
-_LEAST: Final = 1_024
+LEAST: Final = 1_024
 """What a message counts for at least: many small ones take time, too."""
-_LAST_WORDS: Final = 1_024
-_PARTS: Final = 8
-"""How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
+_DELETE_SECONDS: Final = 2.0
+"""How long a server may take to answer the end of a session."""
 _WHAT_TO_DO: Final[Mapping[int, str]] = {
-    401: "declare a credential that it takes in `headers`",
+    401: "declare a credential that it takes, in `headers` or by `oauth`",
     403: "the credential in `headers` does not allow this",
 }
 """Advice to the host for some HTTP statuses."""
+SESSION_OVER: Final = -32_098
+"""The code of the error of a request that was refused since its session is over. A server that sends it itself has its
+requests sent again in another session, as one has that forgets sessions.
+"""
+_SESSION: Final = "mcp-session-id"
+_FORGOTTEN: Final = frozenset({404, 410})
+"""The statuses by which servers say that a session is over; with 400, the text says so."""
+_OF_SESSION: Final = re.compile(rb"session|not initiali[sz]ed", re.IGNORECASE)
+NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405})
+"""The statuses with which a server of the older transport answers a POST (2025-03-26, backwards compatibility)."""
 
 
 class Meter:
@@ -75,160 +75,51 @@ class Meter:
             )
 
 
-@asynccontextmanager
-async def process_streams(
-    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object], lists: ListMeter
-) -> AsyncGenerator[Streams]:
-    """Start the process of a server, and yield the streams of its messages.
-
-    It is the leader of a session of its own. All that it has started is ended with it, by its ``keeper``. ``ended`` is
-    told why nothing comes from it any more. Raises ``DefinitionError`` if it cannot be started.
-    """
-    process = await _start(server, env)
-    received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    said = deque[bytes](maxlen=_PARTS)
-    tasks = [
-        asyncio.create_task(_read(server, process, received, said, ended, lists)),
-        asyncio.create_task(_write(process, sent)),
-        asyncio.create_task(_listen(process, said)),
-    ]
-    try:
-        yield reading, writing
-    finally:
-        with anyio.CancelScope(shield=True):
-            await _end(process)
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            await process.aclose()
-        for stream in (received, reading, writing, sent):
-            stream.close()
-
-
-async def _start(server: McpServer, env: Mapping[str, str]) -> Process:
-    program, *arguments = server.command
-    found = shutil.which(program)
-    if found is None:
-        raise DefinitionError(f"MCP server {server.name!r}: there is no program {program!r} on this machine's path")
-    try:
-        command = [*_KEEPER, found, *arguments]
-        return await anyio.open_process(command, env=dict(env), cwd=server.cwd, start_new_session=True)
-    except OSError as error:
-        raise DefinitionError(f"MCP server {server.name!r} cannot be started: {error.strerror}") from None
-
-
-async def _read(
-    server: McpServer,
-    process: Process,
-    received: MemoryObjectSendStream[SessionMessage | Exception],
-    said: Iterable[bytes],
-    ended: Callable[[str], object],
-    lists: ListMeter,
-) -> None:
-    """Pass on each message that the process writes, until it writes no more, or more than it may."""
-    meter, why = Meter(server), "it closed its output"
-    async with received:
-        try:
-            async for line in _lines(server, cast("AsyncIterable[bytes]", process.stdout)):
-                meter.count(max(len(line) + 1, _LEAST))
-                # What is no message is no answer to anything; a call without an answer ends by its timeout.
-                with contextlib.suppress(ValueError):
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
-                        lists.count(line)
-                    await received.send(SessionMessage(message))
-            if words := await _last_words(process, said):
-                why = f"it ended, and the last that it wrote was {words}"
-        except ToolError as error:
-            why = error.message
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
-        ended(why)
-
-
-async def _lines(server: McpServer, parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream. Raises ``ToolError`` for one that is too long."""
-    rest = bytearray()
-    async for part in parts:
-        *lines, last = part.split(b"\n")
-        for line in lines:
-            rest += line
-            yield bytes(rest)
-            rest.clear()
-        rest += last
-        if len(rest) > server.message_bytes:
-            raise too_large(server)
-
-
-async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    stream = cast("ByteSendStream", process.stdin)
-    async with sent:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async for one in sent:
-                await stream.send(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-
-
-async def _listen(process: Process, said: deque[bytes]) -> None:
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for part in cast("AsyncIterable[bytes]", process.stderr):
-            said.append(part[-_LAST_WORDS:])
-
-
-async def _last_words(process: Process, said: Iterable[bytes]) -> str:
-    """Return the last line that a process wrote on stderr before it ended, with everything visible that is not."""
-    with anyio.move_on_after(_GRACE_SECONDS):
-        await process.wait()
-        await asyncio.sleep(0.05)  # what it wrote last may still be on its way
-    lines = b"".join(said).decode(errors="replace").strip().splitlines()
-    return shown(lines[-1]) if lines else ""
-
-
 def too_large(server: McpServer) -> ToolError:
     """Return the error of a message that is too long."""
     text = f"it sent a message of more than {server.message_bytes:,} bytes"
     return ToolError(text, code="too_large", status=502)
 
 
-async def _end(process: Process) -> None:
-    """Close its input, and have its keeper end it if it goes on after that."""
-    await cast("ByteSendStream", process.stdin).aclose()
-    for number, seconds in ((None, _GRACE_SECONDS), (signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, _GRACE_SECONDS)):
-        if number is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-        with anyio.move_on_after(seconds):
-            await process.wait()
-            return
-
-
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Sends requests over connections to checked addresses, and bounds what comes back.
 
-    ``ended`` is told why nothing comes any more, where a request fails; ``hide``, which credentials a flow of OAuth
-    sends. ``lists`` counts what the server says of its tools.
+    Args:
+        server: the declaration.
+        ended: is told why nothing comes any more, where a request fails.
+        lists: counts what the server says of its tools.
+        headers: renews the headers that the client sends, if the server refuses them.
+        hide: is told which credentials a flow of OAuth sends.
+        proxies: returns the proxy for a URL; none is asked if left out.
+        is_sse: whether the older HTTP with SSE is spoken: one stream has all answers, and its end is that of the
+            connection.
     """
 
     def __init__(
         self,
         server: McpServer,
         ended: Callable[[str], object],
-        lists: ListMeter | None = None,
+        lists: ListMeter,
+        *,
+        headers: ServerHeaders | None = None,
         hide: Callable[[str], object] | None = None,
-        resolver: Resolver = system_resolver,
+        proxies: Proxies | None = None,
+        is_sse: bool = False,
     ) -> None:
         self.server: Final = server
-        self._lists = lists or ListMeter(server)
+        self._lists = lists
         self._url = httpx2.URL(server.url or "")
         self.meter: Final = Meter(server)
-        self.resolver: Final = resolver
-        self.allowed: Final = Allowed.read(server.internal)
         self.ended: Final = ended
+        self._headers = headers
         self._hide = hide
-        self._network = CheckedNetwork(
-            resolver, self.allowed, cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
-        )
-        self._pool = CheckedPool(ssl_context=usual_tls(), network_backend=self._network)
+        self._is_sse = is_sse
+        network = CheckedNetwork(system_resolver, Allowed.read(server.internal))
+        self._pool = CheckedPool(network, partial(trusted_tls, server.ca_file), proxies)
+        self.status: int | None = None
+        """The status of the last answer to a message."""
+        self.is_forgotten = False
+        """Whether the server has said that the session is over."""
 
     def client(self, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
         """Return a client that sends these headers with every request, and follows no redirects.
@@ -260,14 +151,40 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if request.method != "DELETE":
             return await self._send(request)
         try:
-            async with asyncio.timeout(_GRACE_SECONDS):
+            async with asyncio.timeout(_DELETE_SECONDS):
                 answer = await self._send(request)
                 await answer.aread()
                 return answer
         except TimeoutError:
             raise httpx2.ReadTimeout("its end was not answered", request=request) from None
 
+    async def open(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send a request, and return its response, which has to be closed.
+
+        A request that is refused (401) is sent once more, if its secrets or its token are others by now. Raises
+        ``ToolError`` and ``TransientError`` as ``convert_failures`` does, and ``ToolError`` (``mcp_error``) if there is
+        no credential to send.
+        """
+        with convert_failures(request.url.host.decode("ascii")):
+            if self._headers is None:
+                return await self._pool.handle_async_request(request)
+            sent = await _authorized(self._headers.current())
+            response = await self._pool.handle_async_request(_with_headers(request, self._headers, sent))
+            if response.status != 401:
+                return response
+            try:
+                renewed = await _authorized(self._headers.renewed(sent))
+            except BaseException:
+                await response.aclose()
+                raise
+            if renewed == sent:
+                return response
+            await response.aclose()
+            return await self._pool.handle_async_request(_with_headers(request, self._headers, renewed))
+
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        if self.is_forgotten and request.method == "DELETE":
+            return httpx2.Response(204)
         url = request.url
         asked = httpcore2.Request(
             request.method,
@@ -277,19 +194,35 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             extensions=request.extensions,
         )
         try:
-            with convert_failures(url.host):
-                response = await self._pool.handle_async_request(asked)
+            response = await self.open(asked)
+        # Over HTTP with SSE, answers come on another stream: only the end of the connection ends a call there.
         except TransientError as error:
+            if error.code == BUSY and not self._is_sse:
+                return _refused_message(error)
             self.ended(error.message)
             raise httpx2.ConnectError(error.message, request=request) from error
         except ToolError as error:
-            told = error  # what a stored agent's server may lead to is its operator's
-            if self.server.agent is None:
-                told = add_internal_hint(error, url.host, url.port or _PORTS[url.scheme])
-            self.ended(told.message)
-            raise told from None
+            if error.code in OF_ONE_ANSWER and not self._is_sse:
+                return _refused_message(error)
+            if self.server.agent is None:  # what a stored agent's server may lead to is its operator's
+                error = add_internal_hint(error, url.host, url.port or _PORTS[url.scheme])
+            self.ended(error.message)
+            raise error from None
+        if _is_forgotten(request, response.status):
+            await response.aclose()
+            return self._forgotten()
+        if self._is_sse and request.method == "POST" and response.status >= 400:
+            self.ended(refusal(response.status).message)  # an answer will not come
+            await response.aclose()
+            return httpx2.Response(202)
+        return await self._bounded(request, response)
+
+    async def _bounded(self, request: httpx2.Request, response: httpcore2.Response) -> httpx2.Response:
+        """Return a response of which no more is read than may be, as the SDK takes it."""
         headers = httpx2.Headers(response.headers)
-        is_message = request.method == "POST" and url == self._url  # others are those of an authentication
+        is_message = request.method == "POST" and request.url == self._url  # others are those of an authentication
+        if is_message:
+            self.status = response.status
         if headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             error = compressed()
@@ -303,6 +236,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         # A stream that is resumed does not say which request it belongs to.
         is_list = request.method == "GET" or (is_message and _method_of(request) in METHODS)
         parts = cast("AsyncIterable[bytes]", response.stream)
+        if self._is_sse and is_stream:
+            parts = _until_end(parts, self.ended)
         answer = httpx2.Response(
             response.status,
             headers=headers,
@@ -322,15 +257,62 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             except ToolError as error:  # of this message alone
                 await answer.aclose()
                 return _refused_message(error)
-        # 404 is left to the SDK: to it, a method is not there or a session has ended.
+            if answer.status_code == 400 and _SESSION in request.headers and _OF_SESSION.search(answer.content):
+                return self._forgotten()
+        # 404 is left to the SDK: to it, a method is not there.
         if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
             await answer.aclose()
             return _refused(answer)
         return answer
 
+    def _forgotten(self) -> httpx2.Response:
+        """End the connection, and return the refusal of a request whose session is over: nothing was begun."""
+        self.is_forgotten = True
+        self.ended("it has forgotten the session")
+        over = ToolError("it has forgotten the session", code="session_over", status=404)
+        return _refused_message(over, SESSION_OVER)
+
     async def aclose(self) -> None:
         await self._pool.aclose()
-        await self._network.aclose()
+
+
+def _is_forgotten(request: httpx2.Request, status: int) -> bool:
+    """Return whether a status says that the session of a request is over.
+
+    Of a GET, only that of a stream which is read on: many servers have no stream of their own, and say 404.
+    """
+    if _SESSION not in request.headers:
+        return False
+    if request.method == "POST":
+        return status in _FORGOTTEN
+    return request.method == "GET" and status == 404 and "last-event-id" in request.headers
+
+
+def _with_headers(request: httpcore2.Request, headers: ServerHeaders, current: Headers) -> httpcore2.Request:
+    return httpcore2.Request(
+        request.method,
+        request.url,
+        headers=headers.put(request.headers, current),
+        content=request.stream,
+        extensions=request.extensions,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - httpcore's
+    )
+
+
+async def _authorized(headers: Awaitable[Headers]) -> Headers:
+    """Return headers. Raises ``ToolError`` (``mcp_error``) if there is no credential for them: nothing is sent."""
+    try:
+        return await headers
+    except CapsetError as error:
+        raise ToolError(f"its authorization failed: {error.message}", code="mcp_error", status=502) from None
+
+
+async def _until_end(parts: AsyncIterable[bytes], ended: Callable[[str], object]) -> AsyncIterator[bytes]:
+    """Yield the parts of a stream, and say when it is over."""
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        ended("it closed its stream")
 
 
 def refusal(status: int) -> ErrorData:
@@ -356,10 +338,10 @@ async def _is_mcp(answer: httpx2.Response) -> bool:
         return False
 
 
-def _refused_message(error: ToolError) -> httpx2.Response:
+def _refused_message(error: ToolError, code: int = INTERNAL_ERROR) -> httpx2.Response:
     """Return an answer that is refused here as an error of MCP: it concerns its own request alone."""
-    told = ErrorData(code=INTERNAL_ERROR, message=error.message).model_dump(exclude_none=True)
-    return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": told})
+    error_data = ErrorData(code=code, message=error.message).model_dump(exclude_none=True)
+    return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": error_data})
 
 
 def _refused(answer: httpx2.Response) -> httpx2.Response:
@@ -381,8 +363,22 @@ async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGe
         yield cast("Streams", streams)
 
 
+@asynccontextmanager
+async def sse_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
+    """Yield the streams of messages of a server that speaks the older HTTP with SSE, and is closed with them.
+
+    The SDK takes no place for messages at another origin than that of the stream.
+    """
+
+    def make(*_: object, **__: object) -> httpx2.AsyncClient:
+        return client
+
+    async with sse_client(server.url or "", httpx_client_factory=make) as streams:
+        yield cast("Streams", streams)
+
+
 OF_ONE_ANSWER: Final = frozenset({"mcp_error", "too_large"})
-"""The codes of errors that concern one answer alone: it is compressed, or too long."""
+"""The codes of errors that concern one request alone: its answer is compressed, or too long, or it was not sent."""
 
 
 def compressed() -> ToolError:
@@ -417,7 +413,7 @@ class BoundedBody(httpx2.AsyncByteStream):
                 if self._lists is not None:
                     self._lists.count(part)
                 if self._meter is not None:
-                    self._meter.count(len(part) + part.count(b"\n") * _LEAST // 4)  # an event has at least three lines
+                    self._meter.count(len(part) + part.count(b"\n") * LEAST // 4)  # an event has at least three lines
                 elif size > self._server.message_bytes:
                     raise too_large(self._server)
             except ToolError as error:

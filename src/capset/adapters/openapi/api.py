@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,24 +9,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from capset.adapters.client_credentials import ClientCredentials, client_credentials_of
 from capset.adapters.declarations import (
     ANSWER_BYTES,
     BYTES,
     HEADER,
     SECONDS,
     optional_names,
+    optional_proxy,
     optional_url,
     secrets_in,
+    short_name,
     source_name,
     texts_by,
     words,
 )
 from capset.adapters.tool_rules import Rules, checked_rules
 from capset.definitions.acts import ActName
-from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
 from capset.definitions.limits import checked_limits
-from capset.definitions.names import checked_flag, checked_permissions, checked_text
+from capset.definitions.names import checked_flag, checked_permissions, checked_text, mapped
 from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import Allowed
@@ -38,7 +40,6 @@ from capset.wire.tool_sources import ApiShape
 
 _SCHEME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
-_MAX_NAME: Final = 64
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 EFFECTS: Final[Mapping[str, Effect]] = {
     "GET": "read",
@@ -80,6 +81,16 @@ def _headers(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
     except ToolError as error:
         raise DefinitionError(f"{field}: {error.message}") from None
     return cast("Mapping[str, str]", found)
+
+
+def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str, ClientCredentials]:
+    checked = {
+        name: client_credentials_of(f"{field}: {name}", client) for name, client in mapped(field, clients or {}).items()
+    }
+    for name in checked:
+        if not isinstance(name, str) or not _SCHEME.fullmatch(name):
+            raise DefinitionError(f"{field}: {name!r:.80} is no name of a security scheme")
+    return MappingProxyType(checked)
 
 
 def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
@@ -130,17 +141,14 @@ class ApiSource(FrozenValue):
         with a part of its hash instead.
         """
         own = there.lower() if there.partition(" ")[0] in EFFECTS else there
-        name = f"{self.name}_{_NO_NAME.sub('_', own).strip('_')}"
-        if len(name) <= _MAX_NAME:
-            return name
-        return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(there.encode()).hexdigest()[:8]}"
+        return short_name(f"{self.name}_{_NO_NAME.sub('_', own).strip('_')}", there)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenApi(ApiSource):
-    """An API as an OpenAPI document (3.0 or 3.1) describes it, and the operations of it that become tools.
+    """An API as its document describes it (OpenAPI 3.0 to 3.2, Swagger 2.0), and its operations that become tools.
 
-    Headers and credentials may contain ``${NAME}``, which stands for the secret of that name. Raises
+    Headers, credentials and the proxy may contain ``${NAME}``, which stands for the secret of that name. Raises
     ``DefinitionError``, naming the API and the field.
     """
 
@@ -163,8 +171,19 @@ class OpenApi(ApiSource):
     """Sent with every request to the API, and no longer arguments of its tools."""
     credentials: Mapping[str, str] = checked_field(texts_by("a security scheme", _SCHEME), ())
     """The credential of each security scheme of the document, by its name: a key, a token, or ``USER:PASSWORD``."""
+    oauth: Mapping[str, ClientCredentials] = checked_field(_oauth, ())
+    """What gets the access tokens of a security scheme of the document, by its name."""
     internal: Iterable[str] = checked_field(_hosts, ())
     """The internal hosts that may be requested, ``host`` or ``host:port``; others are refused."""
+    ca_file: str | None = checked_field(
+        requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
+    )
+    """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
+    proxy: str | None = checked_field(optional_proxy, None)
+    """The proxy that requests go through, in the place of those of the environment (``HTTPS_PROXY``).
+
+    It looks names up itself, so where they lead is not checked.
+    """
     slashes: bool = checked_field(checked_flag, False)
     """Whether arguments in paths may contain slashes, sent as ``%2F``; many servers take that for a slash."""
     timeout: float = checked_field(SECONDS, 30.0)
@@ -179,6 +198,8 @@ class OpenApi(ApiSource):
             store_checked(self)
         except DefinitionError as error:
             raise DefinitionError(f"API {self.name!r:.80}: {error.message}", hint=error.hint) from None
+        if both := sorted(self.credentials.keys() & self.oauth.keys()):
+            raise DefinitionError(f"API {self.name!r}: {both[0]!r} is in credentials and in oauth; give one of them")
 
     @property
     def document_url(self) -> str | None:
@@ -193,7 +214,8 @@ class OpenApi(ApiSource):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
-        return secrets_in((*self.headers.values(), *self.credentials.values()))
+        clients = (text for client in self.oauth.values() for text in client.texts)
+        return secrets_in((*self.headers.values(), *self.credentials.values(), *clients, self.proxy or ""))
 
 
 def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
@@ -201,4 +223,6 @@ def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
     given: dict[str, Any] = shape.model_dump(exclude_none=True)
     if not _URL.match(shape.document):
         given["document"] = str(folder / shape.document)
+    if shape.ca_file is not None:
+        given["ca_file"] = str(folder / shape.ca_file)
     return OpenApi(name=name, **given)

@@ -1,26 +1,31 @@
-"""The document of an API, read again from time to time, and its operations: calls and answers (spec 7, M9)."""
+"""The document of an API, read again from time to time, and its operations: calls and answers (spec 7, M9, M109)."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from capset.adapters.declarations import add_internal_hint, fill_secrets, mask_text, mask_value, maskable
+from capset.adapters.client_credentials import NO_TOKEN, AccessTokens
+from capset.adapters.declarations import add_internal_hint, fill_secrets, mask_text, mask_value, maskable, proxies_of
 from capset.adapters.offers import Offer
 from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.arguments import is_json
-from capset.adapters.openapi.credentials import chosen, filled
+from capset.adapters.openapi.credentials import Filled, chosen, filled
 from capset.adapters.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document
 from capset.adapters.openapi.operations import is_left_out, names_in, offers_of, unmatched
+from capset.adapters.openapi.parameters import is_json
 from capset.adapters.openapi.requests import ApiRequest, request_of
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
+from capset.kernel.governance.sent_requests import sending
+from capset.net.addresses import NotSent
 from capset.net.client import REDIRECT_STATUSES, HttpClient
 from capset.net.media import UTF_8, codec_of, decoded, is_text, media_type_of, of_type
 from capset.net.response import HttpResponse
@@ -54,7 +59,9 @@ class OpenApiClient:
     def __init__(self, api: OpenApi, secrets: Secrets) -> None:
         self.api: Final = api
         self._secrets = secrets
-        self._http = HttpClient(allow=api.internal)
+        self._tokens = {
+            name: AccessTokens(api.label, client, secrets.get, self._http) for name, client in api.oauth.items()
+        }
         self._document: ApiDocument | None = None
         self._last: tuple[tuple[bytes, str | None], ApiDocument] | None = None
         self._offers: Sequence[Offer] = ()
@@ -122,32 +129,64 @@ class OpenApiClient:
         more, and for an answer that is none; ``TransientError`` if it may succeed later.
         """
         api, seen = self.api, list[str]()
+        headers, credentials = await self._credentials(shape, seen)
+        request = request_of(api, shape, arguments, headers, credentials)
+        is_safe = request.method in _SAFE
+        try:
+            with nullcontext() if is_safe else sending():
+                async with self._sent(request) as response:
+                    renewed = headers, credentials
+                    if response.status == 401:
+                        renewed = await self._credentials(shape, seen, credentials)
+                    if renewed == (headers, credentials):
+                        return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
+                async with self._sent(request_of(api, shape, arguments, *renewed)) as response:
+                    return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
+        except TransientError as error:
+            if is_safe or isinstance(error, NotSent) or error.code.startswith("http_") or error.code == NO_TOKEN:
+                raise
+            lost = TransientError(
+                f"{error.message} If the request has arrived, what came of it is not known.",
+                code=error.code,
+                status=error.status,
+            )
+            lost.answer_lost = True
+            raise lost from None
+
+    async def _credentials(
+        self, shape: Mapping[str, Any], seen: list[str], refused: Filled | None = None
+    ) -> tuple[dict[str, str], Filled]:
+        """Return the declared headers, and the credentials of an operation, with secrets, which are added to ``seen``.
+
+        Tokens are others than the ``refused`` ones. Raises ``ToolError`` for a secret that is not set, and as
+        ``AccessTokens.get`` does.
+        """
+        api = self.api
 
         async def noted(name: str) -> str | None:
             if (value := await self._secrets.get(name)) is not None:
                 seen.append(value)
             return value
 
-        schemes = chosen(shape.get("security", ()), api.credentials) or ()
-        needed = {one["scheme"]: api.credentials[one["scheme"]] for one in schemes}
+        schemes = chosen(shape.get("security", ()), api.credentials, api.oauth) or ()
+        names = [scheme["scheme"] for scheme in schemes]
+        token = None if refused is None else refused.headers.get("authorization", "").partition(" ")[2]
         try:
             headers = await fill_secrets(api.label, "header", api.headers, noted)
-            credentials = filled(schemes, await fill_secrets(api.label, "credential", needed, noted))
+            declared = {name: api.credentials[name] for name in names if name in api.credentials}
+            texts = await fill_secrets(api.label, "credential", declared, noted)
+            texts |= {name: await self._tokens[name].get(token) for name in names if name in self._tokens}
         except DefinitionError as error:
             raise ToolError(f"{error.message}.", code="no_secret", status=500) from None
+        credentials = filled(schemes, texts)
         seen += [text.partition(" ")[2] for text in credentials.headers.values()]
-        request = request_of(api, shape, arguments, headers, credentials)
-        try:
-            async with self._sent(request) as response:
-                return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
-        except TransientError as error:
-            if request.method in _SAFE or error.code.startswith("http_"):
-                raise
-            raise TransientError(
-                f"{error.message} If the request has arrived, what came of it is not known.",
-                code=error.code,
-                status=error.status,
-            ) from None
+        return headers, credentials
+
+    async def _http(self) -> HttpClient:
+        """Return what makes requests: to public addresses and declared hosts, through the declared proxy."""
+        api = self.api
+        proxies = await proxies_of(api.label, api.proxy, api.internal, self._secrets.get)
+        return HttpClient(allow=api.internal, ca_file=api.ca_file, proxies=proxies)
 
     async def _refresh(self, *, at_once: bool = False) -> ApiDocument:
         age = monotonic() - self._read_at
@@ -208,9 +247,9 @@ class OpenApiClient:
     @asynccontextmanager
     async def _sent(self, request: ApiRequest) -> AsyncGenerator[HttpResponse]:
         """Send a request, and follow redirects of safe methods within its origin. Raises ``ToolError`` for others."""
-        api, url = self.api, request.url
+        api, url, http = self.api, request.url, await self._http()
         for _ in range(_REDIRECTS + 1):
-            opened = self._http.open(
+            opened = http.open(
                 request.method,
                 url,
                 timeout=api.timeout,
@@ -249,11 +288,14 @@ def _read(path: Path, where: str) -> bytes:
 
 
 async def answer_of(label: str, method: str, response: HttpResponse, limit: int, secrets: Iterable[str]) -> Any:  # JSON
-    """Return the answer to a call: a JSON value, a text, nothing for an empty one.
+    """Return the answer to a call: a JSON value, a text, nothing for an empty one. Secrets in it are masked.
 
-    Of ``HEAD`` it is ``status`` and ``headers``; of a body that is neither JSON nor text ``media_type`` and ``bytes``.
-    Secrets in it are masked. Raises ``ToolError`` for a status of 300 and more (``http_404``), with the beginning of
-    the body, ``TransientError`` if another try may succeed, ``too_large`` and ``bad_answer``.
+    Of ``HEAD`` it is ``status`` and ``headers``; of a body that is neither JSON nor text ``media_type`` and ``bytes``;
+    of one that is no JSON, though it says so, ``text`` and a ``note``.
+
+    Raises ``ToolError`` for a status of 300 and more (``http_404``), with the beginning of the body, and
+    ``TransientError`` if another try may succeed. A body that is too large or cannot be decoded is an error of methods
+    that only read (``too_large``, ``bad_encoding``), and a ``note`` of others: what they do has been done.
     """
     hidden = maskable(secrets)
     if response.status >= 300:
@@ -264,13 +306,23 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
     content_type = response.header("content-type") or ""
     media = media_type_of(content_type)
     length = response.header("content-length") or ""
-    if media and not is_json(media) and not is_text(media):
+    try:
         read = await response.read(limit)
+    except TransientError:
+        raise
+    except ToolError as error:
+        if method in _SAFE:
+            raise
+        return {"note": f"The {label} did it, and its answer cannot be read: {error.message}"}
+    if media and not is_json(media) and not is_text(media):
         size = len(read.data) if read.cut is None else int(length) if length.isdigit() else None
         return {"media_type": media, "bytes": size} if read.data else None
-    read = await response.read(limit)
     if read.cut is not None:
-        raise ToolError(f"The answer of the {label} has more than {limit:,} bytes.", code="too_large", status=502)
+        large = f"The answer of the {label} has more than {limit:,} bytes"
+        if method in _SAFE:
+            raise ToolError(f"{large}.", code="too_large", status=502)
+        text = mask_text(_text(read.data, content_type, is_cut=True), hidden)
+        return {"note": f"{large}; this is its beginning.", "text": text[: min(_EXCERPT, len(text) // 2)]}
     if not read.data:
         return None
     if is_json(media):
@@ -282,14 +334,14 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
 
 async def _value(label: str, data: bytes, content_type: str, hidden: list[str]) -> Any:  # JSON
     def parsed() -> Any:
-        return mask_value(parse_json(_text(data, content_type)), hidden)
+        text = _text(data, content_type)
+        try:
+            return mask_value(parse_json(text), hidden)
+        except SchemaMismatch as error:
+            note = f"The {label} says that this is JSON, and it is none: {error}."
+            return {"note": mask_text(note, hidden), "text": mask_text(text, hidden)}
 
-    try:
-        return await asyncio.to_thread(parsed) if len(data) > _THREAD_FROM else parsed()
-    except SchemaMismatch as error:
-        raise ToolError(
-            f"The {label} answered with what is no JSON, though it says so: {error}.", code="bad_answer", status=502
-        ) from None
+    return await asyncio.to_thread(parsed) if len(data) > _THREAD_FROM else parsed()
 
 
 async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolError:
@@ -310,9 +362,27 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
     if status not in _TRANSIENT:
         return ToolError(message, code=code, status=status)
     error = TransientError(message, code=code, status=status)
-    wait = response.header("retry-after") or ""
-    error.retry_after = float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
+    error.retry_after = seconds_until(response.header("retry-after") or "", response.header("date") or "")
     return error
+
+
+def seconds_until(wait: str, now: str) -> float | None:
+    """Return for how long ``Retry-After`` asks to wait: a number of seconds, or a date (RFC 9110, section 10.2.3).
+
+    ``now`` is the server's own date, if it says it: clocks differ.
+    """
+    if wait.isascii() and wait.isdigit() and len(wait) < 8:
+        return float(wait)
+    until = _date(wait)
+    return None if until is None else max(0.0, (until - (_date(now) or datetime.now(UTC))).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def _text(data: bytes, content_type: str, *, is_cut: bool = False) -> str:

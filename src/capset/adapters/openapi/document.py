@@ -1,4 +1,4 @@
-"""OpenAPI documents: parsed, bounded, with references resolved inside them only (spec 7, M8)."""
+"""OpenAPI documents: parsed, bounded, with references resolved inside them only (spec 7, M8, M107)."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
+from capset.adapters.openapi.nodes import Node, as_members, as_node
+from capset.adapters.openapi.swagger import upgraded_top
 from capset.adapters.openapi.yaml_text import parse_yaml
 from capset.errors import DefinitionError
 from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 
 MAX_DOCUMENT_BYTES: Final = 32 * 1024 * 1024
-MAX_YAML_BYTES: Final = 4 * 1024 * 1024
-"""YAML takes many times as long to be parsed as JSON."""
 _MAX_CHAIN: Final = 16
 """How many references may lead to one another."""
 _DIALECTS: Final = (
     "https://spec.openapis.org/oas/3.1/dialect/",
+    "https://spec.openapis.org/oas/3.2/dialect/",
     "https://json-schema.org/draft/2020-12/schema",
 )
-
-Node = Mapping[str, Any]
-"""An object of a document; its members have any JSON type."""
+Version = Literal["2.0", "3.0", "3.1"]
+_READ_AS: Final[Mapping[str, Version]] = {"2.0": "2.0", "3.0": "3.0", "3.1": "3.1", "3.2": "3.1"}
+_BEGINNING: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class ApiDocument:
-    """The data of a document, which nothing may change, its version, and the URL that it came from, if any."""
+    """The data of a document, which nothing may change, the version that it is read as, and its URL, if any.
+
+    Of version 2.0, the data has the servers and security schemes of 3.0, and all else as it came.
+    """
 
     data: Node
-    version: Literal["3.0", "3.1"]
+    version: Version
     source: str | None = None
 
     def resolved(self, what: str, value: object) -> Node:
@@ -41,7 +45,7 @@ class ApiDocument:
         """
         for _ in range(_MAX_CHAIN):
             node = as_node(what, value)
-            if "$ref" not in node:
+            if node.get("$ref") is None:
                 return node
             value = self.at(what, node["$ref"])
         raise DefinitionError(f"{what}: more than {_MAX_CHAIN} references lead to one another")
@@ -65,43 +69,21 @@ class ApiDocument:
         return found
 
 
-def as_node(what: str, value: object) -> Node:
-    """Return a value if it is an object. Raises ``DefinitionError``, starting with ``what``."""
-    if not isinstance(value, Mapping):
-        raise DefinitionError(f"{what}: an object was expected; got {value!r:.80}")
-    return cast("Node", value)
-
-
-def as_list(what: str, value: object) -> list[Any]:  # JSON
-    """Return a value if it is a list, and an empty one for nothing. Raises ``DefinitionError``."""
-    if value is not None and not isinstance(value, list):
-        raise DefinitionError(f"{what}: a list was expected; got {value!r:.80}")
-    return cast("list[Any]", value or [])
-
-
-def as_text(what: str, value: object) -> str:
-    """Return a value if it is text, and an empty one for nothing. Raises ``DefinitionError``."""
-    if value is not None and not isinstance(value, str):
-        raise DefinitionError(f"{what}: text was expected; got {value!r:.80}")
-    return value or ""
-
-
 def document_of(data: object, source: str | None = None) -> ApiDocument:
-    """Return the document of parsed data. Raises ``DefinitionError`` for other versions than 3.0 and 3.1."""
+    """Return the document of parsed data. Raises ``DefinitionError`` for other versions than 2.0, 3.0, 3.1 and 3.2."""
     top = as_node("the document", data)
-    given = top.get("openapi", top.get("swagger"))
-    version = str(given) if isinstance(given, float) else given  # YAML without quotes
-    for known in ("3.0", "3.1"):
-        if isinstance(version, str) and (version == known or version.startswith(f"{known}.")):
-            dialect = top.get("jsonSchemaDialect", _DIALECTS[0])
-            if known == "3.1" and not (isinstance(dialect, str) and dialect.startswith(_DIALECTS)):
-                raise DefinitionError(f"the document's schemas are of the dialect {dialect!r:.100}, and not of 2020-12")
-            as_node("the document: its paths", top.get("paths", {}))
-            return ApiDocument(top, cast("Any", known), source)
-    raise DefinitionError(
-        f"the document is not of OpenAPI 3.0 or 3.1; its version is {version!r:.40}",
-        hint="converters make 3.0 of Swagger 2.0",
-    )
+    declared = top.get("openapi") or top.get("swagger")
+    # YAML without quotes has a number.
+    version = _READ_AS.get(".".join(str(declared).split(".")[:2]))
+    if version is None:
+        raise DefinitionError(
+            f"the document is not of OpenAPI 3.0, 3.1 or 3.2, nor of Swagger 2.0; its version is {declared!r:.40}"
+        )
+    dialect = top.get("jsonSchemaDialect") or _DIALECTS[0]
+    if version == "3.1" and not (isinstance(dialect, str) and dialect.startswith(_DIALECTS)):
+        raise DefinitionError(f"the document's schemas are of the dialect {dialect!r:.100}, and not of 2020-12")
+    as_members("the document: its paths", top.get("paths"))
+    return ApiDocument(upgraded_top(top) if version == "2.0" else top, version, source)
 
 
 def parse_document(data: bytes, where: str, source: str | None = None) -> ApiDocument:
@@ -111,14 +93,9 @@ def parse_document(data: bytes, where: str, source: str | None = None) -> ApiDoc
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise DefinitionError(f"{where} has more than {MAX_DOCUMENT_BYTES:,} bytes")
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-        try:
-            return document_of(parse_json(data.removeprefix(b"\xef\xbb\xbf")), source)
-        except SchemaMismatch as error:
-            raise DefinitionError(f"{where} cannot be read: {error}") from None
-    if len(data) > MAX_YAML_BYTES:
-        raise DefinitionError(f"{where} has more than {MAX_YAML_BYTES:,} bytes of YAML", hint="convert it to JSON")
+    if data[:_BEGINNING].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
+        return document_of(parse_yaml(data, where), source)
     try:
-        return document_of(parse_yaml(data.decode("utf-8-sig"), where), source)
-    except UnicodeDecodeError as error:
-        raise DefinitionError(f"{where} is not UTF-8 text, at byte {error.start}") from None
+        return document_of(parse_json(data.removeprefix(b"\xef\xbb\xbf")), source)
+    except SchemaMismatch as error:
+        raise DefinitionError(f"{where} cannot be read: {error}") from None

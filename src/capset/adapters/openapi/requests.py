@@ -1,4 +1,4 @@
-"""Requests made of arguments: values in paths, queries, headers, cookies and bodies (spec 7, M8).
+"""Requests made of arguments: values in paths, queries, headers, cookies and bodies (spec 7, M8, M106).
 
 Everything that a value contains is percent-encoded where it has a meaning, so that no argument changes the path, adds
 a parameter or ends a header.
@@ -14,16 +14,21 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
 from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.arguments import FORM, is_json
+from capset.adapters.openapi.bodies import FORM
 from capset.adapters.openapi.credentials import Filled, keys_of
+from capset.adapters.openapi.parameters import is_json
+from capset.adapters.openapi.paths import names_in, split_path
 from capset.adapters.openapi.uploads import FORM_DATA, FormPart, Upload, multipart
 from capset.errors import ToolError
 from capset.net.client import Method
 from capset.net.media import media_type_of
 
-_JOINTS: Final = {"form": ",", "simple": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_JOINTS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _ACCEPT: Final = "application/json, text/*;q=0.9, */*;q=0.1"
 _DOTS: Final = (".", "..")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+_SLASH: Final = re.compile(r"/(?![^{}]*\})")
+"""A slash between segments, and not in the name of a placeholder."""
 
 Place = Mapping[str, Any]
 """Where and how an argument is sent, as ``arguments`` describes it; JSON."""
@@ -73,25 +78,32 @@ def request_of(
                 cookies += _apart(name, _pairs(name, place, value), taken)
             case _:
                 sent[place["name"]] = _header(name, place, value)
-    query += [f"{_quoted(name)}={_quoted(value)}" for name, value in credentials.query]
+    query += [_pair(*one) for one in credentials.query]
+    if (fixed := shape.get("query")) is not None:
+        query.insert(0, _filled(fixed, path))
     cookies += [f"{name}={value}" for name, value in credentials.cookies]
     own = {**{name.lower(): value for name, value in headers.items()}, **credentials.headers}
     if cookies:
         own["cookie"] = "; ".join([own["cookie"], *cookies] if "cookie" in own else cookies)
-    url = (api.url or shape["server"]) + _path(shape["path"], path)
+    url = (api.url or shape["server"]) + _path(split_path(shape["path"])[0], path)
     return ApiRequest(shape["method"], f"{url}?{'&'.join(query)}" if query else url, {**sent, **own}, content)
 
 
 def _path(template: str, values: Mapping[str, str]) -> str:
     """Return the path with encoded values. Raises ``ToolError`` if that leaves a segment empty or makes it dots."""
     segments: list[str] = []
-    for segment in template.split("/"):
-        made = re.sub(r"\{([^{}]*)\}", lambda place: values[place[1]], segment)
-        if made != segment and (not made or _unquoted(made).partition(";")[0] in _DOTS):
-            name = re.findall(r"\{([^{}]*)\}", segment)[0]
-            raise _refused(name, "the path would lead elsewhere")
-        segments.append(quote(made, safe="%" + "!$&'()*+,;=:@~-._"))
+    for segment in _SLASH.split(template):
+        made, place = _filled(segment, values), _PLACEHOLDER.search(segment)
+        if place is not None and (not made or _unquoted(made).partition(";")[0] in _DOTS):
+            raise _refused(place[1], "the path would lead elsewhere")
+        segments.append(made)
     return "/".join(segments)
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """Return a segment of a path, or a query, with encoded values in its placeholders."""
+    made = _PLACEHOLDER.sub(lambda place: values[place[1]], template)
+    return quote(made, safe="%!$&'()*+,;=:@~-._/?")
 
 
 def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
@@ -107,17 +119,27 @@ def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
         if len(parts) > 1 and any(one.partition(";")[0] in _DOTS for one in parts):
             raise _refused(name, "the path would lead elsewhere")
         texts.append("=".join(map(_quoted, pair)))
-    return ",".join(texts)
+    style, explodes = place.get("style"), place.get("explode") is True
+    if style == "label":
+        return f".{('.' if explodes else ',').join(texts)}"
+    if style != "matrix":
+        return ",".join(texts)
+    if explodes and isinstance(value, dict):
+        return "".join(f";{text}" for text in texts)
+    key = _quoted(place["name"])
+    return "".join(f";{key}={text}" for text in (texts if explodes else [",".join(texts)]))
 
 
 def _texts(name: str, place: Place, value: Any) -> Iterator[Sequence[str]]:
-    """Yield the texts of a value in the style ``simple``: one, its items, or its members, with their names."""
+    """Yield the texts of a value: one, its items, or its members, with their names; a member that is null is absent."""
     if "content" in place:
         yield (_json(value),)
     elif isinstance(value, list):
         yield from ((_scalar(name, one),) for one in cast("list[Any]", value))
     elif isinstance(value, dict):
         for key, one in cast("dict[str, Any]", value).items():
+            if one is None:
+                continue
             if place["explode"]:
                 yield key, _scalar(name, one)
             else:
@@ -132,34 +154,47 @@ def _header(name: str, place: Place, value: Any) -> str:
 
 def _pairs(name: str, place: Place, value: Any) -> Iterator[str]:
     """Yield the ``name=value`` pairs of a query, a cookie or a form, percent-encoded."""
-    key = _quoted(place["name"])
+    key: str = place["name"]
     if "content" in place:
-        yield f"{key}={_quoted(_json(value))}"
-        return
-    style, explodes = place["style"], place["explode"]
-    joint = _JOINTS.get(style)
-    if isinstance(value, list) and joint is not None:
-        items = [_quoted(_scalar(name, one)) for one in cast("list[Any]", value)]
-        if explodes:
-            yield from (f"{key}={one}" for one in items)
-        elif items:
-            yield f"{key}={joint.join(items)}"
-    elif isinstance(value, dict) and style in ("form", "deepObject"):
-        members = {
-            one: _quoted(_scalar(name, inner))
-            for one, inner in cast("dict[str, Any]", value).items()
-            if inner is not None
-        }
-        if style == "deepObject":
-            yield from (f"{key}{_quoted(f'[{one}]')}={inner}" for one, inner in members.items())
-        elif explodes:
-            yield from (f"{_quoted(one)}={inner}" for one, inner in members.items())
-        elif members:
-            yield f"{key}={','.join(f'{_quoted(one)},{inner}' for one, inner in members.items())}"
-    elif isinstance(value, list | dict) or style == "deepObject":
-        raise _refused(name, f"the style {style} cannot send such a value")
+        yield _pair(key, _json(value))
+    elif place["style"] == "deepObject":
+        yield from _deep(name, key, value)
+    elif not isinstance(value, list | dict):
+        yield _pair(key, _scalar(name, value))
+    elif not place["explode"]:
+        texts = [_quoted(text) for pair in _texts(name, place, value) for text in pair]
+        if texts:
+            yield f"{_quoted(key)}={_JOINTS[place['style']].join(texts)}"
+    elif isinstance(value, list):
+        yield from (_pair(key, _scalar(name, item)) for item in cast("list[Any]", value))
+    elif place["style"] == "form":
+        for member, inner in cast("dict[str, Any]", value).items():
+            items = cast("list[Any]", inner) if isinstance(inner, list) else [inner]
+            yield from (_pair(member, _scalar(name, item)) for item in items if inner is not None)
     else:
-        yield f"{key}={_quoted(_scalar(name, value))}"
+        raise _refused(name, f"the style {place['style']} cannot send such a value")
+
+
+def _deep(name: str, key: str, value: Any) -> Iterator[str]:
+    """Yield the pairs of a value in the style ``deepObject``: ``a[b][c]=…``, ``a[]=…`` for items, ``a[0][b]=…``.
+
+    The specification has objects of scalars alone; the others are as servers read them that take more.
+    """
+    if isinstance(value, dict):
+        for member, inner in cast("dict[str, Any]", value).items():
+            if inner is not None:
+                yield from _deep(name, f"{key}[{member}]", inner)
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        is_flat = not any(isinstance(item, list | dict) for item in items)
+        for number, item in enumerate(items):
+            yield from _deep(name, f"{key}[]" if is_flat else f"{key}[{number}]", item)
+    else:
+        yield _pair(key, _scalar(name, value))
+
+
+def _pair(name: str, text: str) -> str:
+    return f"{_quoted(name)}={_quoted(text)}"
 
 
 def _keys(shape: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -168,7 +203,9 @@ def _keys(shape: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:
-    """Yield the names of the other parameters of a place."""
+    """Yield the names of the other parameters of a place, and of those that the path fixes."""
+    if place == "query":
+        yield from names_in(shape.get("query", ""))
     for other, one in shape["arguments"].items():
         if other != name and one["in"] == place:
             yield one["name"]
@@ -237,7 +274,7 @@ def _form(name: str, encodings: Mapping[str, Place], value: Any) -> Iterator[str
             continue
         items = cast("list[Any]", one) if isinstance(one, list) else [one]
         texts = [_json(item) if isinstance(item, list | dict) else _scalar(name, item) for item in items]
-        yield from (f"{_quoted(key)}={_quoted(text)}" for text in texts)
+        yield from (_pair(key, text) for text in texts)
 
 
 def _scalar(name: str, value: Any) -> str:

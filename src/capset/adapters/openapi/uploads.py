@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from capset.adapters.openapi.document import ApiDocument, Node, as_list, as_node
+from capset.adapters.openapi.document import ApiDocument
+from capset.adapters.openapi.nodes import Node, as_list, as_members
 from capset.definitions.contexts import Context
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.errors import ToolError
@@ -85,7 +86,7 @@ def mentions_file(schema: object) -> bool:
 def file_fields(document: ApiDocument, what: str, schema: Node) -> dict[str, bool]:
     """Return the fields of a body that are files by name, and whether each takes several."""
     found: dict[str, bool] = {}
-    for name, one in as_node(what, schema.get("properties", {})).items():
+    for name, one in as_members(what, schema.get("properties")).items():
         if is_file(document, what, one):
             found[name] = False
         elif isinstance(one, Mapping):
@@ -207,7 +208,7 @@ def _is_file_place(place: Mapping[str, Any]) -> bool:
 
 
 def _is_string(node: Node) -> bool:
-    kind = node.get("type", "string")
+    kind = node.get("type") or "string"
     return kind in ("string", ["string", "null"], ["null", "string"], ["string"])
 
 

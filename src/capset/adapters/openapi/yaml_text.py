@@ -1,12 +1,15 @@
-"""YAML as OpenAPI has it: that of version 1.2, with texts as keys, and nothing but JSON data (spec 7, M8).
+"""YAML as OpenAPI has it: that of version 1.2, with texts as keys, and nothing but JSON data (spec 7, M8, M107).
 
-YAML 1.1, which the parser speaks by itself, takes ``on`` and ``no`` for booleans, ``010`` for 8, and dates for objects.
+PyYAML constructs YAML 1.1, which takes ``on`` and ``no`` for booleans, ``010`` for 8, and dates for objects. So the
+data is built of the parser's events, which also takes a fraction of the memory that PyYAML's nodes would.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from dataclasses import dataclass, field
+from math import isfinite
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from capset.errors import DefinitionError
@@ -15,106 +18,188 @@ from capset.schemas.strict_json import MAX_LEVELS
 if TYPE_CHECKING:
     import yaml
 
-_MAX_VALUES: Final = 1_000_000
-"""The maximum number of values: aliases can repeat one very often."""
-_SCALARS: Final = {
-    "tag:yaml.org,2002:bool": (re.compile("true|True|TRUE|false|False|FALSE"), "tTfF"),
-    "tag:yaml.org,2002:null": (re.compile("~|null|Null|NULL|"), ["~", "n", "N", ""]),
-    "tag:yaml.org,2002:int": (re.compile(r"[-+]?(?:0|[1-9][0-9]*)"), "-+0123456789"),
-    "tag:yaml.org,2002:float": (
-        re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"),
-        "-+.0123456789",
-    ),
+_MAX_VALUES: Final = 5_000_000
+"""The maximum number of values, those that aliases repeat counted each time."""
+_WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-"""The scalars without quotes that are no texts: by tag, their grammar and first letters."""
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+")
+_TEXT: Final = "tag:yaml.org,2002:str"
+_OTHER_SCALARS: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "null", "int", "float"))
+_COLLECTIONS: Final = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
-def parse_yaml(text: str, where: str) -> Any:  # JSON
+def parse_yaml(data: bytes, where: str) -> Any:  # JSON
     """Return the data of a text. Raises ``DefinitionError``, starting with ``where``, with the line."""
     import yaml
 
+    loader = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    tree = _YamlData(where)
     try:
-        _check_depth(text, where)
-        return _Copier(where).copied(yaml.load(text, _loader()))  # noqa: S506 - it is a SafeLoader
+        for event in yaml.parse(data, loader):
+            if isinstance(event, yaml.ScalarEvent):
+                tree.add_scalar(event)
+            elif isinstance(event, yaml.MappingStartEvent):
+                tree.begin({}, event)
+            elif isinstance(event, yaml.SequenceStartEvent):
+                tree.begin([], event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                tree.end()
+            elif isinstance(event, yaml.AliasEvent):
+                tree.repeat(event)
     except yaml.YAMLError as error:
         mark = cast("Any", getattr(error, "problem_mark", None))
-        at = f", line {mark.line + 1}" if mark else ""
-        raise DefinitionError(f"{where}{at}: not YAML: {getattr(error, 'problem', None) or 'unreadable'}") from None
-    except RecursionError:
-        raise DefinitionError(f"{where} is nested too deeply") from None
-    except (ValueError, LookupError, AttributeError):  # what a value with a tag of its own may raise
-        raise DefinitionError(f"{where}: not YAML: a number or a tagged value cannot be read") from None
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+        raise DefinitionError(f"{where}{line}: not YAML: {problem}") from None
+    return tree.document
 
 
-def _check_depth(text: str, where: str) -> None:
-    """Refuse what is nested too deeply by its events: the parser in C would overflow the stack of the process."""
-    import yaml
+@dataclass(slots=True)
+class _YamlBranch:
+    """A list or an object: the number of values in it, itself included, and of levels."""
 
-    depth = 0
-    for event in yaml.parse(text, _loader()):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_LEVELS:
-                raise DefinitionError(f"{where} is nested more than {MAX_LEVELS} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-@cache
-def _loader() -> type[yaml.SafeLoader]:
-    import yaml
-
-    base = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-    class Loader(base):
-        """A loader whose keys are the texts that are written, each once in a mapping."""
-
-        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # filled below
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # as it is there
-            found: dict[Any, Any] = {}
-            for key, value in node.value:
-                text = cast("str", key.value) if isinstance(key, yaml.ScalarNode) else None
-                if text is None or text in found:
-                    said = "a key is no text" if text is None else "a key stands there twice"
-                    raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
-                if text == "<<" and key.style not in ("'", '"'):  # a few of them can repeat each other without end
-                    raise yaml.MarkedYAMLError(problem="merge keys are not supported", problem_mark=key.start_mark)
-                found[text] = cast("Any", self).construct_object(value, deep=deep)
-            return found
-
-    for tag, (grammar, first) in _SCALARS.items():
-        cast("Any", Loader).add_implicit_resolver(tag, re.compile(f"(?:{grammar.pattern})$"), list(first))
-    return Loader
+    data: list[Any] | dict[str, Any]
+    anchor: str | None = None
+    size: int = 1
+    levels: int = 1
+    key: str | None = None
+    """The key whose value comes next."""
+    merges: bool = False
+    """Whether what comes next is merged: the value of ``<<``."""
+    merged: list[Any] = field(default_factory=list[Any])
 
 
-class _Copier:
-    """Copies data, so that what aliases repeat is counted each time."""
+class _YamlData:
+    """The data of a document, built of the events of a YAML parser."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._left = _MAX_VALUES
+        self._open = [_YamlBranch([])]
+        self._anchors: dict[str, tuple[Any, int, int] | None] = {}
+        self._size = 0
 
-    def copied(self, value: object, level: int = 0) -> Any:  # JSON
-        self._left -= 1
-        if self._left < 0:
+    @property
+    def document(self) -> Any:  # JSON
+        """The only document; nothing if there is none. Raises ``DefinitionError`` if there are several."""
+        documents = self._open[0].data
+        if len(documents) > 1:
+            raise DefinitionError(f"{self._where} has several documents; one was expected")
+        return documents[0] if isinstance(documents, list) and documents else None
+
+    def begin(self, data: list[Any] | dict[str, Any], event: yaml.CollectionStartEvent) -> None:
+        """Begin a list or an object."""
+        if event.tag not in _COLLECTIONS:
+            raise self._refused(event, f"the tag {event.tag!r:.80} is not supported")
+        self._check_key(event)
+        if len(self._open) > MAX_LEVELS:
+            raise self._too_deep()
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append(_YamlBranch(data, event.anchor))
+
+    def end(self) -> None:
+        """End the list or the object that was begun last."""
+        branch = self._open.pop()
+        for source in branch.merged:
+            for name, value in source.items():
+                cast("dict[str, Any]", branch.data).setdefault(name, value)
+        if branch.anchor is not None:
+            self._anchors[branch.anchor] = (branch.data, branch.size, branch.levels)
+        self._size += 1
+        self._add(branch.data, branch.size, branch.levels)
+
+    def repeat(self, event: yaml.AliasEvent) -> None:
+        """Add what an alias stands for. Nothing changes it, so it is not copied."""
+        self._check_key(event)
+        anchored = self._anchors.get(event.anchor or "")
+        if anchored is None:
+            raise self._refused(event, f"the alias {event.anchor!r:.80} names nothing that ends before it")
+        data, size, levels = anchored
+        if len(self._open) - 1 + levels > MAX_LEVELS:
+            raise self._too_deep()
+        self._size += size
+        self._add(data, size, levels)
+
+    def add_scalar(self, event: yaml.ScalarEvent) -> None:
+        """Add a scalar, or take it for a key."""
+        branch = self._open[-1]
+        if isinstance(branch.data, dict) and branch.key is None:
+            value = branch.key = intern(self._text(event))
+            branch.merges = value == "<<" and event.implicit[0]
+            if value in branch.data and not branch.merges:
+                raise self._refused(event, "a key stands there twice")
+        else:
+            value = self._scalar(event)
+            self._size += 1
+            self._add(value, 1, 0)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1, 0)
+
+    def _add(self, value: object, size: int, levels: int) -> None:
+        if self._size > _MAX_VALUES:
             raise DefinitionError(f"{self._where} has more than {_MAX_VALUES:,} values")
-        if level > MAX_LEVELS:
-            raise DefinitionError(f"{self._where} is nested more than {MAX_LEVELS} levels deep")
-        match value:
-            case None | bool() | int() | float():
-                return value
-            case str():
-                return self._text(value)
-            case list():
-                return [self.copied(one, level + 1) for one in cast("list[object]", value)]
-            case dict():
-                members = cast("dict[str, object]", value)
-                return {self._text(key): self.copied(one, level + 1) for key, one in members.items()}
-            case _:
-                raise DefinitionError(f"{self._where} has a value of the type {type(value).__name__}")
+        branch = self._open[-1]
+        branch.size += size
+        branch.levels = max(branch.levels, levels + 1)
+        if isinstance(branch.data, list):
+            branch.data.append(value)
+        elif not branch.merges:
+            branch.data[cast("str", branch.key)] = value
+        else:
+            sources = cast("list[object]", value if isinstance(value, list) else [value])
+            if not all(isinstance(source, dict) for source in sources):
+                raise DefinitionError(f"{self._where}: not YAML: what '<<' merges is no object")
+            branch.merged += sources
+        branch.key = None
 
-    def _text(self, text: str) -> str:
-        if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
-            raise DefinitionError(f"{self._where} has a lone surrogate, which no text can have")
+    def _scalar(self, event: yaml.ScalarEvent) -> str | float | bool | None:
+        is_plain, is_quoted = event.implicit
+        if not is_plain and (is_quoted or event.tag == _TEXT):
+            return self._text(event)
+        if not is_plain and event.tag not in _OTHER_SCALARS:
+            raise self._refused(event, f"the tag {event.tag!r:.80} is not supported")
+        try:
+            value = _plain(event.value)
+        except ValueError:  # Python reads no integer of more than 4,300 digits
+            raise self._refused(event, "a number has too many digits") from None
+        if isinstance(value, float) and not isfinite(value):
+            raise self._refused(event, "a number is too large")
+        if isinstance(value, str):
+            if not is_plain:
+                raise self._refused(event, f"a value is not of its type {event.tag!r:.80}")
+            return self._text(event)
+        return value
+
+    def _text(self, event: yaml.ScalarEvent) -> str:
+        text = event.value
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise self._refused(event, "a text has a lone surrogate, which no text can have")
         return text
+
+    def _check_key(self, event: yaml.Event) -> None:
+        branch = self._open[-1]
+        if isinstance(branch.data, dict) and branch.key is None:
+            raise self._refused(event, "a key is no text")
+
+    def _too_deep(self) -> DefinitionError:
+        return DefinitionError(f"{self._where} is nested more than {MAX_LEVELS} levels deep")
+
+    def _refused(self, event: yaml.Event, problem: str) -> DefinitionError:
+        line = f", line {event.start_mark.line + 1}" if event.start_mark is not None else ""
+        return DefinitionError(f"{self._where}{line}: not YAML: {problem}")
+
+
+def _plain(text: str) -> str | float | bool | None:
+    """Return the value of a scalar without quotes, as YAML 1.2 has it."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in "-+.0123456789":
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text

@@ -135,7 +135,9 @@ class Delivery:
         kind = type(error).__name__
         _log.warning("email: %s failed: %s %s, correlation %s", step, kind, number or "", self._correlation)
         if step == "sending" and number is None:
-            return ToolError(_UNKNOWN, code="email_unconfirmed", status=504)
+            unconfirmed = ToolError(_UNKNOWN, code="email_unconfirmed", status=504)
+            unconfirmed.answer_lost = True
+            return unconfirmed
         code, words = _TOLD[step]
         why = f" (it says {number})" if number else " (it took too long)" if isinstance(error, TimeoutError) else ""
         is_final = step in ("naming the recipient", "offering", "sending") and number is not None and number >= 500

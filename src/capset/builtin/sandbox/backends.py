@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
 from capset import ToolError
 from capset.builtin.sandbox.child.frames import Backend
 from capset.builtin.sandbox.config import Language, SandboxConfig
-from capset.builtin.sandbox.jail import Jail, JailUnavailable, jail_for, shell_jail
+from capset.builtin.sandbox.jail import Jail, JailUnavailable, is_installed, jail_for, shell_jail
 from capset.ext import install_command
 
 _MONTY_MODULE: Final = "pydantic_monty"
@@ -28,7 +30,10 @@ _BASH: Final = """\
 Bash itself, with the usual commands: `grep`, `sed`, `awk`, `sort`, `find`, `tar`, `diff` and the like, and \
 `python3` with its standard library. At most 64 processes run at once. Background jobs that still print are waited \
 for; others end with the script."""
+_DATA_PACKAGES: Final = ("numpy", "pandas")
+"""The packages of the extra ``sandbox-data``."""
 _JAIL_NEEDS: Final = "Linux with bash, bubblewrap, and user namespaces for the user that capset runs as"
+_log = logging.getLogger("capset.builtin.sandbox")
 
 
 def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, list[str]]:
@@ -51,7 +56,8 @@ def backends_here() -> dict[str, str]:
     languages: tuple[Language, ...] = ("python", "bash")
     for language in languages:
         try:
-            found[language], _ = backend_for(language, SandboxConfig())
+            # Without packages, which change nothing about that and take seconds to be tried out.
+            found[language], _ = backend_for(language, SandboxConfig(packages=()))
         except ToolError as error:
             found[language] = error.message
     return found
@@ -71,8 +77,26 @@ def _said(language: Language, config: SandboxConfig) -> str:
         return _MONTY
     if backend == "isolated-bash":
         return _BASH
-    packages = f" Of others there are: {', '.join(config.packages)}." if config.packages else ""
+    names = _packages_of(config)
+    packages = f" Of others there are: {', '.join(names)}." if names else ""
     return _CPYTHON.format(version=".".join(map(str, sys.version_info[:3])), packages=packages)
+
+
+def _packages_of(config: SandboxConfig) -> tuple[str, ...]:
+    return _default_packages() if config.packages is None else config.packages
+
+
+@cache
+def _default_packages() -> tuple[str, ...]:
+    """Return those of the extra ``sandbox-data`` that are installed; none if they cannot be loaded in a jail."""
+    installed = tuple(filter(is_installed, _DATA_PACKAGES))
+    try:
+        jail_for(installed)
+    except JailUnavailable as error:
+        if installed:
+            _log.warning("sandbox: Python has no %s here: %s", " and no ".join(installed), error)
+        return ()
+    return installed
 
 
 def _shell_jail(config: SandboxConfig) -> Jail:
@@ -97,7 +121,7 @@ def _jail(config: SandboxConfig) -> Jail | None:
             raise _unavailable("Monty, which this sandbox is set to, imports no packages.")
         return None
     try:
-        return jail_for(config.packages)
+        return jail_for(_packages_of(config))
     except JailUnavailable as error:
         if config.backend == "auto" and not config.packages:
             return None

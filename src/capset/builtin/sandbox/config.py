@@ -53,10 +53,10 @@ class SandboxConfig(BaseModel):
         "(Linux); monty is Monty, an interpreter of a subset of Python, and no bash; auto is the first where it works, "
         "else the second.",
     )
-    packages: Packages = Field(
-        default=(),
+    packages: Packages | None = Field(
+        default=None,
         description="Installed packages that Python may import, by the names of their distributions, with all that "
-        "they need; for CPython only.",
+        "they need; for CPython only. By default numpy and pandas, where they are installed.",
     )
 
     @property

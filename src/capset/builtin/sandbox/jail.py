@@ -1,9 +1,9 @@
 """Jails of CPython and of bash: bubblewrap's namespaces around them, and nothing else of the host (spec 5, P18).
 
 In that of CPython there are the interpreter with its standard library, named packages, the shared libraries that these
-load, and time zones; in that of bash also the usual commands, as the host has them, and a ``/proc`` of its own. In both
-there are the files of the run, on a file system in memory of bounded size, and neither network nor environment, nor a
-user namespace in which code could become somebody else.
+load, time zones and the locale C.UTF-8; in that of bash also the usual commands, as the host has them, and a ``/proc``
+of its own. In both there are the files of the run, on a file system in memory of bounded size, and neither network nor
+environment, nor a user namespace in which code could become somebody else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from shutil import which
 from typing import Final
 
-from capset.builtin.sandbox.child.frames import MOST_TASKS, Backend, RunLimits
+from capset.builtin.sandbox.child.frames import LOCALES, MOST_TASKS, PACKAGES, Backend, RunLimits
 from capset.builtin.sandbox.child.system_calls import filter_for
 from capset.builtin.sandbox.jail_users import start_jail, user_options
 from capset.builtin.sandbox.process_trees import are_children_listed
@@ -41,7 +41,6 @@ COMMANDS: Final = """
 
 ROOT: Final = "/.runtime"
 """Where the interpreter is in the jail; all else there is the run's own."""
-PACKAGES: Final = f"{ROOT}/packages"
 _CHILD: Final = f"{ROOT}/capset/builtin/sandbox/child"
 _LIBRARIES: Final = f"{ROOT}/libraries"
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
@@ -56,7 +55,12 @@ _OF_SYSTEM: Final = ("cmdline", "keys", "swaps")
 _EMPTY: Final = str(Path(__file__).parents[2] / "py.typed")
 """A file with nothing in it."""
 _ZONES: Final = "/usr/share/zoneinfo"
-_BASH: Final = f"os.execve('/bin/bash', ['bash', '-c', '{{}}'], dict(PATH='{ROOT}/bin'))"
+_LOCALES: Final = tuple(f"/usr/{lib}/locale/{name}" for lib in ("lib", "lib64") for name in ("C.utf8", "C.UTF-8"))
+"""Where systems have the locale C.UTF-8: a folder of files that the C library reads, and does not have built in."""
+_COUNTS_LETTERS: Final = (
+    r'x=\xe9; [ "${#x}" = 1 ] || { echo bash counts bytes, not letters: the locale C.UTF-8 is missing >&2; exit 1; }; '
+)
+_BASH: Final = f"os.execve('/bin/bash', ['bash', '-c', '{{}}'], os.environ | dict(PATH='{ROOT}/bin'))"
 _PRELUDE: Final = (
     f"import sys; sys.path.insert(0, {ROOT!r})",
     "from capset.builtin.sandbox.child import users",
@@ -97,6 +101,7 @@ class Jail:
             *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
             *("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--as-pid-1"),
             *("--clearenv", "--setenv", "MALLOC_ARENA_MAX", "2", "--hostname", "sandbox"),
+            *("--setenv", "LANG", "C.UTF-8", "--setenv", "LOCPATH", LOCALES),
             *user_options(has_proc=self.has_proc),
             *("--size", str(size), "--tmpfs", "/", "--dir", "/tmp", "--dir", "/dev"),  # noqa: S108  # of the jail
             *(part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")),
@@ -141,10 +146,10 @@ def _tried_shell() -> Jail | str:
     try:
         jail = _with_commands(jail_for())
         try:
-            _try_out(jail, ["import os", _BASH.format("cat <(true)")], "bash", "isolated-bash")
+            _try_out(jail, ["import os", _BASH.format(f"{_COUNTS_LETTERS}cat <(true)")], "bash", "isolated-bash")
         except JailUnavailable:
             jail = replace(jail, has_proc=False)
-            _try_out(jail, ["import os", _BASH.format("true | cat")], "bash", "isolated-bash")
+            _try_out(jail, ["import os", _BASH.format(f"{_COUNTS_LETTERS}true | cat")], "bash", "isolated-bash")
     except JailUnavailable as error:
         return str(error)
     return jail
@@ -203,6 +208,8 @@ def _tried(packages: tuple[str, ...]) -> Jail | str:
 
 
 def _made(packages: tuple[str, ...]) -> Jail:
+    if packages and not are_children_listed():
+        raise JailUnavailable("the system does not list the children of processes, whose memory is added up")
     if filter_for(os.uname().machine) is None:
         raise JailUnavailable(f"there is no filter of system calls for {sys.platform} on {os.uname().machine}")
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
@@ -225,6 +232,9 @@ def _made(packages: tuple[str, ...]) -> Jail:
     ]
     if os.path.isdir(_ZONES):  # noqa: PTH112
         binds.append((_ZONES, f"{ROOT}/zoneinfo"))
+    locale = next(filter(os.path.isdir, _LOCALES), None)
+    if locale is not None:
+        binds.append((os.path.realpath(locale), f"{LOCALES}/C.utf8"))
     masked = [one for one in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{one}")]  # noqa: PTH112
     return Jail(_bubblewrap(), tuple(binds), tuple(f"{there}/{one}" for one in masked))
 
@@ -318,7 +328,7 @@ def _package_binds(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield os.path.realpath(str(found.locate_file(part))), part
         for one in found.requires or ():
             needed = re.match(r"[A-Za-z0-9._-]+", one)
-            if needed is not None and "extra ==" not in one and _is_installed(needed[0]):
+            if needed is not None and "extra ==" not in one and is_installed(needed[0]):
                 pending.append(needed[0])
 
 
@@ -338,7 +348,8 @@ def _distribution(name: str) -> Distribution:
         raise JailUnavailable(f"the package {name!r} is not installed here: pip install {name}") from None
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Whether a distribution is installed beside capset."""
     try:
         distribution(name)
     except PackageNotFoundError:

@@ -15,7 +15,7 @@ from time import monotonic, sleep, thread_time
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
-from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
+from capset.builtin.sandbox.child.frames import PACKAGES, Ending, Order, Stopped
 from capset.builtin.sandbox.jail_users import start_jail
 from capset.builtin.sandbox.process_trees import memory_at_most, memory_of, processes_below
 
@@ -29,7 +29,7 @@ _REST_SECONDS: Final = 20.0
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _WATCH_STEP: Final = 0.05
-"""How often, in seconds, the memory of the processes in a jail of bash is added up."""
+"""How often, in seconds, the memory of the processes in a jail is added up."""
 _REST_OF_WATCH: Final = 10
 """How many times as long as that took it is not done again: it takes capset's own time."""
 _MOST_SHARED: Final = 4
@@ -39,6 +39,8 @@ This figure is quick to read at any size; the memory that they really take is re
 """
 _OWN_BYTES: Final = 32 << 20
 """Bytes that the first processes of a jail take."""
+_PACKAGE_BYTES: Final = 128 << 20
+"""Bytes that packages take when they are loaded, before there is any value."""
 _CHUNK: Final = 1 << 16
 _STDERR: Final = 4_096
 _SLACK: Final = 1 << 20
@@ -82,8 +84,13 @@ class ChildRun:
         self._is_stopped = False
         self._steps: set[bytes] = set()
         self._next_look = self._next_exact_look = 0.0
-        self._is_bash = order["backend"] == "isolated-bash"
         limits = order["limits"]
+        has_packages = any(part.startswith(f"{PACKAGES}/") for part in command)
+        self._is_watched = order["backend"] == "isolated-bash" or has_packages
+        """Whether the memory of all its processes is added up; of one without packages the system bounds it."""
+        self._most_memory = limits["memory_bytes"] + _OWN_BYTES
+        if has_packages:
+            self._most_memory += _PACKAGE_BYTES + 2 * limits["max_bytes"]  # the files, as they were and as they are
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._files_bytes = 0
         self._outcome = Outcome()
@@ -135,13 +142,13 @@ class ChildRun:
             for stream, event in ((stdin, EVENT_WRITE), (stdout, EVENT_READ), (stderr, EVENT_READ)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, event)
-            step = _WATCH_STEP if self._is_bash else _STEP
+            step = _WATCH_STEP if self._is_watched else _STEP
             while self._outcome.ending is None:
                 left = self._deadline - monotonic()
                 if left <= 0 or self._is_stopped:
                     self._outcome.stopped = "time"
                     return
-                if self._is_bash and self._exceeds_memory(process.pid):
+                if self._is_watched and self._exceeds_memory(process.pid):
                     self._outcome.stopped = "memory"
                     return
                 for key, _ in selector.select(min(left, step)):
@@ -161,15 +168,12 @@ class ChildRun:
                             return
 
     def _exceeds_memory(self, pid: int) -> bool:
-        """Whether all processes of a jail together take more memory than they may: added up from time to time.
-
-        The system bounds that of each of them, and so that of Python, which is one.
-        """
+        """Whether all processes of a jail together take more memory than they may: added up from time to time."""
         if monotonic() < self._next_look:
             return False
         began = thread_time()
         pids = processes_below(pid)
-        most, at_most = self._order["limits"]["memory_bytes"] + _OWN_BYTES, memory_at_most(pids)
+        most, at_most = self._most_memory, memory_at_most(pids)
         self._next_look = monotonic() + max(_WATCH_STEP, _REST_OF_WATCH * (thread_time() - began))
         if at_most <= most or at_most > _MOST_SHARED * most:
             return at_most > most

@@ -162,7 +162,7 @@ def _row(server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
     yield short(tool.hash or (tool.approved.hash if tool.approved else None))
     yield tool.effect
     yield f"{tool.approved.by}, {tool.approved.at[:10]}" if tool.approved else "–"
-    yield "; ".join(tool.problems) or "–"
+    yield "; ".join([*tool.problems, *tool.notes]) or "–"
 
 
 def _difference(id: str, server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:

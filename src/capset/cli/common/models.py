@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from capset.agents.budgets import SUMMARISE_AT
 from capset.cli.common.exits import needs_extra
 from capset.errors import DefinitionError
 
@@ -54,6 +55,15 @@ MaxCost = Annotated[
     typer.Option("--max-cost", metavar="USD", help="What one turn may cost; models without a known price are refused."),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="How many tokens one turn may use in all.")]
+SummariseAt = Annotated[
+    int,
+    typer.Option(
+        "--summarise-at",
+        metavar="TOKENS",
+        min=0,
+        help="From which size on the older turns of a conversation are replaced by a summary; 0 for never.",
+    ),
+]
 
 
 def make_runner(
@@ -62,6 +72,7 @@ def make_runner(
     steps: int,
     cost: float | None = None,
     tokens: int | None = None,
+    summarise_at: int = SUMMARISE_AT,
     *,
     record: Path | None = None,
     append: bool = False,
@@ -83,7 +94,7 @@ def make_runner(
         raise DefinitionError("--record: the answers of a cassette are recorded already", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
     budget = TurnBudget(steps=steps, cost=cost, tokens=tokens)
-    return AgentRunner(_choice(model, allowed, recorded), budget=budget)
+    return AgentRunner(_choice(model, allowed, recorded), budget=budget, summarise_at=summarise_at or None)
 
 
 def _choice(model: str | None, allowed: Sequence[str], record: CassetteFile | None) -> ModelChoice:

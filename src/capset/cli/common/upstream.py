@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from capset.adapters.openapi.api import OpenApi
@@ -23,6 +24,7 @@ from capset.stores.base.pins import ToolPin
 if TYPE_CHECKING:
     from capset.adapters.mcp import McpServers
     from capset.adapters.mcp.connection import McpConnection
+    from capset.adapters.offers import Offer
     from capset.adapters.openapi.client import OpenApiClient
     from capset.adapters.pins import Approved
 
@@ -57,6 +59,7 @@ class Upstream:
         self._known: dict[str, Sequence[ToolPin]] = {}
         self._apis: dict[str, OpenApiClient] = {}
         self._kernel: Kernel | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._is_shared = not db.startswith("memory:")
         self._declared: Mapping[str, str] | None = None
         """The places of the sources that are declared now, by their pins' keys; ``None`` for all that were made."""
@@ -72,8 +75,19 @@ class Upstream:
                 self._kernel, self._is_shared = kernel, self._is_shared and db == self._db
                 yield kernel
         finally:
+            if self._starting is not None:
+                self._starting.cancel()
+                await asyncio.wait([self._starting])
             if self._servers is not None:
                 await self._servers.__aexit__(None, None, None)
+
+    def start_servers(self) -> None:
+        """Start the MCP servers that are processes, in the background: no first call has to wait for that.
+
+        It is for commands that stay, within ``opened``.
+        """
+        if self._servers is not None:
+            self._starting = asyncio.create_task(self._servers.start(), name="start MCP servers")
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Refuse calls of all other sources from now on: the configuration has been read again."""
@@ -99,15 +113,17 @@ class Upstream:
         """The keys of the sources of which no tool is approved."""
         return tuple(sorted(key for key, pins in self._known.items() if not pins))
 
-    def __call__(self, source: Source) -> AnyCapability:
-        """Return the capability of a source, of what is pinned of it in the database.
+    def __call__(self, sources: Sequence[Source]) -> Callable[[Source], AnyCapability]:
+        """Return what makes the capability of each of these sources, of what is pinned of it in the database.
 
-        If it is trusted at its first use, and this is it, what it has is pinned first; one that cannot be reached is
-        named on stderr. Raises ``DefinitionError`` for damaged pins, and if the extra ``mcp`` is needed and missing.
+        If this is the first use of sources that are trusted then, they are asked side by side, and what they have is
+        pinned first; those that cannot be reached are named on stderr. What is returned raises ``DefinitionError`` for
+        damaged pins, and if the extra ``mcp`` is needed and missing.
         """
         # In a thread: some commands read their configuration while they run a loop.
         with ThreadPoolExecutor(1) as thread:
-            return self._made(source, thread.submit(asyncio.run, self._stored_pins(source)).result())
+            pins = thread.submit(asyncio.run, self._stored_pins(sources)).result()
+        return lambda source: self._made(source, pins.get(source.pin_key, ()))
 
     def connection(self, source: Source) -> McpConnection | OpenApiClient:
         """Return the connection of a source through which its capability, made before, is used."""
@@ -118,7 +134,7 @@ class Upstream:
         return self._servers.connection(source)
 
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
-        """Return the capability of a source as calling this does, of what is pinned in the store of a kernel."""
+        """Return the capability of a source, as that of calling this, of what is pinned in the store of a kernel."""
         return self._made(source, await self._pins(source, kernel))
 
     def _made(self, source: Source, pins: Sequence[ToolPin]) -> AnyCapability:
@@ -129,7 +145,7 @@ class Upstream:
 
             client = self._apis[source.pin_key] = OpenApiClient(source, EnvironmentSecrets())
             return capability_of(client, pins, self._approved(source))
-        needs_extra("mcp", "mcp", "httptools")
+        needs_extra("mcp", "mcp")
         from capset.adapters.mcp import McpServers
 
         if self._servers is None:
@@ -152,18 +168,25 @@ class Upstream:
 
         return approved
 
-    async def _stored_pins(self, source: Source) -> Sequence[ToolPin]:
-        if not (source.trust_first_use or has_db(self._db)):
-            return ()
+    async def _stored_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
+        """Return what is pinned of each source, by the key of its pins."""
+        from capset.adapters.pins import side_by_side
+
+        if not (any(source.trust_first_use for source in sources) or has_db(self._db)):
+            return {}
         async with Kernel(store=self._db) as kernel:
-            return await self._pins(source, kernel)
+            pins = await side_by_side(partial(self._pins, source, kernel) for source in sources)
+        return {source.pin_key: approved for source, approved in zip(sources, pins, strict=True)}
 
     async def _pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
         from capset.adapters.pins import pins_of
 
-        async with asked(source, kernel.secrets) as client:
-            try:
-                return await pins_of(kernel, source, client.first_offers)
-            except CapsetError as error:
-                err().print(f"[yellow]warning:[/] {verbatim(in_one(error))}", soft_wrap=True)
-                return ()
+        async def offers() -> Sequence[Offer]:
+            async with asked(source, kernel.secrets) as client:
+                return await client.first_offers()
+
+        try:
+            return await pins_of(kernel, source, offers)
+        except CapsetError as error:
+            err().print(f"[yellow]warning:[/] {verbatim(in_one(error))}", soft_wrap=True)
+            return ()

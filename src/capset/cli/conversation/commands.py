@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 from pydantic_core import from_json
 
+from capset.agents.budgets import SUMMARISE_AT
 from capset.cli.common.allowances import UsageOption, load_allowance
 from capset.cli.common.configuration import ConfigFile
 from capset.cli.common.exits import Exit, guarded
-from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, Record, make_runner
+from capset.cli.common.models import (
+    AllowedModels,
+    MaxCost,
+    MaxSteps,
+    MaxTokens,
+    ModelOption,
+    Record,
+    SummariseAt,
+    make_runner,
+)
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell
 from capset.cli.common.process import on_ending
@@ -80,6 +90,7 @@ def run_command(
     max_steps: MaxSteps = 50,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
     usage_limit: UsageOption = None,
     record: Record = None,
     approver: Approver = None,
@@ -124,7 +135,7 @@ def run_command(
         url,
         model=model,
         allow_model=allow_model,
-        budget=(max_steps, max_cost, max_tokens),
+        limits=(max_steps, max_cost, max_tokens, summarise_at),
         usage_limit=usage_limit,
         record=record,
         config=config,
@@ -145,6 +156,7 @@ def chat_command(
     max_steps: MaxSteps = 50,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
     usage_limit: UsageOption = None,
     record: Record = None,
     approver: Approver = None,
@@ -172,7 +184,7 @@ def chat_command(
         url,
         model=model,
         allow_model=allow_model,
-        budget=(max_steps, max_cost, max_tokens),
+        limits=(max_steps, max_cost, max_tokens, summarise_at),
         usage_limit=usage_limit,
         record=record,
         config=config,
@@ -191,7 +203,7 @@ def _converse(
     *,
     model: str | None,
     allow_model: list[str] | None,
-    budget: tuple[int, float | None, int | None],
+    limits: tuple[int, float | None, int | None, int],
     usage_limit: list[str] | None,
     record: Path | None,
     config: ConfigFile,
@@ -207,7 +219,7 @@ def _converse(
     here |= {"usage-limit": usage_limit}
     if (server := server_of(url, **here)) is not None:
         return asyncio.run(_remote(work, server, asked))
-    runner = make_runner(model, allow_model or (), *budget, record=record, append=asked.session is not None)
+    runner = make_runner(model, allow_model or (), *limits, record=record, append=asked.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
     served = find_served(Registry.installed(), asked.agent, asked.session, config, settings.db, allowance)

@@ -16,6 +16,7 @@ from capset.cli.common.configuration import ConfigFile
 from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.process import on_ending
+from capset.cli.common.scratch import own_temporary_folder
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.sources import warn_of_sources
 from capset.cli.common.targets import Served, announce, find_served, open_kernel
@@ -57,7 +58,7 @@ def mcp_command(
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(limit, session_budget, run_budget)
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
+    with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
         served = find_served(Registry.installed(), agent, session, config, settings.db, allowance)
         if served.configuration is not None and served.upstream is not None:
@@ -83,6 +84,8 @@ def _server() -> Serve:
 
 async def _serve(serve: Serve, settings: Settings, served: Served, session_id: str | None, *, is_kept: bool) -> None:
     async with open_kernel(settings, served, session_id, is_kept=is_kept) as (kernel, session):
+        if served.upstream is not None:
+            served.upstream.start_servers()
         serving = asyncio.ensure_future(serve(kernel, session))
         on_ending(serving.cancel)
         announce(session)

@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,8 +14,8 @@ import typer
 
 from capset.adapters.agents.files import read_agent_sources
 from capset.adapters.config_file import read_configuration
-from capset.adapters.mcp.server import OF_AGENTS
-from capset.adapters.pins import SeenSource, capability_with, look_at
+from capset.adapters.mcp.server import OF_AGENTS, McpServer
+from capset.adapters.pins import SeenSource, capability_with, look_at, side_by_side
 from capset.adapters.plain_files import read_text
 from capset.adapters.sources import KEYS, Source
 from capset.cli.common.actors import actor_here
@@ -91,7 +92,7 @@ def diff_command(
         _warn(seen)
         where = written_options(config=config, agent=agent, db=db)
         for one, tool in changed:
-            for line in _difference(one.source.pin_key, tool, where):
+            for line in _difference(one.source, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     return Exit.DIFFERENT if changed and _asked(seen) is Exit.DONE else _asked(seen)
 
@@ -112,16 +113,21 @@ def approve_command(
     """Approve tools of an MCP server or an API as it describes them now, on record. capset mcp diff shows them first.
 
     With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
-    approved only by name, and never those that nothing could call. Tools that are gone, or left out by their
-    declaration, lose their approval.
+    approved only by name, and never those that nothing could call: without names, all of these are said, with the
+    reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
     (declared,) = _declared(config, agent, server)
-    approved = asyncio.run(_approve(declared, settings, tools or None))
+    approved, left_out = asyncio.run(_approve(declared, settings, tools or None))
     if as_json:
         items = [{"server": server, "tool": one.name, "hash": one.offer and one.offer.hash} for one in approved]
-        print_json({"items": items})
+        unapproved = [{"server": server, "tool": tool.name, "problems": list(tool.problems)} for tool in left_out]
+        print_json({"items": items, "left_out": unapproved})
         return Exit.DONE
+    for tool in left_out:
+        state = "stays unusable" if tool.is_unusable else "is approved only by name"
+        warning = one_line(verbatim(f"{tool.name} {state}: {'; '.join(tool.problems)}"))
+        err().print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
     for one in approved:
         told = f"is {one.state}, and is no longer approved"
         if one.offer is not None:
@@ -195,7 +201,7 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
     file = config or agent
     found: Sequence[Source] = ()
     if config is not None:
-        found = read_configuration(config, Registry.installed(), upstream=capability_with).sources
+        found = read_configuration(config, Registry.installed(), upstream=lambda _: capability_with).sources
     elif agent is not None:
         found = read_agent_sources(agent)
     if not found:
@@ -215,8 +221,10 @@ def _seen(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Sour
 async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
     pins = await _pins(db) if has_db(db) else ()
     secrets = EnvironmentSecrets()
-    looks = (look_at(one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets)) for one in sources)
-    return list(await asyncio.gather(*looks))
+    return await side_by_side(
+        partial(look_at, one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets))
+        for one in sources
+    )
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
@@ -225,8 +233,11 @@ async def _pins(db: str) -> Sequence[ToolPin]:
         return [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
 
 
-async def _approve(source: Source, settings: Settings, named: Sequence[str] | None) -> Sequence[Standing]:
-    from capset.adapters.pins import approve, as_declared, check_names
+async def _approve(
+    source: Source, settings: Settings, named: Sequence[str] | None
+) -> tuple[Sequence[Standing], Sequence[Standing]]:
+    """Return the tools whose approval has changed; and, if none are named, those whose problems keep them from it."""
+    from capset.adapters.pins import approve, as_declared, check_names, standings
 
     wanted = None if named is None else dict(_wanted(one) for one in named)
     async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
@@ -239,9 +250,10 @@ async def _approve(source: Source, settings: Settings, named: Sequence[str] | No
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
                     hint="look at it again: capset mcp diff --config FILE",
                 )
-        return await as_declared(
-            client, await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
-        )
+        changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
+        tools = standings(await kernel.store.pins.list(source.pin_key), offers) if wanted is None else ()
+        left_out = [tool for tool in tools if tool.problems and (tool.is_unusable or tool.state != "approved")]
+        return await as_declared(client, changed), left_out
 
 
 def _wanted(given: str) -> tuple[str, str]:
@@ -292,6 +304,7 @@ def _plain(seen: SeenSource[Source], tool: Standing) -> dict[str, Any]:
         "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
         "effect": _effect(seen, tool),
         "problems": list(tool.problems),
+        "notes": list(tool.notes),
     }
 
 
@@ -302,7 +315,7 @@ def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
     yield _effect(seen, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
-    yield "; ".join(tool.problems) or "–"
+    yield "; ".join((*tool.problems, *tool.notes)) or "–"
 
 
 def _effect(seen: SeenSource[Source], tool: Standing) -> str:
@@ -322,21 +335,28 @@ def _approved(pin: ToolPin) -> Mapping[str, Any]:
     return shape_of(pin)
 
 
-def _difference(server: str, tool: Standing, where: str) -> Iterator[str]:
+def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
     """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now.
 
     ``where`` are the options with which ``capset mcp approve`` finds it.
     """
-    from capset.adapters.offers import described, shown
+    from capset.adapters.offers import described, hash_of, shown
 
-    pin, offer = tool.pin, tool.offer
+    server, pin, offer = source.pin_key, tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
     after = f"{offer.hash[:16]} now" if offer else tool.state
-    old, new = described(_approved(pin) if pin else {}), described(offer.shape if offer else {})
+    approved: Mapping[str, Any] = _approved(pin) if pin else {}
+    now: Mapping[str, Any] = offer.shape if offer else {}
     name = f"{server}/{shown(tool.name)}"
-    yield from difflib.unified_diff(old, new, f"{name} ({before})", f"{name} ({after})", n=3, lineterm="")
+    sides = f"{name} ({before})", f"{name} ({after})"
+    yield from difflib.unified_diff(described(approved), described(now), *sides, n=3, lineterm="")
     for problem in tool.problems:
         yield f"! {shown(problem)}"
+    words, words_now = hash_of(approved, ignores_word_order=True), hash_of(now, ignores_word_order=True)
+    if words == words_now and isinstance(source, McpServer):
+        yield "! only the order of its words differs: its server's ignore_word_order: true would take it as approved"
+    for note in tool.notes:
+        yield f"  {note}"
     if offer is not None and not offer.is_unusable:
         yield f"  capset mcp approve {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}{where}"
     yield ""

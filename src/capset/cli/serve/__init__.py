@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from capset.adapters.agents.server_allowances import ServerAllowances
+from capset.agents.budgets import SUMMARISE_AT
 from capset.cli.common.actors import actor_here
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
-from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, make_runner
+from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset.cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset.cli.common.output import cell, err, verbatim
+from capset.cli.common.scratch import own_temporary_folder
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.sources import warn_of_sources
 from capset.cli.common.upstream import Upstream
@@ -107,6 +109,14 @@ def serve_command(
             "repeated.",
         ),
     ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The path below which the server is reached, such as /capset, else that of --public-url; a proxy may "
+            "cut it off.",
+        ),
+    ] = None,
     drain_delay: Annotated[
         float,
         typer.Option(
@@ -127,6 +137,14 @@ def serve_command(
     max_steps: MaxSteps = 50,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
+    ignore_system_texts: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-system-texts",
+            help="Pass over system messages and instructions of OpenAI's clients, which are context otherwise.",
+        ),
+    ] = False,
+    summarise_at: SummariseAt = SUMMARISE_AT,
     checkpoint_key: CheckpointKeyFile = None,
     unsigned: Unsigned = False,
     config: ConfigFile = None,
@@ -156,6 +174,7 @@ def serve_command(
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset.server.auth.resources import PublicAddress
     from capset.server.http.middleware import AllowedHosts
+    from capset.server.http.root_paths import root_path_of
 
     settings = load_settings(db=db, redis=redis, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
@@ -196,7 +215,7 @@ def serve_command(
     limits = request_limits(http_limit or (), file=governance.file_bytes)
     runner = None
     if model is not None or allow_model:
-        runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
+        runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
     url = None if public is None else public.url
     servers = ServerAllowances(agent_host or (), agent_secret or ())
     served = _Served(
@@ -211,9 +230,11 @@ def serve_command(
         url,
         servers,
         parse_networks(proxy or ()),
+        root_path_of(root_path, url),
+        not ignore_system_texts,
     )
     prepare()
-    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
+    with telemetry(), own_temporary_folder(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure, opens=open_console))
     return Exit.DONE
 
@@ -256,6 +277,8 @@ class _Served:
     public_url: str | None
     server_allowances: ServerAllowances
     proxies: tuple[str, ...]
+    root_path: str | None
+    takes_system_texts: bool
 
     @property
     def registry(self) -> Registry:
@@ -340,10 +363,13 @@ async def _serve(
                 public_url=served.public_url,
                 server_allowances=served.server_allowances,
                 open_id=None if open_id is None else OpenIdSignIn(open_id, kernel),
+                root_path=served.root_path,
+                takes_system_texts=served.takes_system_texts,
                 sources=served.sources(kernel),
             )
             async with open_app(service, names, log=log) as app:
                 settle()
+                served.upstream.start_servers()
                 with served.reloading(service, actor):
                     delay = served.drain_delay
                     ending = service.turns.bell.close

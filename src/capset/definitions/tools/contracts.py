@@ -15,7 +15,7 @@ from typing_extensions import is_typeddict
 from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.errors import DefinitionError
-from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.json_schema import compile_own_schema
 from capset.schemas.parameters import annotation_of, check_object, close_object, followed, object_fields
 from capset.schemas.schema import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
 
@@ -97,7 +97,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvel
         if kinds is _OUTBOUND and data is not None:
             data = _as_written(shown.model_fields[WHOLE])
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        compile_json_schema(owner, shown)  # raises for an invalid schema, with a clearer message
+        compile_own_schema(owner, shown)  # raises for an invalid schema, with a clearer message
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.get("description"), None
@@ -186,7 +186,7 @@ def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inbound(owner: str, shown: Shown) -> Schema:
-    return compile_json_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
+    return compile_own_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
 
 
 def _union(owner: str, members: list[Shown]) -> Schema:
@@ -195,7 +195,7 @@ def _union(owner: str, members: list[Shown]) -> Schema:
         return schema_of(owner, cast("Any", Union)[tuple(models)], "serialization")
     schemas = [one if isinstance(one, Mapping) else _closed_model(owner, one) for one in members]
     if len(schemas) == 1:
-        return compile_json_schema(owner, schemas[0])
+        return compile_own_schema(owner, schemas[0])
     # Each keeps its own definitions; references in it are written from the root, so they move there.
     defs: dict[str, Any] = {}
     for one in schemas:
@@ -203,7 +203,7 @@ def _union(owner: str, members: list[Shown]) -> Schema:
             if defs.setdefault(name, inner) != inner:
                 raise DefinitionError(f"{owner}: two of its messages define {name!r} differently in their $defs")
     options = [{key: value for key, value in one.items() if key != "$defs"} for one in schemas]
-    return compile_json_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
+    return compile_own_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
 
 
 def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
 def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
     """Return the schema of the data of an emission, which must also fit the message's own schema."""
     if envelope.model is None and envelope.data is not None:
-        return compile_json_schema(owner, envelope.data)
+        return compile_own_schema(owner, envelope.data)
     schema = cast("ResultSchema", schema_of(owner, envelope.data, "serialization"))
     if envelope.model is None:
         return schema
@@ -328,10 +328,10 @@ def _foreign_arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Rece
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
     data = close_object(followed(came.data))
     if data.get("type") == "object":
-        schema = compile_json_schema(owner, data)
+        schema = compile_own_schema(owner, data)
         check_object(owner, data)
         return schema, lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
     whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
     whole |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})
-    return compile_json_schema(owner, whole), lambda given: (Message(kind, type_, given[WHOLE]), given), True
+    return compile_own_schema(owner, whole), lambda given: (Message(kind, type_, given[WHOLE]), given), True

@@ -84,6 +84,11 @@ class Tool(Definition, Generic[P, R_co]):
     """The maximum size of its arguments as JSON text; like the timeout, not part of the hash."""
     title: str | None = None
     """The display name; not part of the hash."""
+    mcp: Mapping[str, Any] | None = None
+    """What the MCP server that it comes from says of it to clients, JSON as the server wrote it; not part of the hash.
+
+    ``None`` for a tool of no MCP server.
+    """
 
     def __post_init__(self) -> None:
         """Check every field that an option sets, and what goes with it; raise ``DefinitionError``."""

@@ -69,7 +69,7 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
         )
     hints = _hints(owner, inner)
     parameters = _parameters(owner, function)
-    takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
+    takes_context = bool(parameters) and _is_context(hints.get(parameters[0].name))
     if takes_context and parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
         raise DefinitionError(f"{owner}, parameter {parameters[0].name!r}: Context is passed by position")
     fields: dict[str, Any] = {}
@@ -138,6 +138,11 @@ def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
         raise DefinitionError(f"{owner}: {error}") from None
 
 
+def _is_context(annotation: Any) -> bool:
+    """Whether an annotation is the context, also with a type for its helpers."""
+    return (get_origin(annotation) or annotation) is Context
+
+
 def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
@@ -160,7 +165,7 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
             hint = "a method has its object once it is taken from it: tool(service.search)"
         raise DefinitionError(f"{where} needs a type annotation", hint=hint)
     annotation = hints[parameter.name]
-    if annotation is Context:
+    if _is_context(annotation):
         raise DefinitionError(f"{where}: Context comes first or not at all")
     bare, *declared = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     default = parameter.default

@@ -14,7 +14,7 @@ from capset.definitions.names import TOOL, checked, checked_optional
 from capset.definitions.tools.handlers import Shape, adapting
 from capset.definitions.tools.options import ToolOptions, refuse_unknown
 from capset.errors import DefinitionError
-from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.json_schema import compile_json_schema, compile_own_schema
 from capset.schemas.parameters import parameters_schema
 from capset.schemas.schema import Schema, schema_of
 
@@ -118,7 +118,7 @@ def schema_tool(
         description,
         options,
         arguments=arguments,
-        output=returns_schema(owner, returns),
+        output=returns_schema(owner, returns, is_own=True),
         parameters=tuple(arguments.names),
         shape=plain.shape,
         takes_context=plain.takes_context,
@@ -127,8 +127,12 @@ def schema_tool(
     )
 
 
-def returns_schema(owner: str, returns: Mapping[str, Any] | None) -> Schema:
-    """Return the schema of a result; of any JSON, if none is given. Raises ``DefinitionError``."""
+def returns_schema(owner: str, returns: Mapping[str, Any] | None, *, is_own: bool = False) -> Schema:
+    """Return the schema of a result; of any JSON, if none is given. Raises ``DefinitionError``.
+
+    If it ``is_own``, the host wrote it, so that defaults, formats and patterns count.
+    """
     if returns is None:
         return schema_of(f"{owner}: returns", object, "serialization")
-    return compile_json_schema(f"{owner}: returns", returns)
+    compiled = compile_own_schema if is_own else compile_json_schema
+    return compiled(f"{owner}: returns", returns)

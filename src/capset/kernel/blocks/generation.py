@@ -14,7 +14,7 @@ from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.call.media import media_as_files
+from capset.kernel.call.media import content_data, media_as_files
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.stages.access import refusing_tool
@@ -50,7 +50,7 @@ def continues(runner: GeneratorRunner | None) -> bool:
 class Journal(Protocol):
     """The stored conversation of a session's turn, read and continued by its runner.
 
-    Messages are JSON texts in a form of the runner's own.
+    Messages are JSON texts in a form of the runner's own; a summary may have the member ``metadata.kept_from``.
     """
 
     @property
@@ -66,6 +66,11 @@ class Journal(Protocol):
     @property
     def history(self) -> Sequence[str]:
         """The messages so far, the newest last; of a turn that is continued, its own too."""
+        ...
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers that the messages of ``history`` have in the session; none for an agent within a call."""
         ...
 
     @property
@@ -111,7 +116,8 @@ class Journal(Protocol):
     def add(self, message: str, *, is_summary: bool = False) -> None:
         """Add a message to the conversation; it is stored soon. Stored results of the one before are forgotten.
 
-        A summary stands for all messages before it, which the next turn does not read any more.
+        A summary stands for all messages before it, which the next turn does not read any more. If it has a number in
+        ``metadata.kept_from``, the messages from there on are read all the same, after it.
         """
         ...
 
@@ -223,7 +229,8 @@ class ModelStep:
 
         ``cause`` is the model's id of the call, which its record then has as its causation. A ``listener`` gets the
         events of the call, such as its progress, and returns at once. A result that is too long for a model is
-        truncated: its data, or the error's message, is then a text that says so. Media are files of the session.
+        truncated: its data, or the error's message, is then a text that says so. Of a result that is content, the data
+        is what the model reads, with media as files of the session.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
@@ -246,7 +253,10 @@ class ModelStep:
         await execute(call)
         result = to_result(call, call.data)
         if (error := result.error) is None:
-            data = await media_as_files(context, call.id, call.compiled.tool, result.data)
+            data = result.data
+            if result.content is not None:
+                shown = data if result.foreign is None else content_data(result.content)
+                data = await media_as_files(context, call.id, shown)
             given = await truncate_for_model(context, call.id, data)
             return replace(result, data=given.text if given.is_cut else data)
         given = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))

@@ -85,6 +85,12 @@ class CallContext:
         return self._origin.correlation
 
     @property
+    def message_id(self) -> str:
+        """The id of the message that this call answers; its own if it came without one."""
+        cause = self._origin.options.cause
+        return self._origin.id if cause is None else cause[1]
+
+    @property
     def now(self) -> datetime:
         """The time by the kernel's clock, aware, in UTC."""
         # datetime.fromtimestamp takes seconds as a float, which would round the microseconds.
@@ -112,7 +118,7 @@ class CallContext:
 
     @property
     def cap(self) -> HelpersByName:
-        """The helpers by capability name, untyped."""
+        """The helpers by capability name; ``Context[…]`` says their types."""
         return HelpersByName(self)
 
     @property

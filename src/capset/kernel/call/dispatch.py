@@ -87,4 +87,14 @@ def to_result(call: Invocation, given: Any, absent: Any = None) -> Result[Any]:
     data = None if call.error else absent if call.value is MISSING else given
     snapshot = call.context.snapshot
     error, refused = call.error, call.error is not None and not call.attempts
-    return Result(error is None, data, error, call.id, snapshot.runtime_hash, snapshot.prompt_hash, refused)
+    return Result(
+        error is None,
+        data,
+        error,
+        call.id,
+        snapshot.runtime_hash,
+        snapshot.prompt_hash,
+        refused,
+        call.content,
+        call.foreign,
+    )

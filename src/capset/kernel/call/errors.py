@@ -1,10 +1,11 @@
-"""Errors of calls whose handler raises: translation to safe errors, and cancellation from outside."""
+"""Errors of calls whose handler raises: translation to safe errors, their causes, and cancellation from outside."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NoReturn, cast
+from collections.abc import Awaitable
+from typing import NoReturn, TypeVar, cast
 
 from capset.definitions.agents import Agent
 from capset.errors import (
@@ -25,6 +26,7 @@ from capset.errors import (
 )
 from capset.evaluation.containment import is_contained
 from capset.kernel.call.invocation import Invocation
+from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import hide_store_details
 
 _SAFE = (
@@ -32,6 +34,7 @@ _SAFE = (
     *(StoreError, Unauthenticated),
 )
 """Errors of nested calls that may pass through a handler: their messages are the kernel's own."""
+T = TypeVar("T")
 _log = logging.getLogger("capset.kernel")
 
 
@@ -63,6 +66,25 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     told = _first(call, _leaves(error))
     _log.error("tool %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
     return told or InternalError(f"The tool {call.compiled.name!r} failed unexpectedly; the log has the details.")
+
+
+def cut_causes(error: CapsetError, runtime: KernelRuntime) -> None:
+    """Cut what an error holds beside its own text before a caller gets it, unless the host asks for it (spec 4, G62).
+
+    The exceptions behind it, and the frames that it has come through, may hold anything that a handler has: secrets,
+    and large arguments, which would stay in memory until the garbage collector comes to them.
+    """
+    if not runtime.governance.error_causes:
+        error.__cause__ = error.__context__ = error.__traceback__ = None
+
+
+async def cutting_causes(runtime: KernelRuntime, work: Awaitable[T]) -> T:
+    """Return the result of work that is no call. The causes of an error with which it fails are cut."""
+    try:
+        return await work
+    except CapsetError as error:
+        cut_causes(error, runtime)
+        raise
 
 
 def is_cancelled(call: Invocation) -> bool:
@@ -100,7 +122,7 @@ def _convert_refusal(call: Invocation, error: CapsetError) -> ToolError:
     """Return the refusal of a nested call as the ``ToolError`` of this one, which was not refused; its text is safe."""
     safe = hide_store_details(error, call)
     told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
-    told.retryable, told.retry_after = error.retryable, error.retry_after
+    told.retryable, told.retry_after, told.answer_lost = error.retryable, error.retry_after, error.answer_lost
     return told
 
 

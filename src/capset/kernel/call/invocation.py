@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from asyncio import Timeout
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never
 
 from capset.definitions.clients import CallClient
+from capset.definitions.contents import ForeignResult
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError, NoOutcome
@@ -172,8 +173,14 @@ class Invocation:
     """The result of the handler, of the tool's own type. The run and result stages write it, and ``data``."""
     data: Any = None
     """That as plain JSON data."""
+    content: Sequence[Mapping[str, Any]] | None = None
+    """The result as pieces of content, where it is content, JSON. The result stage writes it, and ``foreign``."""
+    foreign: ForeignResult | None = None
+    """The answer of a server of others that is the result, as it came."""
     reply_type: str | None = None
     """The type of the reply, where a processor gave one."""
+    is_sent: bool = False
+    """Whether its handler has sent a request on, and waits for the answer. ``sending`` writes it."""
     error: CapsetError | None
     """The error that the caller gets. The pipeline writes it, and ``ended``."""
     ended: CallEntry | None = None

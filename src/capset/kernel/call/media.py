@@ -1,30 +1,82 @@
-"""Media in results for models: files of the session, so that a model reads a path and not base64 (spec 7, M10)."""
+"""Media in results for models: files of the session, so that a model reads a path and not base64 (spec 7, M10, M97)."""
 
 from __future__ import annotations
 
 import mimetypes
-from base64 import b64decode
-from collections.abc import Mapping
-from typing import Any, cast
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
-from capset.definitions.contents import is_content
-from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.truncation import FOLDER, store_result
 
+_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "audio/mpeg": (b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"),
+}
+"""How media begin that models take."""
+_RIFF: Final[Mapping[bytes, str]] = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
-async def media_as_files(context: SessionContext, record: str, tool: AnyTool | None, data: Any) -> Any:  # JSON data
-    """Return a result with its media in files of the session, each in its place as ``{"type": "file", "path": …}``.
 
-    ``record`` is the id of the call's. Results that are not content stay as they are. What cannot be stored becomes a
-    text that says so.
+class Medium(NamedTuple):
+    """An image, or a recording, of a type that models take."""
+
+    media_type: str
+    data: bytes
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image."""
+        return self.media_type.startswith("image/")
+
+    @property
+    def base64(self) -> str:
+        """Its bytes in base64."""
+        return b64encode(self.data).decode()
+
+    def __str__(self) -> str:
+        return f"[{self.media_type}, {len(self.data):,} bytes]"
+
+
+def medium_of(data: bytes) -> Medium | None:
+    """Return bytes as an image or a recording, by how they begin; ``None`` if models do not take such.
+
+    What a server of others says of their type may be wrong, and a provider refuses a whole request for that.
     """
-    if tool is None or not is_content(tool.output.annotation):
-        return data
+    if data[:4] == b"RIFF" and (media_type := _RIFF.get(data[8:12])) is not None:
+        return Medium(media_type, data)
+    types = (media_type for media_type, beginnings in _BEGINNINGS.items() if data.startswith(beginnings))
+    return next((Medium(media_type, data) for media_type in types), None)
+
+
+def medium_in(piece: Mapping[str, Any]) -> Medium | None:
+    """Return the image, or the recording, in a piece of content, if it is one that models take."""
+    try:
+        return medium_of(_decoded(piece.get("data") or ""))
+    except ValueError:
+        return None
+
+
+async def media_as_files(context: SessionContext, record: str, data: Any) -> Any:  # JSON data
+    """Return content with its media in files of the session, each in its place as ``{"type": "file", "path": …}``.
+
+    ``data`` is one piece of content or a list of them; ``record`` is the id of the call's. What cannot be stored
+    becomes a text that says so.
+    """
     if not isinstance(data, list):
         return await _kept(context, f"{FOLDER}/{record}", data)
     pieces = cast("list[Any]", data)
     return [await _kept(context, f"{FOLDER}/{record}-{number}", one) for number, one in enumerate(pieces, start=1)]
+
+
+def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
+    """Return pieces of content as data for ``media_as_files``: texts alone are one text."""
+    if all(piece["type"] == "text" for piece in pieces):
+        return "\n".join(piece["text"] for piece in pieces)
+    data: list[Any] = [piece["text"] if piece["type"] == "text" else piece for piece in pieces]
+    return data[0] if len(data) == 1 else data
 
 
 async def _kept(context: SessionContext, file: str, given: Any) -> Any:  # JSON data
@@ -34,7 +86,7 @@ async def _kept(context: SessionContext, file: str, given: Any) -> Any:  # JSON 
         return cast("Any", given)
     media_type = piece.get("media_type") or "application/octet-stream"
     try:
-        content = b64decode(piece["data"], validate=True)
+        content = _decoded(piece["data"])
     except ValueError:  # a pattern of the host's has masked a part of it
         return {"type": "text", "text": f"[{piece['type']}, {media_type}: masked]"}
     path = f"{file}{mimetypes.guess_extension(media_type) or ''}"
@@ -43,3 +95,8 @@ async def _kept(context: SessionContext, file: str, given: Any) -> Any:  # JSON 
         return {"type": "text", "text": f"[{piece['type']}, {media_type}, {len(content):,} bytes: not kept: {why}]"}
     uri = {"uri": piece["uri"]} if "uri" in piece else {}
     return {"type": "file", "path": path, "media_type": media_type, **uri}
+
+
+def _decoded(text: str) -> bytes:
+    """Return the bytes of a text in base64, which may have lines. Raises ``ValueError``."""
+    return b64decode("".join(text.split()), validate=True)

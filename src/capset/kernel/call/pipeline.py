@@ -25,13 +25,14 @@ from capset.errors import (
     LimitExceeded,
     PermissionDenied,
     StoreError,
+    ToolError,
     TooManyRefusals,
     TurnSuspended,
     Unauthenticated,
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
-from capset.kernel.call.errors import raise_contained
+from capset.kernel.call.errors import cut_causes, raise_contained
 from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
@@ -44,6 +45,8 @@ from capset.stores.base import Claim
 
 RELEASE_SECONDS: Final = (0.1, 5.0)
 """The first and the longest pause before something is given back again that could not be."""
+MISFIT: Final = "output_misfit"
+"""The code on the record of a call that succeeded with a result that does not fit."""
 _DENIALS: Final = (ApprovalVoid, LimitExceeded, PermissionDenied, Unauthenticated)
 """Errors that decide on a call; to refuse its arguments, or a name that is no tool, is no decision."""
 _log = logging.getLogger("capset.kernel")
@@ -152,6 +155,8 @@ def _fail(call: Invocation, error: Exception) -> CallEntry | None:
     told = _public_error(call, error)
     if call.decided.kind is None and isinstance(told, _DENIALS) and not isinstance(told, TooManyRefusals):
         call.deny(told.message)  # a stage that only raised
+    if call.is_sent:  # the answer is not waited for any more
+        told.answer_lost = True
     entry = _end(call, outcome_of(told), told)
     is_flood = told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry)
     return None if is_flood else entry
@@ -182,16 +187,6 @@ def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
         told.args = (told.message,)
         told.fields = tuple(Field(*map(redactor, (one.path, one.expected, one.did_you_mean))) for one in told.fields)
     return told
-
-
-def _drop_frames(error: CapsetError) -> None:
-    """Drop the frames of what refused a call: they hold the call, which holds the error.
-
-    Large arguments would stay in memory until the garbage collector comes to them.
-    """
-    error.__traceback__ = None
-    if error.__suppress_context__:
-        error.__context__ = None
 
 
 def _give_back(call: Invocation) -> asyncio.Task[None] | None:
@@ -253,8 +248,11 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
         recorded = plain_unvalidated(call.given)
     if error is not None:
         call.error, code = error, error.code
-        if not call.attempts:
-            _drop_frames(error)
+        cut_causes(error, runtime)
+        if call.foreign is not None and call.foreign.error is not None and isinstance(error, ToolError):
+            call.foreign = replace(call.foreign, error=error)  # as the caller may see it
+    elif call.foreign is not None and call.foreign.note is not None:
+        code = MISFIT
     duration_us = (runtime.monotonic_ns() - call.started_ns) // 1000
     entry = call.ended = new_tuple(
         CallEntry,
@@ -327,6 +325,7 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
             with suppress(StoreError):
                 call.context.runtime.audit.append(entry)
     if call.error is not None:
+        cut_causes(call.error, call.context.runtime)
         if is_durable and call.attempts:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
@@ -389,8 +388,9 @@ def record_given_up(call: Invocation) -> None:
 
 
 def _abort(call: Invocation, error: CapsetError) -> None:
-    runtime = call.context.runtime
-    entry = _end(call, "cancelled" if isinstance(error, Cancelled) else outcome_of(error), error)
+    runtime, is_cancelled = call.context.runtime, isinstance(error, Cancelled)
+    error.answer_lost = call.is_sent and not is_cancelled
+    entry = _end(call, "cancelled" if is_cancelled else outcome_of(error), error)
     if not _is_large(entry):
         with suppress(StoreError):
             return runtime.audit.append(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin
 from capset.kernel.call.session_context import SessionContext
+
+_log = logging.getLogger("capset.kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallConte
         return entry.value.value
     try:
         given = function(*((input, ctx), (ctx,), ())[2 - entry.value.takes])
-        return await given if isawaitable(given) else given
+        return entry.value.placed(await given if isawaitable(given) else given)
     except InternalError:
         raise
     except ToolError as error:  # whose text is meant for readers
@@ -62,6 +65,7 @@ async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallConte
             f"the context {entry.value.name}() of {entry.source} failed: {error.message}", hint=error.hint
         ) from error
     except Exception as error:
+        _log.error("the context %s() of %s failed", entry.value.name, entry.source, exc_info=error)
         raise ContextError(
             f"the context {entry.value.name}() of {entry.source} failed: {type(error).__name__}"
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from sys import float_info
 from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
@@ -26,6 +26,7 @@ from capset.kernel.call.child_contexts import resolve_dynamically
 from capset.kernel.call.compilation import checked_tool
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, to_result
+from capset.kernel.call.errors import cutting_causes
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
 from capset.kernel.call.pipeline import execute, execute_check
@@ -33,7 +34,7 @@ from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.suspended_calls import SuspendedCall, find_suspended
-from capset.kernel.call.truncation import Truncated, truncate_for_model
+from capset.kernel.call.truncation import Truncated, truncate_content, truncate_for_model
 from capset.kernel.governance.consumption import Consumption, session_consumption
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
@@ -221,7 +222,7 @@ class Session:
 
     async def current(self) -> Snapshot:
         """Return the snapshot of a call made now: this session's, with the additions of its dynamic ``uses``."""
-        return (await self._step().settle()).snapshot
+        return (await cutting_causes(self._context.runtime, self._step().settle())).snapshot
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of a model's next step: instructions, prompt, and the current context.
@@ -236,8 +237,8 @@ class Session:
         It is for adapters that have a place for all of them. ``input`` and errors are those of ``system_text``.
         """
         step = self._step()
-        await step.settle()
-        return await prompt_of(step, input)
+        await cutting_causes(self._context.runtime, step.settle())
+        return await cutting_causes(self._context.runtime, prompt_of(step, input))
 
     async def run(
         self, input: Any = None, *, journal: Journal | None = None
@@ -249,7 +250,8 @@ class Session:
         Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
         ``DeadlineExceeded``, and the errors of inner blocks; other exceptions become ``InternalError``.
         """
-        return await run_root(BlockRun(self._context, self._options_now(), journal=journal), input)
+        run = BlockRun(self._context, self._options_now(), journal=journal)
+        return await cutting_causes(self._context.runtime, run_root(run, input))
 
     async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
         """Return the state and resources that clients may read, as JSON data by scope and name."""
@@ -259,12 +261,16 @@ class Session:
         """Return the limits and budgets of this session and of its tools, and what has been used of each."""
         return await session_consumption(self._context)
 
-    async def for_model(self, record: str, data: Any, *, after: str = "") -> Truncated:  # JSON data
+    async def for_model(
+        self, record: str, data: Any, *, content: Sequence[Mapping[str, Any]] | None = None, after: str = ""
+    ) -> Truncated:  # JSON data
         """Return a result of this session as a model receives it: all of it, or what ``result_bytes`` allows.
 
-        It is for interfaces that pass results to models; ``record`` is the id of the call's. See
-        ``kernel.call.truncation``.
+        It is for interfaces that pass results to models; ``record`` is the id of the call's. ``content`` is that of the
+        ``Result``: where there is any, a model receives it, and not ``data``. See ``kernel.call.truncation``.
         """
+        if content is not None:
+            return await truncate_content(self._context, record, content)
         return await truncate_for_model(self._context, record, data, after=after)
 
     def _step(self) -> BlockRun:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from capset.errors import CapsetError, StoreError
@@ -20,11 +21,16 @@ _log = logging.getLogger("capset.kernel")
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The text for a model. If ``is_cut``, the whole is in ``file``, unless it could not be stored."""
+    """The text for a model. If ``is_cut``, the whole is in ``file``, unless it could not be stored.
+
+    ``pieces`` are those of a result that is content, in JSON, with one text for all of their texts if it was cut; in
+    ``text`` a line stands for each image and the like.
+    """
 
     text: str
     is_cut: bool = False
     file: str | None = None
+    pieces: Sequence[Mapping[str, Any]] = ()
 
 
 async def truncate_for_model(context: SessionContext, record: str, data: Any, *, after: str = "") -> Truncated:
@@ -49,6 +55,28 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     note = _bytes(f"\n\n[cut: this is the beginning of {len(whole):,} bytes; {kept}]{after[:_MAX_AFTER]}")
     beginning = whole[: max(cap - len(note), 0)]
     return Truncated((beginning + note).decode(errors="ignore"), True, file if why is None else None)
+
+
+async def truncate_content(context: SessionContext, record: str, pieces: Sequence[Mapping[str, Any]]) -> Truncated:
+    """Return a call's result that is content as ``truncate_for_model`` does: its texts are cut together, media never.
+
+    ``pieces`` are JSON data.
+    """
+    texts = [piece["text"] for piece in pieces if piece.get("text") is not None]
+    truncated = await truncate_for_model(context, record, "\n".join(texts))
+    if truncated.is_cut:
+        pieces = [{"type": "text", "text": truncated.text}, *(piece for piece in pieces if piece.get("text") is None)]
+    return replace(truncated, text="\n".join(map(text_of, pieces)), pieces=pieces)
+
+
+def text_of(piece: Mapping[str, Any]) -> str:
+    """Return a piece of content as a text: its own, or a line that says what it is."""
+    if (text := piece.get("text")) is not None:
+        return text
+    about = [piece.get(member) for member in ("type", "name", "description", "uri", "media_type")]
+    if (data := piece.get("data")) is not None:
+        about.append(f"{len(data) * 3 // 4:,} bytes")
+    return f"[{', '.join(filter(None, about))}]"
 
 
 async def store_result(context: SessionContext, file: str, whole: bytes) -> str | None:

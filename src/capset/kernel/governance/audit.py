@@ -72,6 +72,8 @@ def outcome_of(error: CapsetError | None) -> Outcome:
     """Return the outcome for an error, or for none."""
     if error is None:
         return "succeeded"
+    if error.answer_lost:
+        return "unknown"
     for kind, outcome in _OUTCOMES:
         if isinstance(error, kind):
             return outcome

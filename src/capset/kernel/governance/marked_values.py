@@ -10,6 +10,7 @@ from capset.definitions.secrets import MASK
 from capset.schemas.json_schema import can_mean
 from capset.schemas.json_schema_graph import Data, SchemaNode
 from capset.schemas.schema import SESSION_FILE
+from capset.schemas.unchecked_patterns import regex_options
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -123,10 +124,16 @@ def _patterns(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
 
 @lru_cache(256)
 def _matcher(pattern: str) -> Validator:
-    """Return the validator of names by a pattern, which matches as it does in the whole schema."""
+    """Return the validator of names by a pattern, which matches as it does in the whole schema.
+
+    A pattern that is not checked there may match any name here, so that nothing secret is shown.
+    """
     import jsonschema_rs as rs
 
-    return rs.validator_for({"pattern": pattern}, pattern_options=rs.RegexOptions())
+    try:
+        return rs.validator_for({"pattern": pattern}, pattern_options=regex_options(), offline=True)
+    except rs.ValidationError:
+        return rs.validator_for({})
 
 
 def _value_at(value: Any, path: Path) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote
 
 from starlette.types import Receive, Scope, Send
 
@@ -18,7 +18,7 @@ from capset.kernel.governance.file_arguments import file_at
 from capset.server.approvals.decisions import checked_note, decide_approval, find_approval, refusal_for
 from capset.server.approvals.markup import Markup, headers, html, joined, page
 from capset.server.auth.callers import Caller
-from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_of, is_foreign, set_cookie
+from capset.server.auth.sign_ins import SignInKind, SignIns, cookie_name, cookie_of, is_foreign, set_cookie
 from capset.server.auth.signing_keys import KeySource
 from capset.server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
 from capset.server.http.responses import answer, answer_problem, hide_store_details
@@ -98,7 +98,7 @@ class ApprovalEndpoint:
         request_info = request_context(scope)
         is_at_console = await self._at_console(scope, request_info) is not None
         elsewhere = html(_CONSOLE, id=quote(id, safe="")) if is_at_console else Markup()
-        cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
+        cookie = self._cookie(scope, request_info)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
             return await self._ask(send, 200, "", elsewhere)
@@ -141,14 +141,24 @@ class ApprovalEndpoint:
         back = html('<pre>{text}</pre><p><a href="?">Back to the request</a></p>', text=text)
         return await self._answer(send, 200, page(path, about, back))
 
+    def _cookie(self, scope: Scope, request_info: RequestContext) -> str:
+        """Return the cookie of a sign-in on this page, ``""`` if there is none."""
+        name = cookie_name(SIGN_IN, _cookie_path(scope), is_secure=self._is_secure(scope))
+        return cookie_of(request_info.header(b"cookie"), name)
+
+    def _set_cookie(self, scope: Scope, value: str) -> tuple[bytes, bytes]:
+        return set_cookie(SIGN_IN, value, _cookie_path(scope), is_secure=self._is_secure(scope))
+
+    def _is_secure(self, scope: Scope) -> bool:
+        return scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
+
     async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
         """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
         request_info = request_context(scope)
         if is_foreign(request_info.headers, self._service.public_url):
             raise PermissionDenied("Permission denied: this form came from another site.")
         form = _form(content, request_info.header(b"content-type"))
-        action, path = form.get("action"), self._path(scope)
-        is_secure = scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
+        action = form.get("action")
         here = (b"location", f"./{quote(id, safe='')}".encode())
         if action == "sign_in":
             client = str((scope.get("client") or ("",))[0])
@@ -156,14 +166,8 @@ class ApprovalEndpoint:
                 value = await self._sign_ins.begin_with(form.get("key", "").strip(), client)
             except (Unauthenticated, LimitExceeded) as error:
                 return await self._ask(send, error.status, error.message)
-            return await self._answer(
-                send,
-                303,
-                b"",
-                here,
-                set_cookie(SIGN_IN, value, path, is_secure=is_secure),
-            )
-        cookie = cookie_of(request_info.header(b"cookie"), SIGN_IN.cookie)
+            return await self._answer(send, 303, b"", here, self._set_cookie(scope, value))
+        cookie = self._cookie(scope, request_info)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
             return await self._ask(send, 401, "You are not signed in any more. Nothing was decided.")
@@ -172,7 +176,7 @@ class ApprovalEndpoint:
             raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
         if action == "sign_out":
             await self._sign_ins.end(cookie)
-            return await self._answer(send, 303, b"", here, set_cookie(SIGN_IN, "", path, is_secure=is_secure))
+            return await self._answer(send, 303, b"", here, self._set_cookie(scope, ""))
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
         approved = action == "approve"
@@ -190,14 +194,13 @@ class ApprovalEndpoint:
             send, status, page("Sign in to decide", *before, alert, html(_SIGN_IN, credential=credential))
         )
 
-    def _path(self, scope: Scope) -> str:
-        """Return the path below which the cookie is sent, as browsers see it: a proxy may cut off its beginning."""
-        public = self._service.public_url
-        root = scope.get("root_path", "") if public is None else urlsplit(public).path.rstrip("/")
-        return root + APPROVAL_PAGE.removesuffix("/{id}")
-
     async def _answer(self, send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
         await answer(send, status, _HTML, body, *headers(), *more)
+
+
+def _cookie_path(scope: Scope) -> str:
+    """Return the path below which browsers send the cookie of a sign-in."""
+    return scope.get("root_path", "") + APPROVAL_PAGE.removesuffix("/{id}")
 
 
 def _query(scope: Scope) -> Mapping[str, str]:

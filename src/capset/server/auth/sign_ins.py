@@ -223,7 +223,7 @@ def cookie_of(header: str, name: str) -> str:
 def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> tuple[bytes, bytes]:
     """Return the header that sets the cookie of a sign-in; an empty value removes it.
 
-    ``path`` is where browsers send it. Over https a cookie for the whole host has the prefix ``__Host-``.
+    ``path`` is where browsers send it.
     """
     written = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
     written += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
@@ -231,8 +231,13 @@ def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> t
 
 
 def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
-    """Return the name of a sign-in's cookie: no other host can have set one with the prefix ``__Host-``."""
-    return f"__Host-{kind.cookie}" if is_secure and path == "/" else kind.cookie
+    """Return the name of a sign-in's cookie: no other host can have set one with the prefix ``__Host-``.
+
+    Browsers take that prefix only for a whole host; one for a path has ``__Secure-``, which none sets without https.
+    """
+    if not is_secure:
+        return kind.cookie
+    return f"{'__Host-' if path == '/' else '__Secure-'}{kind.cookie}"
 
 
 def is_foreign(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:

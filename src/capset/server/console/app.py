@@ -129,7 +129,7 @@ class Console:
     async def _begin(self, request: Request) -> Response:
         """Lead to the first page: the inbox for those who approve, else the first that they may see."""
         caller = request_context(request.scope).caller
-        root = root_of(request, self._service)
+        root = root_of(request.scope)
         if caller is None:
             return RedirectResponse(f"{root}/login", 303)
         first = next((place.path for place in MENU if caller.has(place.scope)), "account")
@@ -178,7 +178,7 @@ class Console:
         if isinstance(error, Unauthenticated):
             return self._login.lead_there(request)
         shown = hide_store_details(error, info.correlation)
-        root = root_of(request, self._service)
+        root = root_of(request.scope)
         values = {
             "error": shown,
             "phrase": _phrase(shown.status),

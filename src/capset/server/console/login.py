@@ -27,11 +27,10 @@ from capset.server.auth.signing_keys import KeySource, decrypt, encrypt
 from capset.server.console.assets import asset_path
 from capset.server.console.forms import read_form
 from capset.server.console.markup import address, render
-from capset.server.console.page import HTML, root_of
+from capset.server.console.page import HTML, cookie_path, root_of
 from capset.server.http.request_context import RequestContext, request_context
 from capset.server.service import Service
 
-COOKIE_PATH: Final = "/"
 _ATTEMPT: Final = SignInKind("capset_sign_in", 600, CALLBACK, same_site="Lax")
 """A sign-in at the provider that is under way."""
 
@@ -59,9 +58,9 @@ class Login:
 
     def lead_there(self, request: Request) -> Response:
         """Return an answer that leads to the sign-in, and from there back to the page that was asked for."""
-        root = root_of(request, self._service)
+        root = root_of(request.scope)
         is_read = request.method == "GET" and request.headers.get("hx-request") != "true"
-        here = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        here = request.url.path.removeprefix(root)
         asked = f"{here}?{request.url.query}" if request.url.query else here
         where = f"{root}/login" + (f"?next={quote(asked, safe='')}" if is_read else "")
         if is_read:
@@ -109,7 +108,7 @@ class Login:
 
     async def _come_back(self, request: Request) -> Response:
         """Take the code with which the provider has led somebody back, and sign them in by the token for it."""
-        name = cookie_name(_ATTEMPT, COOKIE_PATH, is_secure=self.is_secure(request.scope))
+        name = cookie_name(_ATTEMPT, cookie_path(request.scope), is_secure=self.is_secure(request.scope))
         kept = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
         try:
             if kept is None:
@@ -143,29 +142,29 @@ class Login:
         """End the sign-in, with every copy of its cookie. Its form needs no token, but comes from this site."""
         info = request_context(request.scope)
         if is_foreign(info.headers, self._service.public_url):
-            return Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
+            return Response(status_code=303, headers={"location": f"{root_of(request.scope)}/login"})
         await self._sign_ins.end(self.cookie(request.scope, info))
         return self.sign_out(request)
 
     def cookie(self, scope: Scope, info: RequestContext) -> str:
         """Return the value of the cookie of the sign-in that a request comes with, ``""`` if there is none."""
-        name = cookie_name(self._sign_ins.kind, COOKIE_PATH, is_secure=self.is_secure(scope))
+        name = cookie_name(self._sign_ins.kind, cookie_path(scope), is_secure=self.is_secure(scope))
         return cookie_of(info.header(b"cookie"), name)
 
     def sign_out(self, request: Request) -> Response:
         """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
-        response = Response(status_code=303, headers={"location": f"{root_of(request, self._service)}/login"})
+        response = Response(status_code=303, headers={"location": f"{root_of(request.scope)}/login"})
         response.raw_headers.append(self._cookie("", request.scope))
         return response
 
     def _cookie(self, value: str, scope: Scope, kind: SignInKind | None = None) -> tuple[bytes, bytes]:
-        return set_cookie(kind or self._sign_ins.kind, value, COOKIE_PATH, is_secure=self.is_secure(scope))
+        return set_cookie(kind or self._sign_ins.kind, value, cookie_path(scope), is_secure=self.is_secure(scope))
 
     def _onward(self, request: Request, following: str) -> Response:
-        return Response(status_code=303, headers={"location": root_of(request, self._service) + (following or "/")})
+        return Response(status_code=303, headers={"location": root_of(request.scope) + (following or "/")})
 
     def _form(self, request: Request, said: str, following: str) -> bytes:
-        root = root_of(request, self._service)
+        root = root_of(request.scope)
         values = {
             "said": said,
             "following": following,

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope as HttpScope
 
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
@@ -72,7 +73,7 @@ class PageRequest:
         """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
         self.is_signed_in = is_signed_in
         """Return whether the sign-in with which the page was requested is still valid, for long-running answers."""
-        self._root = root_of(request, service)
+        self._root, self._cookie_path = root_of(request.scope), cookie_path(request.scope)
         self.url = address(self._root)
 
     @property
@@ -94,7 +95,7 @@ class PageRequest:
         """Return a page, or a part of one, made of a template."""
         response = Response(self.fragment(template, **values), http_status, media_type=HTML)
         if TOLD in self.request.cookies and not self.is_fragment:
-            response.delete_cookie(TOLD, path="/", httponly=True, samesite="lax")
+            response.delete_cookie(TOLD, path=self._cookie_path, httponly=True, samesite="lax")
         return response
 
     def fragment(self, template: str, **values: Any) -> bytes:  # what the template shows
@@ -110,13 +111,18 @@ class PageRequest:
             response = Response(status_code=303, headers={"location": where})
         if told:
             response.set_cookie(
-                TOLD, quote(told[:_MAX_TOLD]), max_age=_TOLD_SECONDS, path="/", httponly=True, samesite="lax"
+                TOLD,
+                quote(told[:_MAX_TOLD]),
+                max_age=_TOLD_SECONDS,
+                path=self._cookie_path,
+                httponly=True,
+                samesite="lax",
             )
         return response
 
     def _common(self) -> dict[str, Any]:
         who = self.caller.principal
-        here = self.request.url.path.removeprefix(self.request.scope.get("root_path", ""))
+        here = self.request.url.path.removeprefix(self._root)
         return {
             "page": self,
             "caller": self.caller,
@@ -146,7 +152,11 @@ class PageRoute:
     handler: Handler
 
 
-def root_of(request: Request, service: Service) -> str:
-    """Return what comes before the paths of the console, as browsers see it: a proxy may cut off its beginning."""
-    public = service.public_url
-    return request.scope.get("root_path", "") if public is None else urlsplit(public).path.rstrip("/")
+def root_of(scope: HttpScope) -> str:
+    """Return what comes before the paths of the server, as browsers see them."""
+    return scope.get("root_path", "")
+
+
+def cookie_path(scope: HttpScope) -> str:
+    """Return the path below which browsers send the console's cookies: not to other programs of the same host."""
+    return root_of(scope) or "/"

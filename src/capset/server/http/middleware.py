@@ -19,7 +19,6 @@ from capset.errors import Cancelled, CapsetError, DefinitionError, InternalError
 from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.net.addresses import is_loopback
 from capset.server.auth.callers import Caller
-from capset.server.auth.resources import WELL_KNOWN
 from capset.server.http.bodies import (
     LARGE,
     MEMORY_UNIT,
@@ -47,6 +46,7 @@ from capset.server.http.request_context import (
     path_of,
 )
 from capset.server.http.responses import answer_problem
+from capset.server.http.root_paths import place_request
 from capset.server.http.routes import APPROVAL_PAGE, CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS, SLACK_INTERACTIONS
 from capset.server.observability.log_writer import line_head
 from capset.server.observability.logs import AccessLog
@@ -54,7 +54,7 @@ from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
-"""The paths of REST that need no key; neither does the metadata for those who seek one."""
+"""The paths of REST that need no key; neither does what is well known, for those who seek one."""
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 _UPLOADS: Final = frozenset({FILE, "/sessions/{id}/files/{path}"})
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
@@ -66,6 +66,7 @@ TURN_BODY: Final = 16 * 1024
 _HOST: Final = re.compile(r"\*|[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE | re.ASCII)
 _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/?#@*\s]+/?", re.IGNORECASE | re.ASCII)
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_WELL_KNOWN: Final = "/.well-known/"
 _UNKNOWN: Final = "\0unknown"
 """Stands for the organisation of all callers without a credential; none has such a name."""
 _log = logging.getLogger("capset.server")
@@ -161,6 +162,7 @@ class ServerMiddleware:
             correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers
         )
         scope[KEY] = request_info
+        scope = place_request(scope, self._service.root_path)
         told = self._telemetry.begin(scope, request_info)
         if scope["method"] == "HEAD":
             send = head_alone(send)
@@ -207,7 +209,7 @@ class ServerMiddleware:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
-        is_open = is_public or is_metadata(path) or request_info.route in FORMS
+        is_open = is_public or is_well_known(path, request_info.route) or request_info.route in FORMS
         if request_info.route in self._pages.paths:
             request_info.caller = await self._pages.identify(scope, request_info)
             is_open = request_info.caller is None
@@ -372,9 +374,12 @@ def head_alone(send: Send) -> Send:
     return sent
 
 
-def is_metadata(path: str) -> bool:
-    """Return whether a path is that of the metadata of a resource, or would be."""
-    return path == WELL_KNOWN or path.startswith(f"{WELL_KNOWN}/")
+def is_well_known(path: str, route: str | None) -> bool:
+    """Return whether a path is one where clients look for metadata, which they may not have a key for yet (RFC 8615).
+
+    What is not there is 404: to a 401, clients would answer by looking for metadata.
+    """
+    return path.startswith(_WELL_KNOWN) or (route is None and _WELL_KNOWN in path)
 
 
 def is_file(method: str, route: str | None) -> bool:

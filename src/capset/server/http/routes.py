@@ -17,7 +17,10 @@ _HERE: Final = ""
 """The key of a node's own template: path segments are never empty."""
 CALLS_PATH: Final = "/v1/sessions/{id}/calls"
 MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
-FRONT_END_PATHS: Final = ("/v1/agents/{id}/ag-ui", "/v1/agents/{id}/ai-sdk")
+FRONT_END_PATHS: Final = (
+    *("/v1/agents/{id}/ag-ui", "/v1/agents/{id}/ai-sdk"),
+    *("/v1/agents/{id}/ai-sdk/{thread}", "/v1/agents/{id}/ai-sdk/{thread}/stream"),
+)
 OPENAI_PATHS: Final = (
     *("/v1/models", "/v1/models/{id}"),
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/cancel"),

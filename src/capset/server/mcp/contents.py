@@ -1,9 +1,10 @@
-"""Results as MCP's content: texts, images, audio, embedded resources and links (spec 7, M10)."""
+"""Results as MCP's content: texts, images, audio, embedded resources and links (spec 7, M10, M97)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from mcp_types import (
     AudioContent,
@@ -15,10 +16,13 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from pydantic import TypeAdapter, ValidationError
 
-from capset.definitions.contents import is_content, pieces_of
+from capset.definitions.contents import is_content, piece_of
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.session import Session
+
+_FOREIGN: Final = TypeAdapter[ContentBlock](ContentBlock)
 
 
 class Shown(NamedTuple):
@@ -34,18 +38,22 @@ def gives_content(tool: AnyTool | None) -> bool:
     return tool is not None and is_content(tool.output.annotation)
 
 
-async def show(session: Session, record: str, tool: AnyTool | None, data: Any) -> Shown:  # JSON data
-    """Return a result as content. Text that is too long for a model is cut, all of it together; the rest stays."""
-    if not gives_content(tool):
-        told = await session.for_model(record, data)
-        return Shown([TextContent(text=told.text)], told.is_cut, told.file)
-    pieces = pieces_of(data)
-    texts = [one["text"] for one in pieces if one.get("text") is not None]
-    told = await session.for_model(record, "\n".join(texts))
-    if not told.is_cut:
-        return Shown(blocks_of(pieces))
-    rest = blocks_of(one for one in pieces if one.get("text") is None)
-    return Shown([TextContent(text=told.text), *rest], told.is_cut, told.file)
+async def show(session: Session, record: str, content: Sequence[Mapping[str, Any]] | None, data: Any) -> Shown:
+    """Return a result as content; ``content`` are its pieces where it is that, ``data`` its JSON data.
+
+    Text that is too long for a model is cut, all of it together; the rest stays.
+    """
+    cut = await session.for_model(record, data, content=content)
+    blocks: list[ContentBlock] = [TextContent(text=cut.text)] if content is None else blocks_of(cut.pieces)
+    return Shown(blocks, cut.is_cut, cut.file)
+
+
+async def show_foreign(session: Session, record: str, blocks: Sequence[Mapping[str, Any]]) -> Shown:
+    """Return blocks of a server of others as they came; text that is too long is cut, all of it together."""
+    cut = await session.for_model(record, None, content=[piece_of(block) for block in blocks])
+    if cut.is_cut:
+        return Shown(blocks_of(cut.pieces), cut.is_cut, cut.file)
+    return Shown([*map(_foreign_block, blocks)])
 
 
 def blocks_of(pieces: Iterable[Mapping[str, Any]]) -> list[ContentBlock]:
@@ -79,3 +87,10 @@ def _block(piece: Mapping[str, Any]) -> ContentBlock:
                 description=piece.get("description"),
                 mime_type=piece.get("media_type"),
             )
+
+
+def _foreign_block(block: Mapping[str, Any]) -> ContentBlock:
+    try:
+        return _FOREIGN.validate_python(block, by_name=False)
+    except ValidationError:  # the host's pattern has masked a name in it
+        return TextContent(text=json.dumps(block, ensure_ascii=False))

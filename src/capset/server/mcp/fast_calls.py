@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.types import Receive, Send
 
-from capset.definitions.messages import Json
+from capset.definitions.messages import Json, Message
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -265,9 +265,11 @@ class FastCalls:
             result = await session.try_message(message, absent=MISSING)
         exchange.notes["record"] = result.record
         correlation = exchange.correlation or result.record
-        if result.error is None and result.data is not MISSING:
+        has_data = result.error is None and result.data is not MISSING
+        if has_data and result.foreign is None:
             return await self._shown(session, call.tool, result, correlation)
-        ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), None)
+        reply = Message("reply", params["name"], result.data) if has_data else None
+        ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), reply)
 
         async def again() -> Ended:
             return ended  # a first round brings no answer that could lead to it

@@ -57,7 +57,8 @@ async def get_prompt(
         ended = await run(exchange, installed.name, params.arguments or {}, report, client)
         if (question := question_in(ended, client)) is not None:
             return question
-        shown = await show(ended.session, ended.messages.record, ended.messages.called, data_of(ended))
+        content = ended.messages.result.content
+        shown = await show(ended.session, ended.messages.record, content, data_of(ended))
         messages = [PromptMessage(role="user", content=block) for block in shown.blocks]
         return GetPromptResult(description=installed.tool.description, messages=messages, _meta=meta_of(ended))
     texts = instructions_of(snapshot)

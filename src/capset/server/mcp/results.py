@@ -7,17 +7,22 @@ from typing import Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
+from capset.definitions.contents import ABSENT, ForeignResult
 from capset.definitions.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.handlers import always_replies
-from capset.errors import CapsetError
+from capset.errors import CapsetError, ToolError
 from capset.server.mcp.calls import PREFIX, Ended, error_text, meta_of
-from capset.server.mcp.contents import gives_content, show
+from capset.server.mcp.contents import gives_content, show, show_foreign
 from capset.wire.calls import approval_of
 from capset.wire.errors import error_shape
 
 WRAPPED: Final = "result"
 """The single field of the object that wraps an output that is not an object."""
+NOTE: Final = f"{PREFIX}note"
+"""The key of ``_meta`` that says how a result does not fit what its tool promises."""
+_OF_CONNECTIONS: Final = (PREFIX, "io.modelcontextprotocol/")
+"""How the keys of ``_meta`` begin that are about one connection, and not about a result."""
 _SILENT: Final = ("stream", "processor")
 
 
@@ -42,7 +47,10 @@ async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> Call
     approval, which is told where one is needed.
     """
     messages, reply, meta = ended.messages, ended.reply, meta_of(ended)
-    if (error := ended.error) is not None:
+    error, foreign = ended.error, messages.result.foreign
+    if foreign is not None and foreign.blocks is not None and (error is None or _is_own(foreign, error)):
+        return await _pass_on(ended, foreign, meta)
+    if error is not None:
         meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
         text = error_text(error)
         if page is not None and (approval := approval_of(error)) is not None:
@@ -60,10 +68,54 @@ async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> Call
     structure = None if gives_content(messages.called) else _structured(messages.called, reply)
     if reply is None:
         return CallToolResult(content=[], structured_content=structure, _meta=meta)
-    shown = await show(ended.session, messages.record, messages.called, reply.data)
+    shown = await show(ended.session, messages.record, messages.result.content, reply.data)
     if shown.is_cut:
         meta[f"{PREFIX}file"] = shown.file
+    if foreign is not None and foreign.note is not None:
+        meta[NOTE] = foreign.note
     return CallToolResult(content=shown.blocks, structured_content=structure, _meta=meta)
+
+
+async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -> CallToolResult:
+    """Return what an MCP server has answered as it came, with the metadata of the call here beside its own.
+
+    A result that does not fit the output schema of its tool is marked as an error, though the call succeeded: clients
+    that check results would throw it away, and tell their model that the call failed. The note says so.
+    """
+    blocks, error = [*(foreign.blocks or ())], ended.error
+    if error is not None:
+        meta[f"{PREFIX}error"] = error_shape(error).plain()
+        if not blocks:
+            blocks.append({"type": "text", "text": error_text(error)})
+    if foreign.note is not None:
+        meta[NOTE] = foreign.note
+        blocks.append({"type": "text", "text": f"[{foreign.note}]"})
+    shown = await show_foreign(ended.session, ended.messages.record, blocks)
+    if shown.is_cut:
+        meta[f"{PREFIX}file"] = shown.file
+        if error is not None:
+            meta[f"{PREFIX}error"] |= {"message": "The text of the error is cut; the file has all of it."}
+    tool = ended.messages.called
+    structure: dict[str, Any] | None = None
+    if foreign.structured is not ABSENT:
+        is_object = isinstance(foreign.structured, dict | None)
+        is_wrapped_there = tool is not None and is_declared(tool) and is_wrapped(tool)
+        structure = {WRAPPED: foreign.structured} if is_wrapped_there or not is_object else foreign.structured
+    own_meta = {name: value for name, value in foreign.meta.items() if not name.startswith(_OF_CONNECTIONS)}
+    is_error = error is not None or not foreign.fits_schema
+    return CallToolResult(
+        content=shown.blocks, structured_content=structure, is_error=is_error, _meta={**own_meta, **meta}
+    )
+
+
+def _is_own(foreign: ForeignResult, error: CapsetError) -> bool:
+    """Return whether an error is the one that the server has answered with, and none of capset's after that."""
+    return foreign.error is not None and type(error) is ToolError and error.code == foreign.error.code
+
+
+def is_declared(tool: AnyTool) -> bool:
+    """Return whether the output schema of a tool is given by who made it: not every MCP server gives one."""
+    return tool.mcp is None or "outputSchema" in tool.mcp
 
 
 def _named(error: CapsetError) -> str:

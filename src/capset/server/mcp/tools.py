@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -12,8 +13,11 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     ToolAnnotations,
+    ToolExecution,
 )
 from mcp_types import Tool as McpTool
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
@@ -26,7 +30,7 @@ from capset.server.mcp.contents import gives_content
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.offers import freshness
 from capset.server.mcp.questions import McpClient
-from capset.server.mcp.results import WRAPPED, answer, is_wrapped, may_be_silent
+from capset.server.mcp.results import WRAPPED, answer, is_declared, is_wrapped, may_be_silent
 from capset.server.mcp.tasks import Tasks
 
 _HINTS: Final[dict[Effect, ToolAnnotations]] = {
@@ -36,6 +40,7 @@ _HINTS: Final[dict[Effect, ToolAnnotations]] = {
     "destructive": ToolAnnotations(read_only_hint=False, destructive_hint=True),
 }
 """The hints that an effect guarantees, and no more: MCP's own defaults are the cautious ones."""
+M = TypeVar("M", bound=BaseModel)
 APPROVAL: Final = f"{PREFIX}approval"
 """The key of ``_meta`` with which a call may name its approved request; an equal call needs none."""
 
@@ -67,22 +72,39 @@ def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every
     return outer
 
 
-def _hints(tool: AnyTool) -> ToolAnnotations:
+def _annotations(tool: AnyTool) -> ToolAnnotations:
+    """Return the annotations of a tool: those of the MCP server that it comes from, else the hints of its effect."""
     hints = _HINTS[tool.effect]
-    return hints.model_copy(update={"idempotent_hint": True}) if tool.idempotent else hints
+    hints = hints.model_copy(update={"idempotent_hint": True}) if tool.idempotent else hints
+    annotations = _from_server(ToolAnnotations, tool, "annotations")
+    if annotations is None or annotations.model_fields_set - {"title"}:
+        return annotations or hints
+    return hints.model_copy(update={"title": annotations.title})
+
+
+def _from_server(model: type[M], tool: AnyTool, member: str) -> M | None:
+    """Return what the MCP server of a tool says of it, if that fits the protocol."""
+    try:
+        return model.model_validate((tool.mcp or {})[member], by_name=False)
+    except (KeyError, ValidationError):
+        return None
 
 
 def _to_mcp_tool(installed: Installed) -> McpTool:
     tool = installed.tool
+    own_meta: object = (tool.mcp or {}).get("_meta")
+    meta: Mapping[str, Any] = cast("Mapping[str, Any]", own_meta) if isinstance(own_meta, Mapping) else {}  # any JSON
     return McpTool(
         name=installed.name,
         title=tool.title,
         description=tool.description,
         input_schema=tool.arguments.json_schema,
         # Content is no structure, and what has a schema must have a structure that fits it.
-        output_schema=None if gives_content(tool) else output_schema(tool),
-        annotations=_hints(tool),
+        output_schema=None if gives_content(tool) or not is_declared(tool) else output_schema(tool),
+        annotations=_annotations(tool),
+        execution=_from_server(ToolExecution, tool, "execution"),
         _meta={
+            **{name: value for name, value in meta.items() if not name.startswith(PREFIX)},
             f"{PREFIX}capability": installed.owner,
             f"{PREFIX}effect": tool.effect,
             f"{PREFIX}hash": tool_hash(tool),

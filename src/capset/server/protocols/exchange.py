@@ -25,17 +25,19 @@ from capset.server.http.bodies import DisconnectWatch
 from capset.server.http.request_context import RequestContext, request_context
 from capset.server.http.responses import answer
 from capset.server.rest.calls import EventStream
-from capset.server.rest.turns import begin_found_turn, begin_turn
+from capset.server.rest.turns import FindTurn, begin_found_turn, begin_turn
 from capset.server.service import Service
-from capset.stores.base import EventRow, SessionRow
+from capset.stores.base import SUSPENDED, EventRow, SessionRow
 from capset.wire.turns import ENDINGS
 
 SESSION_HEADER: Final = b"x-capset-session"
 """The header that names the session of an answer."""
 STOPS: Final = (*ENDINGS, "turn.suspended")
 """The types of the events with which an exchange ends."""
+BEGINNINGS: Final = ("turn.started", "turn.retried")
+"""The types of the events with which a turn begins."""
 _WINDOW: Final = 200
-"""How many events are read at once to find where a turn was suspended."""
+"""How many events are read at once to find the newest of a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class AgentExchange:
     turn: str
     after: int
     request_info: RequestContext
+    past: int = 0
+    """Up to this number, events with which a turn stops do not end the exchange: the turn has gone on since."""
 
     async def rows(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[EventRow]:
         """Yield the events up to the first of ``stops``; without ``waits``, those that are there.
@@ -62,7 +66,7 @@ class AgentExchange:
                 if isinstance(row, Gap):
                     raise NotFound(f"the events {row.after + 1} to {row.last} of this session are not kept any more")
                 yield row
-                if row.type in stops:
+                if row.type in stops and row.seq > self.past:
                     return
 
 
@@ -80,14 +84,13 @@ async def begin_found_exchange(
     service: Service,
     caller: Caller,
     place: str,
-    find: Callable[[], Awaitable[SessionRow]],
+    find: FindTurn,
     request: Request,
-    content: Any,  # any JSON
 ) -> AgentExchange:
-    """Begin a turn as ``begin_exchange`` does, in a session that is found as ``begin_found_turn`` has it."""
+    """Begin a turn as ``begin_exchange`` does, with what is found as ``begin_found_turn`` has it."""
     service.turns.check_runner()
     key = request.headers.get("idempotency-key")
-    begun, _ = await begin_found_turn(service, caller, place, find, content, request, key)
+    begun, _ = await begin_found_turn(service, caller, place, find, request, key)
     row = await service.session_row(caller, begun.session)
     return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
 
@@ -112,7 +115,7 @@ async def decide(
     service.turns.check_runner()
     for one in answers.values():
         checked_note(one.note)
-    found = await _last_suspension(service, row)
+    found = await newest_event(service, row, "turn.suspended")
     if found is None:
         raise Conflict("no turn of this session waits for an approval: send a message instead")
     if turn not in (None, found.turn):  # before anything is decided
@@ -144,14 +147,26 @@ async def decide(
     return AgentExchange(service, caller, row, found.turn, found.seq, request_context(request.scope))
 
 
-async def _last_suspension(service: Service, row: SessionRow) -> EventRow | None:
-    """Return the newest event of a suspended turn."""
+async def follow_turn(service: Service, caller: Caller, row: SessionRow, request: Request) -> AgentExchange | None:
+    """Return the turn that runs in a session, from its beginning; ``None`` if there is none, or it waits."""
+    page = await service.kernel.store.events.read(row.id, after=0, limit=1)
+    if page.running is None or page.running.holder == SUSPENDED:
+        return None
+    turn, after = page.running.turn, page.last
+    beginning = await newest_event(service, row, *BEGINNINGS)
+    if beginning is not None and beginning.turn == turn:  # otherwise it is not kept any more
+        after = beginning.seq - 1
+    return AgentExchange(service, caller, row, turn, after, request_context(request.scope), page.last)
+
+
+async def newest_event(service: Service, row: SessionRow, *types: str) -> EventRow | None:
+    """Return the newest event of these types in a session."""
     events = service.kernel.store.events
     last = (await events.read(row.id, after=0, limit=1)).last
     while last > 0:
         page = await events.read(row.id, after=max(last - _WINDOW, 0), limit=_WINDOW)
         for one in reversed(page.items):
-            if one.type == "turn.suspended":
+            if one.type in types:
                 return one
         last -= _WINDOW
     return None

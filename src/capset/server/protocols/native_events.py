@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ag_ui.core import BaseEvent, ReasoningMessageStartEvent, TextMessageStartEvent
+from ag_ui.core import BaseEvent, Message, MessagesSnapshotEvent, ReasoningMessageStartEvent, TextMessageStartEvent
 from pydantic import TypeAdapter
 from pydantic_ai import AgentRunResult, AgentRunResultEvent, CustomEvent, DeferredToolRequests
 from pydantic_ai.exceptions import RunCancelled
@@ -78,12 +78,21 @@ class AiSdkEventStream(VercelAIEventStream[Any, Any]):
 class AguiEventStream(AGUIEventStream[Any, Any]):
     """Encodes events for AG-UI, and knows the messages of the present step."""
 
+    snapshot: list[Message] | None
+    """The messages with which the run begins, for a client that has none yet."""
     _told: list[str]
 
     def __post_init__(self) -> None:
         """Begin without messages."""
         super().__post_init__()
-        self._told = []
+        self.snapshot, self._told = None, []
+
+    async def before_stream(self) -> AsyncGenerator[BaseEvent]:
+        """Begin the run."""
+        async for event in super().before_stream():
+            yield event
+        if self.snapshot is not None:
+            yield MessagesSnapshotEvent(messages=self.snapshot)
 
     async def handle_event(self, event: NativeEvent) -> AsyncGenerator[BaseEvent]:
         """Yield what tells of an event."""

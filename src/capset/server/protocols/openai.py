@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,8 +32,8 @@ from capset.server.protocols.exchange import (
     decide,
 )
 from capset.server.protocols.openai_chat import CompletionBuilder
-from capset.server.protocols.openai_histories import find_conversation
-from capset.server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, read_input
+from capset.server.protocols.openai_histories import find_conversation, newest_context
+from capset.server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, content_of, read_input
 from capset.server.protocols.openai_responses import ResponseBuilder
 from capset.server.protocols.turn_items import Item, TurnItems
 from capset.server.rest.routing import Calls, Id, Served, StrictRoute
@@ -46,6 +46,10 @@ _PAGE: Final = 200
 _RESPONSE: Final = re.compile(r"resp_(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})_(?P<after>[0-9]{1,15})")
 _COMPLETION: Final = re.compile(r"chatcmpl-(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})")
 _JSON: Final = "application/json"
+_PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A name of a parameter that a header can hold."""
+_MOST_NAMED: Final = 50
+"""How many parameters a header names at most."""
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, include_in_schema=False)
 Given = Annotated[dict[str, Any], Body()]
@@ -74,8 +78,10 @@ async def get_model(service: Served, caller: Calls, id: Id) -> JSONResponse:
 @router.post("/responses")
 async def create_response(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
     """Tell an agent something, or decide what its turn waits for, and answer with what it did."""
-    given = read_input(ResponsesInput, body)
+    given, ignored = read_input(ResponsesInput, body, takes_system_texts=service.takes_system_texts)
     asked = asked_of(given)
+    if asked.message is None and asked.context is not None:
+        ignored = [*ignored, "instructions"]  # they go with a message
     previous = None
     if given.previous_response_id is not None:
         previous = await _place(service, caller, _RESPONSE, given.previous_response_id)
@@ -85,10 +91,11 @@ async def create_response(service: Served, caller: Calls, body: Given, request: 
         if asked.message is not None:
             if previous is None:
                 row = await _new_session(service, caller, given.model, request)
-                exchange = await begin_exchange(service, caller, row, request, asked.message)
+                content = content_of(asked.message, asked.context)
+                exchange = await begin_exchange(service, caller, row, request, content)
             else:
-                find = partial(_going_on, service, caller, previous)
-                exchange = await begin_found_exchange(service, caller, previous.row.id, find, request, asked.message)
+                find = partial(_going_on, service, caller, previous, asked.message, asked.context)
+                exchange = await begin_found_exchange(service, caller, previous.row.id, find, request)
             place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         elif previous is not None:
             exchange = await decide(service, caller, previous.row, request, asked.answers, turn=previous.turn)
@@ -97,10 +104,11 @@ async def create_response(service: Served, caller: Calls, body: Given, request: 
             raise InvalidArguments("input has no message: send one, or name the response that is to go on")
         answer = _Answer(exchange, place)
         builder = answer.response_builder(given.previous_response_id, background=given.background)
+        headers = _naming(ignored)
         if given.stream:
-            return ExchangeResponse(exchange, leave, parts=answer.response_events(builder))
-        waits = not given.background
-        return ExchangeResponse(exchange, leave, whole=lambda: answer.whole_response(builder, waits=waits))
+            return ExchangeResponse(exchange, leave, parts=answer.response_events(builder), headers=headers)
+        whole = partial(answer.whole_response, builder, waits=not given.background)
+        return ExchangeResponse(exchange, leave, whole=whole, headers=headers)
     except BaseException:
         leave()
         raise
@@ -126,28 +134,28 @@ async def cancel_response(service: Served, caller: Calls, id: Id, request: Reque
 @router.post("/chat/completions")
 async def create_completion(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
     """Tell an agent something, and answer with its text."""
-    given = read_input(ChatInput, body)
-    known = given.metadata.session
+    given, ignored = read_input(ChatInput, body, takes_system_texts=service.takes_system_texts)
+    known, headers = given.metadata.session, _naming(ignored)
     leave = service.turns.followers.join(caller.principal)
     try:
-        *history, newest = (message.text for message in given.messages)
-        if history:
-            find = partial(_conversation, service, caller, given.model, history, known)
+        if len(given.spoken) > 1:
+            find = partial(_conversation, service, caller, given)
             keys = hashlib.sha256(f"completions\0{caller.identity}".encode(errors="replace")).hexdigest()
-            exchange = await begin_found_exchange(service, caller, keys, find, request, newest)
+            exchange = await begin_found_exchange(service, caller, keys, find, request)
         else:
             if known is None:
                 row = await _new_session(service, caller, given.model, request)
             else:
                 row = await service.session_row(caller, known)
                 _check_agent(row, given.model)
-            exchange = await begin_exchange(service, caller, row, request, newest)
+            content = await _content(service, row, given.spoken[-1], given.context)
+            exchange = await begin_exchange(service, caller, row, request, content)
         place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         answer = _Answer(exchange, place)
         if given.stream:
             parts = answer.chunks(with_usage=given.stream_options.include_usage)
-            return ExchangeResponse(exchange, leave, parts=parts)
-        return ExchangeResponse(exchange, leave, whole=answer.whole_completion)
+            return ExchangeResponse(exchange, leave, parts=parts, headers=headers)
+        return ExchangeResponse(exchange, leave, whole=answer.whole_completion, headers=headers)
     except BaseException:
         leave()
         raise
@@ -260,23 +268,39 @@ def _exchange(service: Service, place: _Place, request: Request) -> AgentExchang
     )
 
 
-async def _going_on(service: Service, caller: Caller, previous: _Place) -> SessionRow:
-    """Return the session of a message after a response: that one's, or a copy from where an older response ended."""
+async def _going_on(
+    service: Service, caller: Caller, previous: _Place, message: str, context: str | None
+) -> tuple[SessionRow, Any]:  # and any JSON
+    """Return the session and the content of a message after a response.
+
+    The session is that of the response, or a copy from where an older one ended.
+    """
     row, events = previous.row, service.kernel.store.events
     last = (await events.read(row.id, after=0, limit=1)).last
     newest = (await events.read(row.id, after=last - 1, limit=1)).items
     if newest and newest[-1].turn != previous.turn:
-        return await service.fork_session(caller, row.id, previous.turn)
-    return row
+        row = await service.fork_session(caller, row.id, previous.turn)
+    return row, await _content(service, row, message, context)
 
 
-async def _conversation(
-    service: Service, caller: Caller, model: str, history: Sequence[str], known: str | None
-) -> SessionRow:
-    """Return the session whose conversation is a history."""
-    row = await find_conversation(service, caller, model, history, known)
-    _check_agent(row, model)
-    return row
+async def _conversation(service: Service, caller: Caller, given: ChatInput) -> tuple[SessionRow, Any]:  # and any JSON
+    """Return the session whose conversation is the history of a completion, and the content of its newest message."""
+    *history, newest = given.spoken
+    row = await find_conversation(service, caller, given.model, history, given.metadata.session)
+    _check_agent(row, given.model)
+    return row, await _content(service, row, newest, given.context)
+
+
+async def _content(service: Service, row: SessionRow, message: str, context: str | None) -> Any:  # any JSON
+    """Return the content of a turn; the context of its client is left out if the conversation has it already."""
+    is_known = context is not None and await newest_context(service, row) == context
+    return content_of(message, None if is_known else context)
+
+
+def _naming(ignored: Sequence[str]) -> Mapping[str, str]:
+    """Return the header that names what was ignored of a request; names that no parameter has are ``...`` in it."""
+    names = dict.fromkeys(name if _PARAMETER.fullmatch(name) else "..." for name in ignored[:_MOST_NAMED])
+    return {"x-capset-ignored": ", ".join(names)} if names else {}
 
 
 async def _new_session(service: Service, caller: Caller, model: str, request: Request) -> SessionRow:

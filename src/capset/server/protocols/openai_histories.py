@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from capset.errors import InvalidArguments, StateError
 from capset.server.auth.callers import Caller
 from capset.server.protocols.openai_chat import ASKS, CompletionBuilder
+from capset.server.protocols.openai_requests import CONTEXT
 from capset.server.protocols.turn_items import Stop, TurnItems
 from capset.server.service import Service
 from capset.stores.base import EventRow, SessionQuery, SessionRow
@@ -91,12 +92,37 @@ async def _prompts(service: Service, row: SessionRow) -> dict[str, str]:
 
 def _prompt(message: object) -> str | None:
     """Return the text of the user in a message as the runner of agents stores it."""
+    texts = _texts(message)
+    own = texts[1:] if _has_context(texts) else texts
+    return "\n".join(own) if own else None
+
+
+def _texts(message: object) -> Sequence[str]:
+    """Return the texts of the prompt in a message, none of one with other parts."""
     parts: object = cast("dict[str, object]", message).get("parts") if isinstance(message, dict) else None
     for part in cast("list[object]", parts) if isinstance(parts, list) else ():
         if isinstance(part, dict) and (known := cast("dict[str, object]", part)).get("part_kind") == "user-prompt":
             content = known.get("content")
-            return content if isinstance(content, str) else None
-    return None
+            items = cast("list[object]", content) if isinstance(content, list) else [content]
+            texts = [item for item in items if isinstance(item, str)]
+            return texts if len(texts) == len(items) else ()
+    return ()
+
+
+def _has_context(texts: Sequence[str]) -> bool:
+    return len(texts) > 1 and texts[0].startswith(CONTEXT)
+
+
+async def newest_context(service: Service, row: SessionRow) -> str | None:
+    """Return the system text that a client has given last in a conversation, as far as its model still reads that."""
+    context, after, events = None, None, service.kernel.store.events
+    while (page := await events.messages(row.id, after=after, max_bytes=PAGE_BYTES)).items:
+        for message in page.items:
+            texts: Sequence[str] = _texts(from_json(message.data)) if message.kind == "message" else []
+            if _has_context(texts):
+                context = texts[0].removeprefix(CONTEXT)
+        after = page.items[-1].seq
+    return context
 
 
 async def _exchanges(service: Service, row: SessionRow, prompts: dict[str, str]) -> list[tuple[str, set[str]]]:

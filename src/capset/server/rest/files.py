@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from os import SEEK_END
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, BinaryIO, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -84,7 +84,7 @@ async def read_file(
     unless: Unless = None,
 ) -> FolderShape | Response:
     """Return a file's bytes, or what a folder holds."""
-    files = (await _allowed(service, caller, id, "session_files:read")).files
+    files = (await allowed_session(service, caller, id, "session_files:read")).files
     place = normalise_path(f"/{path}")
     stat = await files.stat(place)
     if stat is None:
@@ -153,16 +153,23 @@ async def write_file(
     if_none_match: IfNoneMatch = None,
 ) -> WrittenShape:
     """Create or replace a file, with its parents. Its bytes are the body."""
-    session = await _allowed(service, caller, id, "session_files:write")
+    session = await allowed_session(service, caller, id, "session_files:write")
     version = expected(if_match, if_none_match)
     async with body_of(request.scope).file() as file:
-        size = file.seek(0, SEEK_END)
-        digest = await asyncio.to_thread(sha256_of, file)
-        about = {"path": normalise_path(f"/{path}"), "size": size, "sha256": digest}
-        act = _act(service, "file.write", about, session, caller)
-        stat, created = await session.files.write(f"/{path}", file, version=version, act=act)
+        stat, created = await store_file(service, caller, session, f"/{path}", file, version=version)
     response.headers["ETag"] = tag_of(stat.version)
     return WrittenShape(created=created, file=file_shape(stat))
+
+
+async def store_file(
+    service: Service, caller: Caller, session: Session, path: str, file: BinaryIO, *, version: int | None = None
+) -> tuple[FileStat, bool]:
+    """Write a file of a caller's session, on record, and return it and whether it is new. Raises as files do."""
+    size = file.seek(0, SEEK_END)
+    digest = await asyncio.to_thread(sha256_of, file)
+    about = {"path": normalise_path(path), "size": size, "sha256": digest}
+    act = _act(service, "file.write", about, session, caller)
+    return await session.files.write(path, file, version=version, act=act)
 
 
 @router.delete(
@@ -180,7 +187,7 @@ async def delete_file(
     if_match: IfMatch = None,
 ) -> None:
     """Delete a file, or a folder; a full folder needs ``recursive``, and the root is emptied and stays."""
-    session = await _allowed(service, caller, id, "session_files:write")
+    session = await allowed_session(service, caller, id, "session_files:write")
     place = normalise_path(f"/{path}")
     act = _act(service, "file.delete", {"path": place, "recursive": wanted.recursive}, session, caller)
     gone = await session.files.delete(place, recursive=wanted.recursive, version=expected(if_match), act=act)
@@ -198,9 +205,10 @@ def _act(service: Service, name: ActName, about: Mapping[str, str | int], sessio
     return service.kernel.act(name, about, by=caller.principal, **columns)
 
 
-async def _allowed(service: Service, caller: Caller, id: str, permission: str) -> Session:
-    """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` without the file tools' permission."""
+async def allowed_session(service: Service, caller: Caller, id: str, *permissions: str) -> Session:
+    """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` without these of the file tools."""
     session = await service.session(caller, id)
-    if permission not in session.snapshot.principal.permissions:
-        raise PermissionDenied(f"Permission denied: {caller.principal.id} lacks the permission {permission}")
+    for permission in permissions:
+        if permission not in session.snapshot.principal.permissions:
+            raise PermissionDenied(f"Permission denied: {caller.principal.id} lacks the permission {permission}")
     return session

@@ -42,6 +42,9 @@ _RETRY: Final = b"retry: 2000\n\n"
 """The delay before a browser reconnects by itself, in milliseconds."""
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 
+FindTurn = Callable[[], Awaitable[tuple[SessionRow, Any]]]
+"""Returns the session of a new turn, and its content: any JSON."""
+
 LastEventId = Annotated[
     str | None,
     WithJsonSchema({"type": "string", "pattern": f"^{_NUMBER.pattern}$"}),
@@ -110,22 +113,21 @@ async def begin_turn(
 ) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
     """Begin a turn, or find the one that was begun under this key; return its description, and headers."""
 
-    async def find() -> SessionRow:
-        return row
+    async def find() -> tuple[SessionRow, Any]:
+        return row, content
 
-    return await begin_found_turn(service, caller, row.id, find, content, request, idempotency_key)
+    return await begin_found_turn(service, caller, row.id, find, request, idempotency_key)
 
 
 async def begin_found_turn(
     service: Service,
     caller: Caller,
     place: str,
-    find: Callable[[], Awaitable[SessionRow]],
-    content: Any,  # any JSON
+    find: FindTurn,
     request: Request,
     idempotency_key: str | None,
 ) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
-    """Begin a turn as ``begin_turn`` does, in a session that ``find`` returns.
+    """Begin a turn as ``begin_turn`` does, in the session and with the content that ``find`` returns.
 
     It is asked for a new turn alone: once a turn was begun, it could find another session for the same request. Keys
     are told apart by ``place``.
@@ -140,7 +142,7 @@ async def begin_found_turn(
         return TurnShape.model_validate(from_json(kept[1])), [_REPLAYED]
     request_info = request_context(request.scope)
     try:
-        row = await find()
+        row, content = await find()
         begun = await service.turns.begin(caller, row, content, request_info.correlation)
     except CapsetError:
         if once is not None:

@@ -11,7 +11,7 @@ from capset.stores.base.audit import Entry
 
 @dataclass(frozen=True, slots=True)
 class ToolPin:
-    """A tool of a server as it was approved; ``shape`` is the canonical JSON that ``hash`` covers.
+    """A tool of a server as it was approved; ``shape`` is JSON, whose canonical form ``hash`` covers.
 
     ``approved_at`` is ISO 8601 UTC.
     """

@@ -97,6 +97,10 @@ class SessionStore(Protocol):
         """Return a session, or ``None``."""
         ...
 
+    async def find(self, door: str) -> SessionRow | None:
+        """Return the session that has a door, or ``None``."""
+        ...
+
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
         ...

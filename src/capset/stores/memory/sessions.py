@@ -78,6 +78,11 @@ class MemorySessions:
         self._door.check()
         return self._rows.get(id)
 
+    async def find(self, door: str) -> SessionRow | None:
+        """Return the session that has a door, or ``None``."""
+        self._door.check()
+        return self._rows.get(self._doors.get(door, ""))
+
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
         self._door.check()

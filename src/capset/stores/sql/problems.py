@@ -31,6 +31,10 @@ _TOO_SLOW: Final = (
     "ask for less at once; where the server's own statement_timeout for this user is short, raise it",
 )
 _UNKNOWN: Final = ("has an option that its driver does not know", "correct the options of the URL")
+_POOLED: Final = (
+    "is behind a pooler that takes no such option in a URL",
+    "set it for the user or the database, as by ALTER ROLE … SET search_path, or connect to the server itself",
+)
 _TOO_LONG: Final = ("cannot hold a text so long in an index", "shorten the names and ids")
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html, first by the whole code, then by its class.
@@ -62,6 +66,7 @@ _WORDS: Final = {
     "shutting down": _LOST,
     "in recovery mode": _LOST,
     "invalid connection option": _UNKNOWN,
+    "unsupported startup parameter": _POOLED,
     "invalid sslmode": _UNKNOWN,
     'FATAL:  role "': _REFUSED,
     'FATAL:  database "': _MISSING,

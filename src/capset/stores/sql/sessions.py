@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
@@ -55,9 +55,15 @@ class SqlSessions:
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""
+        return await self._read(sessions.c.id == id)
 
+    async def find(self, door: str) -> SessionRow | None:
+        """Return the session that has a door, or ``None``."""
+        return await self._read(sessions.c.door == door)
+
+    async def _read(self, condition: ColumnElement[bool]) -> SessionRow | None:
         def read(connection: Connection) -> SessionRow | None:
-            found = connection.execute(select(sessions).where(sessions.c.id == id)).mappings().one_or_none()
+            found = connection.execute(select(sessions).where(condition)).mappings().one_or_none()
             return SessionRow(**found) if found else None
 
         return await self._reader.read(read, is_one_statement=True)

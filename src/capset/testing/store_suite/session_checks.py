@@ -38,6 +38,8 @@ async def a_door_keeps_one_session(make: Make) -> None:
         kept = replace(later, id="a", created_at=NOW)
         expect(await store.sessions.ensure(later), kept, "what the door keeps")
         expect(await store.sessions.get("a"), kept, "the session of the door")
+        expect(await store.sessions.find("x"), kept, "the session that is found by its door")
+        expect(await store.sessions.find("y"), None, "a door that no session has")
         expect(await store.sessions.get("b"), None, "a second session of the door")
         expect((await store.files.read("a", "/x.txt"))[1], b"kept", "its file")
         other = replace(first, id="c", door="y")

@@ -29,6 +29,10 @@ Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 USER: Final = 1_000
 """The id of the user in a jail, and of its group."""
+PACKAGES: Final = "/.runtime/packages"
+"""Where a jail of CPython has packages, if it has any."""
+LOCALES: Final = "/.runtime/locale"
+"""Where a jail has the locale C.UTF-8."""
 MOST_TASKS: Final[Mapping[Backend, int]] = {"isolated-bash": 64, "isolated-cpython": 256}
 """How many processes and threads there may be at once in a jail, its first process among them."""
 

@@ -12,6 +12,7 @@ import mmap
 import os
 import resource
 import signal
+import site
 import sys
 import traceback
 from contextlib import suppress
@@ -19,18 +20,17 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from capset.builtin.sandbox.child.frames import MOST_TASKS, Order, RunLimits
+from capset.builtin.sandbox.child.frames import LOCALES, MOST_TASKS, PACKAGES, Order, RunLimits
 from capset.builtin.sandbox.child.jail_files import SCRIPT, SCRIPT_LINK, SCRIPTS
 from capset.builtin.sandbox.child.system_calls import restrict
 from capset.builtin.sandbox.child.users import bound_tasks
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
 NAME: Final = "<code>"
 """The name of the file that tracebacks show for the code."""
-_PACKAGES: Final = "/.runtime/packages"
 _OPEN_FILES: Final = 64
 _TIMERS: Final = 1_024
 """Timers and queued signals that there may be: the system counts them for the user, who may have more to do outside."""
@@ -39,10 +39,13 @@ _STACK: Final = 1 << 20
 _MOST: Final = 1 << 46
 _REPORTING: Final = 1 << 25
 """Bytes that there are beside, to tell of an error when memory has run out."""
+_PACKAGE_SPACE: Final = 1 << 30
+"""Bytes of address space that packages may reserve beside: numpy's and pandas' libraries, most of it never touched."""
 _ENVIRONMENT: Final = {
     "HOME": "/",
     "USER": "user",
     "LANG": "C.UTF-8",
+    "LOCPATH": LOCALES,
     "TZ": "UTC",
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONTZPATH": "/.runtime/zoneinfo",
@@ -112,7 +115,9 @@ def _prepare_interpreter() -> None:
     os.environ.clear()
     os.environ.update(_ENVIRONMENT)
     sys.argv[:] = [""]
-    sys.path.append(_PACKAGES)
+    sys.path.append(PACKAGES)
+    for add in (site.setquit, site.setcopyright, site.sethelper):  # started without ``site``, and so without exit()
+        add()
     for name in [one for one in sys.modules if one.partition(".")[0] == "capset"]:
         del sys.modules[name]
     sys.dont_write_bytecode = True
@@ -149,9 +154,28 @@ def _bound_memory(size: int) -> Callable[[], None]:
             least = middle
         else:
             most = middle
-    whole = most + size + _REPORTING
+    space = _PACKAGE_SPACE if os.path.isdir(PACKAGES) else 0  # noqa: PTH112
+    whole = most + size + space + _REPORTING
     resource.setrlimit(resource.RLIMIT_AS, (most + size, whole))
+    if space:
+        give_space = partial(resource.setrlimit, resource.RLIMIT_AS, (most + size + space, whole))
+        sys.meta_path.insert(0, _PackageSpace(give_space))
     return partial(resource.setrlimit, resource.RLIMIT_AS, (whole, whole))
+
+
+class _PackageSpace:
+    """A finder of no modules, which gives the process more address space once a package is imported.
+
+    What the process really takes is then bounded from outside of the jail (``process.ChildRun``).
+    """
+
+    def __init__(self, give_space: Callable[[], None]) -> None:
+        self._names = {name.partition(".")[0] for name in os.listdir(PACKAGES)}  # noqa: PTH208
+        self._give_space = give_space
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None) -> None:
+        if path is None and name in self._names:
+            self._give_space()
 
 
 def _run(code: str, report: int, make_room: Callable[[], None]) -> int:

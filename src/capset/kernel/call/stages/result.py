@@ -1,11 +1,17 @@
-"""Output: what the handler gave fits the tool's output schema, or the call failed (spec 3, K9)."""
+"""Output: what the handler gave fits the tool's output schema, or the call failed (spec 3, K9).
+
+What a server of others has answered is not held to that: it was done, and what does not fit is noted (spec 7, M96).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from capset.composition.installation import Installed
+from capset.definitions.contents import ForeignResult, is_content, pieces_of
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field, InvalidOutput
 from capset.kernel.call.compiled_tools import Step
@@ -14,6 +20,8 @@ from capset.schemas.schema import Schema
 from capset.schemas.strict_json import MAX_INTEGER
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
+MAX_NOTE: Final = 1_000
+"""The maximum length of what is noted of a result that does not fit, in characters."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -30,6 +38,9 @@ def output(installed: Installed) -> Step:
         value = call.value
         if value is MISSING:
             return
+        if type(value) is ForeignResult:
+            _take_foreign(call, tool.output, value)
+            return
         fits = check if replies is None else replies[call.reply_type or ""].check
         try:
             value = fits(value)
@@ -40,6 +51,44 @@ def output(installed: Installed) -> Step:
             raise InvalidOutput(f"The tool {call.compiled.name!r} gave an integer that is too long to write.")
 
     return step
+
+
+def _take_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> None:
+    """Take the answer of a server of others, and note how it does not fit. Raises its error, if it is one."""
+    fits, misfits = answer.fits_schema, [*answer.misfits]
+    if fits and answer.error is None:
+        try:
+            schema.check(answer.value)
+        except VALIDATION_ERRORS as error:
+            fits = False
+            misfits += [str(field) for field in validation_fields(error, (), answer.value)]
+    note, redactor = _note(call, misfits) if misfits else None, call.context.runtime.redactor
+    foreign = replace(answer, fits_schema=fits, note=note)
+    if redactor is not None:
+        foreign = replace(
+            foreign,
+            value=redactor(answer.value),
+            blocks=None if answer.blocks is None else redactor(answer.blocks),
+            structured=redactor(answer.structured),
+            meta=redactor(answer.meta),
+            note=redactor(note),
+        )
+    call.value, call.foreign = answer.value, foreign
+    if answer.blocks is not None or note is not None:
+        call.content = foreign.pieces()
+    if answer.error is not None:
+        raise answer.error
+
+
+def _note(call: Invocation, misfits: Sequence[str]) -> str:
+    """Return what is noted of a result that does not fit, for the model; it is on record as a reason, too."""
+    listed = "; ".join(misfits).replace("(arguments)", "the result")
+    _log.warning("tool %r, correlation %s: its result does not fit: %s", call.compiled.name, call.correlation, listed)
+    note = f"The call was made, and its result does not fit what its tool promises: {listed}"
+    note = note if len(note) <= MAX_NOTE else f"{note[:MAX_NOTE]}…"
+    before = call.decided.reason
+    call.decided = call.decided._replace(reason=note if before is None else f"{before}; {note}")
+    return note
 
 
 def several_replies(tool: AnyTool) -> Mapping[str, Schema] | None:
@@ -64,7 +113,7 @@ def serialize(installed: Installed) -> Step | None:
     name, tool = installed.name, installed.tool
     if tool.output.is_exact:
         return None
-    jsonable, replies = tool.output.jsonable, several_replies(tool)
+    jsonable, replies, gives_content = tool.output.jsonable, several_replies(tool), is_content(tool.output.annotation)
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:
@@ -77,5 +126,7 @@ def serialize(installed: Installed) -> Step | None:
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
         redactor = call.context.runtime.redactor
         call.data = data if redactor is None else redactor(data)
+        if gives_content:
+            call.content = pieces_of(call.data)
 
     return step

@@ -22,6 +22,7 @@ from capset.kernel.call.execution import execution_of
 from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.worker_threads import no_free_thread, run_for
+from capset.kernel.governance.sent_requests import timed
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event, is_heard
 from capset.kernel.streams.processors import process_one
@@ -128,7 +129,8 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
     try:
         async with scope:
             call.scope = scope
-            await _contained(call, start)
+            with timed(call):
+                await _contained(call, start)
     except asyncio.CancelledError:
         if not scope.expired() or is_cancelled(call):
             raise
@@ -144,7 +146,8 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
             raise asyncio.CancelledError
         if not call.attempts:
             raise no_free_thread()
-        raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.")
+        unknown = " What came of it is not known." if call.is_sent else ""
+        raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.{unknown}")
 
 
 class _Watch:

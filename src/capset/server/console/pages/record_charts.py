@@ -27,6 +27,7 @@ _COLOURS: Final = {
     "denied": "waiting",
     "rejected": "waiting",
     "timed_out": "bad",
+    "unknown": "bad",
     "limited": "accent",
     "allow": "good",
     "deny": "bad",
@@ -34,7 +35,14 @@ _COLOURS: Final = {
     "p95_us": "waiting",
     "p99_us": "bad",
 }
-_DASHES: Final = {"rejected": [6, 4], "timed_out": [6, 4], "p95_us": [8, 3], "p99_us": [3, 3], "deny": [6, 4]}
+_DASHES: Final = {
+    "rejected": [6, 4],
+    "timed_out": [6, 4],
+    "unknown": [2, 4],
+    "p95_us": [8, 3],
+    "p99_us": [3, 3],
+    "deny": [6, 4],
+}
 Bucket = Mapping[str, Any]  # JSON of a summary
 
 

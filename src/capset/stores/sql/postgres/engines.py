@@ -72,6 +72,9 @@ _AGAIN_SECONDS: Final = (0.0, 0.05, 0.1, 0.2)
 _AGE: Final = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _TRY: Final = "SELECT pg_try_advisory_lock(%s)"
 _FREE: Final = "SELECT pg_advisory_unlock_all()"
+_BACKEND: Final = "SELECT pg_backend_pid()"
+_ROUNDS: Final = 10
+"""How many transactions are run to see whether a pooler runs those of one connection in several sessions."""
 
 
 def lock_key(name: str) -> int:
@@ -89,6 +92,7 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
     is_made = False
 
     def prepare(raw: Any) -> None:  # psycopg's connection, which is not imported here
+        _check_session(raw, url, name)
         raw.add_notice_handler(partial(_note_end, raw, ended))
         idle, busy = (max(1, round(seconds * 1000)) for seconds in (IDLE_SECONDS, busy_seconds))
         raw.execute(f"{_SET}; SET idle_in_transaction_session_timeout = {idle}; SET lock_timeout = {busy}")
@@ -192,6 +196,35 @@ def _check(raw: Any, name: str) -> None:
             f"the database {name!r} is encoded in {encoding}, which cannot hold every text",
             hint="make it again with the encoding UTF8",
         )
+
+
+def _check_session(raw: Any, url: URL, name: str) -> None:
+    """Raise ``StoreError`` if a pooler gives the sessions of the server to others between two transactions.
+
+    Then a lock of one writer would be the lock of others, too, which would take each other for dead or alive. Without
+    a pooler, the server has said at the beginning which of its processes serves the connection; a pooler cannot say
+    that. Such a pooler is detected while another connection holds a transaction open: that one has got this one's
+    session, or this one's transactions run in several.
+    """
+    own = _backend(raw)
+    if own == raw.info.backend_pid:
+        return
+    with contextlib.closing(locking_engine(url, name).connect()) as other:
+        other.exec_driver_sql("BEGIN")
+        is_shared = other.exec_driver_sql(_BACKEND).scalar_one() == own
+        if is_shared or any(_backend(raw) != own for _ in range(_ROUNDS)):
+            raise StoreError(
+                f"the database {name!r} is behind a pooler that keeps no sessions, such as PgBouncer with "
+                "pool_mode=transaction; capset listens and holds locks in its sessions",
+                hint="connect to the server itself, or give capset's user or database pool_mode=session",
+            )
+
+
+def _backend(raw: Any) -> int:
+    """Return which process of the server runs the next transaction of a connection."""
+    (process,) = raw.execute(_BACKEND).fetchone()
+    raw.commit()
+    return process
 
 
 class SessionLeases:

@@ -23,7 +23,7 @@ IndexSpec = tuple[str, str, tuple[str, ...], str | None]
 _LOCK: Final = lock_key("indexes")
 _INVALID: Final = (
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-    " WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace ORDER BY c.relname"
+    " WHERE NOT i.indisvalid AND c.relnamespace = quote_ident(current_schema())::regnamespace ORDER BY c.relname"
 )
 
 

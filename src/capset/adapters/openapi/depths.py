@@ -1,0 +1,107 @@
+"""Depths of values, which decide whether a style can send them (spec 7, M106)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final, cast
+
+_LEVELS: Final = 3
+"""How many levels of lists and objects tell depths apart."""
+_CHAIN: Final = 64
+"""How many schemas of one value, each within or behind another, are looked at."""
+
+
+class Depth(IntEnum):
+    """How lists and objects stand in each other in a value."""
+
+    SCALAR = 0
+    LIST = 1
+    """Of scalars."""
+    OBJECT = 2
+    """Of scalars."""
+    OBJECT_OF_LISTS = 3
+    """Of scalars and lists of them."""
+    DEEPER = 4
+
+
+Span = tuple[Depth, Depth]
+_SCALARS: Final[Span] = (Depth.SCALAR, Depth.SCALAR)
+
+
+def depth_sent(style: str, *, explode: bool) -> Depth:
+    """Return the depth that a style can send at most."""
+    if style == "deepObject":
+        return Depth.DEEPER
+    if explode and style == "form":
+        return Depth.OBJECT_OF_LISTS
+    return Depth.LIST if explode and style in ("spaceDelimited", "pipeDelimited") else Depth.OBJECT
+
+
+def depths_of(schema: object, definitions: Mapping[str, Any]) -> Span:
+    """Return how deep the values of a JSON Schema are, at least and at most; ``definitions`` are its ``$defs``.
+
+    Optional fields count only for the greater depth; where a schema says nothing, scalars are meant.
+    """
+    return _Depths(definitions).span(schema, _LEVELS, _CHAIN)
+
+
+class _Depths:
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+        self._known: dict[tuple[str, int], Span] = {}
+
+    def span(self, schema: object, levels: int, chain: int) -> Span:
+        """Return the depths of a schema, as far as so many levels and schemas tell."""
+        if not levels or not chain or not isinstance(schema, dict):
+            return _SCALARS
+        node = cast("dict[str, Any]", schema)
+        spans = [self.span(part, levels, chain - 1) for part in node.get("allOf", ())]
+        if "$ref" in node:
+            spans.append(self._referred(node["$ref"].removeprefix("#/$defs/"), levels, chain - 1))
+        for key in ("anyOf", "oneOf"):
+            options = [option for option in node.get(key, ()) if option != {"type": "null"}]
+            spans.append(_either(self.span(option, levels, chain - 1) for option in options))
+        spans.append(_either(self._by_type(node, levels, chain)))
+        return max(least for least, _ in spans), max(most for _, most in spans)
+
+    def _referred(self, name: str, levels: int, chain: int) -> Span:
+        key = (name, levels)
+        if key not in self._known:
+            self._known[key] = _SCALARS  # for a schema that refers to itself
+            self._known[key] = self.span(self._definitions[name], levels, chain)
+        return self._known[key]
+
+    def _by_type(self, node: dict[str, Any], levels: int, chain: int) -> Iterable[Span]:
+        """Yield the depths of the types that a schema allows."""
+        declared = node.get("type", "object" if "properties" in node else "array" if "items" in node else None)
+        for kind in cast("list[Any]", declared) if isinstance(declared, list) else [declared]:
+            if kind == "array":
+                least, most = self.span(node.get("items"), levels - 1, chain)
+                yield _list_of(least), _list_of(most)
+            elif kind == "object":
+                fields = {
+                    name: self.span(field, levels - 1, chain) for name, field in node.get("properties", {}).items()
+                }
+                others = self.span(node.get("additionalProperties"), levels - 1, chain)
+                required = [
+                    fields[name][0] for name in node.get("required", ()) if isinstance(name, str) and name in fields
+                ]
+                most = max(most for _, most in [*fields.values(), others])
+                yield _object_of(max(required, default=Depth.SCALAR)), _object_of(most)
+            elif kind != "null":
+                yield _SCALARS
+
+
+def _either(spans: Iterable[Span]) -> Span:
+    """Return the depths of values of which one schema has to hold."""
+    options = list(spans) or [_SCALARS]
+    return min(least for least, _ in options), max(most for _, most in options)
+
+
+def _list_of(items: Depth) -> Depth:
+    return Depth.LIST if items == Depth.SCALAR else Depth.DEEPER
+
+
+def _object_of(fields: Depth) -> Depth:
+    return {Depth.SCALAR: Depth.OBJECT, Depth.LIST: Depth.OBJECT_OF_LISTS}.get(fields, Depth.DEEPER)

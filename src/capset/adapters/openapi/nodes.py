@@ -1,0 +1,42 @@
+"""Values of documents, checked as they are read; ``null`` stands for an absent member (spec 7, M8, M105)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from capset.errors import DefinitionError
+
+Node = Mapping[str, Any]
+"""An object of a document; its members have any JSON type."""
+
+
+def as_node(what: str, value: object) -> Node:
+    """Return a value if it is an object. Raises ``DefinitionError``, starting with ``what``."""
+    if not isinstance(value, Mapping):
+        raise DefinitionError(f"{what}: an object was expected; got {value!r:.80}")
+    return cast("Node", value)
+
+
+def as_members(what: str, value: object) -> Node:
+    """Return a value if it is an object, and an empty one for nothing. Raises ``DefinitionError``."""
+    return {} if value is None else as_node(what, value)
+
+
+def as_list(what: str, value: object) -> list[Any]:  # JSON
+    """Return a value if it is a list, and an empty one for nothing. Raises ``DefinitionError``."""
+    if value is not None and not isinstance(value, list):
+        raise DefinitionError(f"{what}: a list was expected; got {value!r:.80}")
+    return cast("list[Any]", value or [])
+
+
+def as_text(what: str, value: object) -> str:
+    """Return a value if it is text, and an empty one for nothing. Raises ``DefinitionError``."""
+    if value is not None and not isinstance(value, str):
+        raise DefinitionError(f"{what}: text was expected; got {value!r:.80}")
+    return value or ""
+
+
+def stripped(value: object) -> str:
+    """Return a text without spaces around it, and an empty one for a value that is none."""
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,106 @@
+"""Types of ``ctx.cap``: a protocol of the helpers that an agent has, as source for type checkers (spec 1, C41)."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from capset.composition.compose import compose
+from capset.definitions.blocks import Block
+from capset.definitions.callables import inner_function
+
+_UNKNOWN: Final = "Any"
+_ANY: Final = re.compile(r"(?<![.\w])Any\b")
+_DECORATORS: Final = ("property", "overload")
+"""Names that the source uses itself: as attributes they would hide what they decorate with."""
+
+
+def helper_types(agent: Block) -> str:
+    """Return the source of a module with a protocol of the helpers that an agent's ``uses`` bring: ``ctx.cap``.
+
+    ``Context[NotesHelpers]``, for an agent ``notes``, gives them their types: those that the factories of helpers
+    declare, and ``Any`` where a factory declares none that another module can import. The module imports them for type
+    checkers alone. What dynamic ``uses`` add is not in it.
+    """
+    modules: set[str] = set()
+    types: dict[str, str] = {}
+    for capability in compose(agent).capabilities:
+        if capability.helpers is not None:
+            types[capability.name] = _source_of(_declared(capability.helpers), modules)
+    return "\n".join(_lines(agent.name, types, sorted(modules)))
+
+
+def _lines(agent: str, types: Mapping[str, str], modules: list[str]) -> Iterator[str]:
+    words = re.findall("[A-Za-z0-9]+", agent)
+    name = "".join(word[:1].upper() + word[1:] for word in words) + "Helpers"
+    name = name if name[0].isalpha() else f"Agent{name}"
+    used = [*(["Any"] if any(map(_ANY.search, types.values())) else []), *(["Literal"] if types else []), "Protocol"]
+    used = [*(["TYPE_CHECKING"] if modules else []), *used, *(["overload"] if len(types) > 1 else [])]
+    yield f'"""The helpers of the agent {agent}, for type checkers. Written by ``capset.ext.helper_types``."""'
+    yield from ("", "from __future__ import annotations", "", f"from typing import {', '.join(used)}", "")
+    if modules:
+        yield "if TYPE_CHECKING:"
+        yield from (f"    import {module} as {_alias(module)}" for module in modules)
+        yield ""
+    yield from ("", f"class {name}(Protocol):", f'    """``ctx.cap`` of a ``Context[{name}]``."""')
+    for capability, text in types.items():
+        if capability.isidentifier() and not keyword.iskeyword(capability) and capability not in _DECORATORS:
+            yield from ("", "    @property", f"    def {capability}(self) -> {text}: ...")
+    for capability, text in types.items():
+        yield from ("", *(["    @overload"] if len(types) > 1 else []))
+        yield f'    def __getitem__(self, name: Literal["{capability}"], /) -> {text}: ...'
+    yield ""
+
+
+def _declared(factory: Callable[..., Any]) -> Any:
+    """Return the type of what a factory makes, as it declares it, or ``Any``."""
+    inner = inner_function(factory)
+    if inspect.isclass(inner):
+        return inner
+    try:
+        return get_type_hints(inner).get("return", Any)
+    except Exception:  # an annotation may be any expression
+        return Any
+
+
+def _source_of(annotation: Any, modules: set[str]) -> str:
+    """Return a type as source, and add the modules that it takes; ``Any`` if another module cannot import all of it."""
+    named: set[str] = set()
+    try:
+        text = _expression(annotation, named)
+    except LookupError:
+        return _UNKNOWN
+    modules |= named
+    return text
+
+
+def _expression(annotation: Any, modules: set[str]) -> str:
+    """Raise ``LookupError`` for what has no name that can be imported."""
+    if annotation is Any:
+        return _UNKNOWN
+    if annotation is None or annotation is NoneType:
+        return "None"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(_expression(argument, modules) for argument in arguments)
+    named = annotation if origin is None else origin
+    if not inspect.isclass(named) or named.__module__ == "__main__":
+        raise LookupError
+    imported: Any = sys.modules[named.__module__]
+    for part in named.__qualname__.split("."):
+        imported = getattr(imported, part, None)
+    if imported is not named:  # a class that a function has made
+        raise LookupError
+    modules.add(named.__module__)
+    inside = f"[{', '.join(_expression(argument, modules) for argument in arguments)}]" if arguments else ""
+    return f"{_alias(named.__module__)}.{named.__qualname__}{inside}"
+
+
+def _alias(module: str) -> str:
+    """Return the name of a module in the source: with an underscore, which no capability's begins with."""
+    return f"_{module.replace('.', '_')}"

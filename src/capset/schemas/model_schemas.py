@@ -1,0 +1,264 @@
+"""Schemas of arguments as model providers take them, and the way back for what models give (spec 3, K26).
+
+A provider refuses the whole request for one tool whose schema it does not take. What each of them refuses is described
+here, once, and one form of a schema does for all of them:
+
+- Anthropic: ``allOf``, ``anyOf`` and ``oneOf`` at the top; names of arguments beyond ``[a-zA-Z0-9_.-]{1,64}``, at the
+  top only; and what JSON Schema 2020-12 does not know.
+- OpenAI: these keywords, ``not`` and ``enum`` at the top; another type than ``object`` there; an object without
+  ``properties`` there; and an array without ``items`` anywhere. In strict mode, a few keywords more.
+- Google: an array without ``items`` anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import unquote
+
+from capset.schemas.schema import schemas_in
+
+Data: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
+ARGUMENTS: Final = "arguments"
+"""The one argument of a schema that is wrapped, which has the arguments themselves."""
+_AT_TOP: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
+"""The keywords that are refused beside the type of all arguments, or that leave it to be found elsewhere."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9.-]+")
+_NOT_STRICT: Final = frozenset({"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired"})
+_WITHOUT_NAMES: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+        *("title", "description", "deprecated", "$schema", "$comment", "$defs", "definitions"),
+    }
+)
+"""The keywords beside which arguments can be renamed: no other member of a schema means an argument by its name."""
+_DEFINITIONS: Final = ("$defs", "definitions")
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_OLDER: Final = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
+_MOVED: Final = re.compile(r"/(items|additionalItems|dependencies)(/|$)")
+"""References to a part that has another place in 2020-12."""
+_LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSchema:
+    """A schema of arguments in the form that providers take. What fits it fits the tool's own schema, once restored."""
+
+    json_schema: Data
+    """The schema, which must not be changed; the tool's own if that is taken as it is."""
+    names: Mapping[str, str]
+    """The arguments that have another name there: their own names by those."""
+    is_wrapped: bool
+    """Whether the arguments are the value of one argument, ``arguments``."""
+    may_be_strict: bool
+    """Whether OpenAI's strict mode knows all of its keywords."""
+
+    def restored(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a model gave as arguments of the tool's own schema.
+
+        What does not have the form of ``json_schema`` is returned as it is, for the kernel to judge.
+        """
+        if self.is_wrapped:
+            inner = arguments.get(ARGUMENTS)
+            is_wrapper = len(arguments) == 1 and isinstance(inner, Mapping)
+            return cast("Mapping[str, Any]", inner) if is_wrapper else arguments
+        restored = {self.names.get(name, name): value for name, value in arguments.items()}
+        return restored if len(restored) == len(arguments) else arguments
+
+
+def model_schema(json_schema: Data) -> ModelSchema:
+    """Return a schema of arguments as providers take it, with the way back.
+
+    An argument whose name is refused gets another one, and a schema that is refused at its top becomes that of one
+    argument, ``arguments``; so does one in which more than its properties mean arguments by their names.
+    """
+    schema = _with_items(_modern(json_schema))
+    names: dict[str, str] = {}
+    is_wrapped = bool(refused_keywords(schema))
+    if not is_wrapped and (refused := refused_names(schema)):
+        names = _new_names(schema, refused)
+        is_wrapped = not names
+    shown = _object(_wrapped(schema) if is_wrapped else _renamed(schema, names))
+    may_be_strict = all(map(_NOT_STRICT.isdisjoint, schemas_in(shown)))
+    own_names = MappingProxyType({new: name for name, new in names.items()})
+    return ModelSchema(json_schema if shown == json_schema else shown, own_names, is_wrapped, may_be_strict)
+
+
+def refused_keywords(schema: Mapping[str, Any]) -> list[str]:
+    """Return the keywords at the top of a schema that a provider refuses there."""
+    return [key for key in _AT_TOP if key in schema]
+
+
+def refused_names(schema: Mapping[str, Any]) -> list[str]:
+    """Return the names of arguments that a provider refuses."""
+    return [name for name in schema.get("properties", {}) if not _NAME.fullmatch(name)]
+
+
+def _object(schema: Data) -> Data:
+    """Return a schema that says of its top what providers ask for; arguments are an object in any case."""
+    if schema.get("type") != "object":
+        schema = {**schema, "type": "object"}
+    return schema if "properties" in schema else {**schema, "properties": {}}
+
+
+def _with_items(schema: Data) -> Data:
+    """Return a schema whose arrays say what their items are, if only that they may be anything."""
+    schemas = [*schemas_in(schema)]
+    if any("unevaluatedItems" in inner for inner in schemas):  # with ``items``, none would be left for it
+        return schema
+    if any(map(_lacks_items, schemas)):
+        schema = deepcopy(schema)
+        for inner in filter(_lacks_items, [*schemas_in(schema)]):
+            inner["items"] = {}
+    return schema
+
+
+def _lacks_items(schema: Data) -> bool:
+    kinds = schema.get("type")
+    return "items" not in schema and (kinds == "array" or (isinstance(kinds, list) and "array" in kinds))
+
+
+def _new_names(schema: Data, refused: list[str]) -> dict[str, str]:
+    """Return other names for arguments by their own; none if more than the properties of a schema means them by name.
+
+    A name does not depend on the order of the others.
+    """
+    properties: Data = schema["properties"]
+    references = [inner[key] for inner in schemas_in(schema) for key in _REFERENCES if isinstance(inner.get(key), str)]
+    if (
+        not _WITHOUT_NAMES.issuperset(key for key in schema if not key.startswith("x-"))
+        or not isinstance(schema.get("additionalProperties", True), bool)
+        or not properties.keys() >= {*schema.get("required", ())}
+        or not all(map(_is_to_definition, references))
+    ):
+        return {}
+    plain = {name: _OTHER.sub("_", name).strip("_") for name in refused}
+    counts = Counter(plain.values())
+    names = {
+        name: new if counts[new] == 1 and new not in properties and _NAME.fullmatch(new) else _marked(new, name)
+        for name, new in plain.items()
+    }
+    new_names = {*names.values()}
+    return names if len(new_names) == len(names) and new_names.isdisjoint(properties) else {}
+
+
+def _marked(new: str, name: str) -> str:
+    digits = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{new[:55] or 'argument'}_{digits}"
+
+
+def _renamed(schema: Data, names: Mapping[str, str]) -> Data:
+    """Return a schema with other names of arguments; with any, it takes no further arguments, so that each has one."""
+    if not names:
+        return schema
+    properties = {
+        names.get(name, name): _noted(name, inner) if name in names else inner
+        for name, inner in cast("Data", schema["properties"]).items()
+    }
+    renamed = {**schema, "properties": properties, "additionalProperties": False}
+    if "required" in schema:
+        renamed["required"] = [names.get(name, name) for name in schema["required"]]
+    return renamed
+
+
+def _noted(name: str, schema: object) -> object:
+    """Return the schema of an argument with its own name in its description, since other texts use that."""
+    if schema is False:
+        return schema
+    noted: Data = dict(cast("Data", schema)) if isinstance(schema, dict) else {}
+    said = noted.get("description")
+    return {**noted, "description": f"{name}: {said}" if said else name}
+
+
+def _wrapped(schema: Data) -> Data:
+    """Return the schema of one argument with the arguments. References in it lead where they did."""
+    schema = deepcopy(schema)
+    dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
+    definitions: Data = {}
+    schemas = [*schemas_in(schema)]
+    if any(isinstance(inner.get("$id"), str) or "$recursiveRef" in inner for inner in schemas):
+        # An id makes it a document of its own, in which its references hold as they are.
+        schema.setdefault("$id", "capset:/arguments")
+    else:
+        # Most providers know definitions at the top alone.
+        for inner in schemas:
+            for key in _REFERENCES:
+                reference = inner.get(key)
+                if isinstance(reference, str) and _is_pointer(reference) and not _is_to_definition(reference):
+                    inner[key] = f"#/properties/{ARGUMENTS}{reference[1:]}"
+        definitions = {key: schema.pop(key) for key in _DEFINITIONS if key in schema}
+    return {
+        **dialect,
+        "type": "object",
+        "properties": {ARGUMENTS: schema if schema.get("type") == "object" else {**schema, "type": "object"}},
+        "required": [ARGUMENTS],
+        "additionalProperties": False,
+        **definitions,
+    }
+
+
+def _is_pointer(reference: str) -> bool:
+    return reference == "#" or reference.startswith("#/")
+
+
+def _is_to_definition(reference: str) -> bool:
+    return unquote(reference).startswith(("#/$defs/", "#/definitions/"))
+
+
+def _modern(schema: Data) -> Data:
+    """Return a schema of an older dialect as 2020-12 has it.
+
+    One that refers to what has another place there stays as it is, and so does one with a recursive reference, or with
+    ``unevaluatedItems``, for which other items count.
+    """
+    dialect = schema.get("$schema")
+    if not isinstance(dialect, str) or not _OLDER.fullmatch(dialect):
+        return schema
+    modern = deepcopy(schema)
+    del modern["$schema"]
+    schemas = [*schemas_in(modern)]
+    if any(map(_must_stay, schemas)):
+        return schema
+    for inner in schemas:
+        if "2019-09" not in dialect:
+            _drop_what_does_not_count(inner)
+            if isinstance(own := inner.pop("id" if "draft-04" in dialect else "$id", None), str):
+                inner.update({"$anchor": own[1:]} if own.startswith("#") else {"$id": own})
+        _modernise(inner)
+    return modern
+
+
+def _must_stay(schema: Data) -> bool:
+    reference = schema.get("$ref")
+    is_moved = isinstance(reference, str) and _MOVED.search(reference) is not None
+    return is_moved or "$recursiveRef" in schema or "unevaluatedItems" in schema
+
+
+def _drop_what_does_not_count(schema: Data) -> None:
+    """Leave nothing beside a reference that would count in 2020-12, and did not before."""
+    if isinstance(schema.get("$ref"), str):
+        for key in schema.keys() - {"$ref", "title", "description", *_DEFINITIONS}:
+            del schema[key]
+
+
+def _modernise(schema: Data) -> None:
+    """Write the keywords of a schema that have another form or name in 2020-12."""
+    rest = schema.pop("additionalItems", None)
+    if isinstance(schema.get("items"), list):
+        schema["prefixItems"] = schema.pop("items")
+        if rest is not None:
+            schema["items"] = rest
+    for limit, exclusive in _LIMITS:
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    dependencies = schema.pop("dependencies", None)
+    for name, needed in cast("Data", dependencies).items() if isinstance(dependencies, dict) else ():
+        schema.setdefault("dependentRequired" if isinstance(needed, list) else "dependentSchemas", {})[name] = needed

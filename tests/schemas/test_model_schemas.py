@@ -1,0 +1,264 @@
+"""Schemas as model providers take them, and the arguments that come back, fit the tool's own schema (spec 3, K26)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator, Draft202012Validator
+
+from capset.schemas.model_schemas import ModelSchema, model_schema, refused_keywords, refused_names
+from capset.schemas.schema import schemas_in
+
+Data = dict[str, Any]
+NAMES = st.sampled_from(["a", "a_b", "b c", "$filter", "filter", "日本", "arguments", "x" * 70])
+SCALARS = st.none() | st.integers(0, 2) | st.sampled_from(["", "x"])
+ARGUMENTS = st.dictionaries(
+    NAMES, SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(NAMES, SCALARS, max_size=2), max_size=3
+)
+PARTS: list[Any] = [
+    True,
+    False,
+    {"type": "integer"},
+    {"type": ["string", "null"], "description": "What it is."},
+    {"type": "array"},
+    {"type": ["array", "null"], "contains": {"type": "integer"}},
+    {"prefixItems": [{"type": "integer"}], "type": "array"},
+    {"$ref": "#/$defs/d"},
+    {"$ref": "#/$defs/whole"},
+    {"$ref": "#"},
+    {"$ref": "#/properties/a"},
+    {"const": {"$ref": "#"}},
+]
+TOPS: dict[str, Any] = {
+    "anyOf": [{"required": ["a"]}, {"required": ["$filter"]}, {"maxProperties": 1}],
+    "oneOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b c": {"$ref": "#/$defs/d"}}}],
+    "allOf": [{"properties": {"日本": {"$ref": "#"}}}],
+    "not": {"required": ["a", "b c"]},
+    "$ref": "#/$defs/whole",
+    "patternProperties": {"^\\$": {"type": "integer"}},
+    "dependentRequired": {"$filter": ["a"]},
+    "propertyNames": {"maxLength": 5},
+    "if": {"required": ["b c"]},
+    "then": {"required": ["a"]},
+    "minProperties": 1,
+    "description": "What to do.",
+    "default": {"$filter": 1},
+    "$id": "https://example.org/own",
+    "$anchor": "top",
+}
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Data:
+    properties = draw(st.dictionaries(NAMES, st.sampled_from(PARTS), max_size=4))
+    tops = draw(st.lists(st.sampled_from([*TOPS]), max_size=2, unique=True))
+    if properties.get("a") == {"$ref": "#/properties/a"}:  # it would come to no end
+        del properties["a"]
+    schema: Data = {"type": "object", "properties": {"a": True, **properties}, **{key: TOPS[key] for key in tops}}
+    if draw(st.booleans()):
+        schema["required"] = draw(st.lists(NAMES, max_size=2, unique=True))
+    if draw(st.booleans()):
+        schema["additionalProperties"] = draw(st.sampled_from([True, False, {"type": "integer"}]))
+    whole: Data = {"properties": {"a": {"$ref": "#/$defs/d"}, "b c": {"$ref": "#"}}}
+    schema["$defs"] = {"d": {"type": "integer"}, "whole": whole}
+    return deepcopy(schema)
+
+
+def fits(schema: Mapping[str, Any], value: Any) -> bool:
+    return Draft202012Validator(schema).is_valid(value)
+
+
+def said(shown: ModelSchema, own: Data) -> Data:
+    """Return a tool's own arguments as a model would give them."""
+    if shown.is_wrapped:
+        return {"arguments": own}
+    by_own = {name: new for new, name in shown.names.items()}
+    return {by_own.get(name, name): value for name, value in own.items()}
+
+
+def hold_to_providers(schema: Data) -> None:
+    Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    assert "properties" in schema
+    assert (refused_keywords(schema), refused_names(schema)) == ([], [])
+    for part in schemas_in(schema):
+        if part.get("type") == "array" or part.get("type") == ["array", "null"]:
+            assert "items" in part
+
+
+@pytest.mark.spec("K26")
+@settings(deadline=None, max_examples=300)
+@given(schemas(), ARGUMENTS, ARGUMENTS)
+def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, own: Data, other: Data) -> None:
+    before = deepcopy(schema)
+    shown = model_schema(schema)
+    hold_to_providers(shown.json_schema)
+    for arguments in (own, said(shown, own), {"arguments": own, **other}):
+        if fits(shown.json_schema, arguments):
+            assert fits(schema, shown.restored(arguments))
+    assert schema == before
+
+
+@pytest.mark.spec("K26")
+@settings(deadline=None, max_examples=300)
+@given(schemas(), ARGUMENTS)
+def test_all_that_a_tool_takes_can_be_said(schema: Data, own: Data) -> None:
+    shown = model_schema(schema)
+    own = {name: value for name, value in own.items() if not shown.names or name in schema["properties"]}
+    assert shown.restored(said(shown, own)) == own
+    if fits(schema, own):
+        assert fits(shown.json_schema, said(shown, own))
+
+
+@pytest.mark.spec("K26")
+def test_a_schema_that_every_provider_takes_is_the_tool_s_own() -> None:
+    schema: Data = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"$ref": "#/properties/b"}}, "b": {}},
+    }
+    shown = model_schema(schema)
+    assert shown.json_schema is schema
+    assert (dict(shown.names), shown.is_wrapped, shown.may_be_strict) == ({}, False, True)
+
+
+@pytest.mark.spec("K26")
+def test_a_name_that_is_refused_is_another_and_the_description_has_its_own() -> None:
+    date = {"type": "string", "description": "When."}
+    schema: Data = {
+        "type": "object",
+        "properties": {"$filter": date, "filter[id]": True, "日本": {"type": "integer"}, "top": {"type": "integer"}},
+        "required": ["$filter", "top"],
+    }
+    shown = model_schema(schema)
+    (marked,) = (name for name in shown.names if name.startswith("argument_"))
+    assert shown.json_schema == {
+        "type": "object",
+        "properties": {
+            "filter": {"type": "string", "description": "$filter: When."},
+            "filter_id": {"description": "filter[id]"},
+            marked: {"type": "integer", "description": "日本"},
+            "top": {"type": "integer"},
+        },
+        "required": ["filter", "top"],
+        "additionalProperties": False,
+    }
+    own = {"$filter": "x", "日本": 1, "top": 2}
+    assert shown.restored({"filter": "x", marked: 1, "top": 2}) == own
+    assert shown.restored(own) == own, "a model that has read the tool's description may say its own names"
+    both = {"filter": "x", "$filter": "y"}
+    assert shown.restored(both) == both, "of two values for one argument none is dropped"
+
+
+@pytest.mark.spec("K26")
+def test_names_that_would_be_one_stay_apart_whatever_their_order() -> None:
+    names = ["a b", "a+b", "a_b", "$c", "c"]
+    several = [
+        model_schema({"type": "object", "properties": dict.fromkeys(order, True)}) for order in (names, names[::-1])
+    ]
+    assert dict(several[0].names) == dict(several[1].names)
+    assert sorted(several[0].names.values()) == ["$c", "a b", "a+b"]
+    assert not {"a_b", "c"} & several[0].names.keys()
+
+
+@pytest.mark.spec("K26")
+def test_a_schema_that_is_refused_at_its_top_is_that_of_one_argument() -> None:
+    place = {"type": "object", "properties": {"near": {"$ref": "#"}, "at": {"$ref": "#/$defs/at"}}}
+    schema: Data = {
+        **place,
+        "anyOf": [{"required": ["near"]}, {"required": ["at"]}],
+        "$defs": {"at": {"type": "string"}},
+    }
+    shown = model_schema(schema)
+    assert shown.is_wrapped
+    assert shown.json_schema == {
+        "type": "object",
+        "properties": {
+            "arguments": {
+                "type": "object",
+                "properties": {"near": {"$ref": "#/properties/arguments"}, "at": {"$ref": "#/$defs/at"}},
+                "anyOf": [{"required": ["near"]}, {"required": ["at"]}],
+            }
+        },
+        "required": ["arguments"],
+        "additionalProperties": False,
+        "$defs": {"at": {"type": "string"}},
+    }
+    assert shown.restored({"arguments": {"at": "x"}}) == {"at": "x"}
+    assert shown.restored({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
+    assert shown.restored({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
+
+
+@pytest.mark.spec("K26")
+def test_recursive_references_hold_in_a_schema_that_is_wrapped() -> None:
+    schema: Data = {
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "type": "object",
+        "properties": {"next": {"$recursiveRef": "#"}},
+        "oneOf": [{"required": ["next"]}, {"maxProperties": 0}],
+    }
+    inner = model_schema(schema).json_schema["properties"]["arguments"]
+    assert inner["properties"] == {"next": {"$recursiveRef": "#"}}
+    assert inner["$id"] == "capset:/arguments", "in a document of its own"
+
+
+@pytest.mark.spec("K26")
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        (
+            {"type": "array", "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": {"type": "null"}},
+            [[1, "x"], ["x"], [1, "x", None], [1, "x", 2], []],
+        ),
+        ({"items": {"type": "integer"}, "additionalItems": False}, [[1, 2], ["x"]]),
+        ({"dependencies": {"a": ["b"], "b": {"required": ["c"]}}}, [{"a": 1}, {"b": 1}, {"a": 1, "b": 1, "c": 1}, {}]),
+        ({"$ref": "#/definitions/d", "maxLength": 0}, ["x", "", 1]),
+        ({"$ref": "#named", "type": "null"}, ["x", None]),
+        (
+            {"properties": {"dependencies": {"type": "null"}, "items": {"items": [False]}}},
+            [{"items": [1]}, {"items": []}],
+        ),
+    ],
+)
+def test_an_older_dialect_is_written_as_2020_12_has_it(schema: Data, values: list[Any]) -> None:
+    definitions = {"d": {"type": "string"}, "n": {"$id": "#named", "type": "string"}}
+    old: Data = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"x": schema},
+        "definitions": definitions,
+    }
+    shown = model_schema(old)
+    hold_to_providers(shown.json_schema)
+    assert "$schema" not in shown.json_schema
+    for value in values:
+        assert fits(shown.json_schema, {"x": value}) == Draft7Validator(old).is_valid({"x": value})
+
+
+@pytest.mark.spec("K26")
+def test_limits_of_the_oldest_dialect_are_numbers() -> None:
+    limited = {"minimum": 1, "exclusiveMinimum": True, "maximum": 5, "exclusiveMaximum": False}
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"n": limited}}
+    assert model_schema(old).json_schema["properties"]["n"] == {"exclusiveMinimum": 1, "maximum": 5}
+
+
+@pytest.mark.spec("K26")
+def test_a_reference_to_what_would_move_keeps_its_dialect() -> None:
+    old: Data = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"p": {"type": "array", "items": [{"type": "string"}]}, "q": {"$ref": "#/properties/p/items/0"}},
+    }
+    assert model_schema(old).json_schema is old
+
+
+@pytest.mark.spec("K26")
+@pytest.mark.parametrize("key", ["allOf", "not", "if", "dependentRequired"])
+def test_strict_mode_is_off_for_what_it_does_not_know(key: str) -> None:
+    value: Any = {"a": ["b"]} if key == "dependentRequired" else [{}] if key == "allOf" else {"type": "null"}
+    assert not model_schema({"type": "object", "properties": {"a": {key: value}}}).may_be_strict
+    assert model_schema({"type": "object", "properties": {key: {}}}).may_be_strict, "a field is no keyword"
