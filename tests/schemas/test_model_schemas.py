@@ -116,6 +116,17 @@ def test_all_that_a_tool_takes_can_be_said(schema: Data, own: Data) -> None:
 
 
 @pytest.mark.spec("K26")
+def test_a_schema_that_stands_in_two_places_is_wrapped_once() -> None:
+    """As one does that YAML names by an alias."""
+    own: Data = {"$ref": "#"}
+    schema: Data = {"type": "object", "properties": {"a b": own, "c": own}, "minProperties": 1, "anyOf": [True]}
+    shown = model_schema(schema)
+    assert shown.is_wrapped
+    assert fits(shown.json_schema, {"arguments": {"a b": {"c": {"c": {"x": 1}}}}})
+    assert not fits(shown.json_schema, {"arguments": {"a b": {"c": {}}}})
+
+
+@pytest.mark.spec("K26")
 def test_a_schema_that_every_provider_takes_is_the_tool_s_own() -> None:
     schema: Data = {
         "type": "object",

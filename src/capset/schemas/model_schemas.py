@@ -183,7 +183,7 @@ def _wrapped(schema: Data) -> Data:
     schema = deepcopy(schema)
     dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
     definitions: Data = {}
-    schemas = [*schemas_in(schema)]
+    schemas = {id(inner): inner for inner in schemas_in(schema)}.values()  # one may stand in several places
     if any(isinstance(inner.get("$id"), str) or "$recursiveRef" in inner for inner in schemas):
         # An id makes it a document of its own, in which its references hold as they are.
         schema.setdefault("$id", "capset:/arguments")

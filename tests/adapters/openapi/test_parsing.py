@@ -140,7 +140,7 @@ def test_anything_in_any_place_is_a_problem_or_none(changes: list[tuple[tuple[An
                 break
         else:
             if isinstance(inside, dict) and isinstance(path[-1], str):
-                inside[path[-1]] = odd
+                inside[path[-1]] = deepcopy(odd)  # or a later change would be one of it, too
     declared = api(operations=["books.get", "PUT /books/{id}"], rules={"x": {"effect": "read"}}, credentials={"y": "z"})
     try:
         document = document_of(data, "https://a.example/openapi.json")
