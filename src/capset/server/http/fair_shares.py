@@ -33,9 +33,12 @@ LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
-STORE_SECONDS: Final = 0.002, 0.4
-"""The charge for a request that writes, and for each mebibyte of JSON in it: estimated, since the store's thread and
-its database do that work."""
+WRITE_SECONDS: Final = 0.002
+"""The charge for a request that writes: estimated, since the store's thread and its database do that work."""
+JSON_SECONDS: Final = 0.4
+"""The further charge for each mebibyte of JSON in it."""
+FILE_SECONDS: Final = 0.02
+"""The further charge for each mebibyte of a file: its part of the store takes about half, checkpoints the rest."""
 PART_SECONDS: Final = 0.01
 """The time that the tasks of an organisation have in one iteration of the event loop."""
 LARGE_SECONDS: Final = 0.25

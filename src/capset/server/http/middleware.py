@@ -32,7 +32,15 @@ from capset.server.http.bodies import (
     size_of,
 )
 from capset.server.http.challenges import lead_to_issuer
-from capset.server.http.fair_shares import LARGE_SECONDS, STORE_SECONDS, FairShares, Share, Turns
+from capset.server.http.fair_shares import (
+    FILE_SECONDS,
+    JSON_SECONDS,
+    LARGE_SECONDS,
+    WRITE_SECONDS,
+    FairShares,
+    Share,
+    Turns,
+)
 from capset.server.http.openai_errors import with_openai_errors
 from capset.server.http.request_context import (
     ARRIVED,
@@ -284,8 +292,9 @@ class ServerMiddleware:
             """Wait for the turn of a body that has been read, if it needs one, and keep it for a time by its size."""
             if request_info.caller is None or share is None:
                 return
-            if scope["method"] != "GET" and not is_file(scope["method"], request_info.route):
-                share.charge(STORE_SECONDS[0] + STORE_SECONDS[1] * size / 2**20, time.perf_counter())
+            if scope["method"] != "GET":
+                rate = FILE_SECONDS if is_file(scope["method"], request_info.route) else JSON_SECONDS
+                share.charge(WRITE_SECONDS + rate * size / 2**20, time.perf_counter())
             if size > TURN_BODY:
                 # What is done with a smaller body takes less time, and after that a call may wait for its tool.
                 most = LARGE_SECONDS * min(1.0, size / LARGE)
