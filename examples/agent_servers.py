@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from capset.client import AgentInput, Client, data_of
 from capset.errors import NotFound
+from capset_server.client import AgentInput, Client, data_of
 
 CAPSET = Path(sys.executable).with_name("capset")
 SHOP = """

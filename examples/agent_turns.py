@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from capset import Agent, Capability, Hooks, Kernel, Principal, Session, tool
-from capset.agents.hosts import NewTurn
-from capset.agents.runner import AgentRunner
-from capset.agents.turns import TurnService
 from capset.ext import Answer
 from capset.stores.base import ApprovalQuery, SessionRow
-from capset.testing import Call, ScriptedModel
+from capset_agents.hosts import NewTurn
+from capset_agents.runner import AgentRunner
+from capset_agents.turns import TurnService
+from capset_testing import Call, ScriptedModel
 
 ADA, BOSS = Principal("ada"), Principal("boss")
 

@@ -6,7 +6,7 @@ from capset import Agent, Capability, Kernel, Principal, tool
 from capset.errors import CapsetError
 from capset.ext import Answer, ApproverRule, Governance
 from capset.stores.base import ApprovalQuery
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 
 RULES = [
     ApproverRule(

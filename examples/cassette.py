@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic_ai.models import Model
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.agents.runner import AgentRunner
 from capset.errors import CapsetError
-from capset.testing import Call, CassetteModel, CassetteRecorder, ScriptedModel
+from capset_agents.runner import AgentRunner
+from capset_testing import Call, CassetteModel, CassetteRecorder, ScriptedModel
 
 
 def shop(description: str) -> Agent:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from capset import Kernel, Principal, Registry
-from capset.adapters.config_file import Configuration, read_configuration
+from capset_connect.config_file import Configuration, read_configuration
 
 FOLDER = Path(__file__).parent / "configuration"
 

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 from capset import Agent, Kernel, Principal
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database
 
 with closing(sqlite3.connect("shop.db")) as shop:
     shop.executescript(

@@ -6,7 +6,7 @@ from typing import Any
 from aiosmtpd.smtp import SMTP
 
 from capset import Agent, Kernel, Principal
-from capset.builtin.email import EmailConfig, email, email_send
+from capset_tools.email import EmailConfig, email, email_send
 
 
 class Mailbox:

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from capset import Agent, Kernel, Principal
-from capset.builtin.files import FilesConfig, files
+from capset_tools.files import FilesConfig, files
 
 workspace = Path("workspace")
 (workspace / "docs").mkdir(parents=True)

@@ -1,6 +1,6 @@
 """A flow: a router sends a ticket to a function or to a generator, which asks another block by a tool.
 
-A script stands in for the model, so that no key is needed: see capset.testing.
+A script stands in for the model, so that no key is needed: see capset_testing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from capset import Context, Kernel, Principal, Resource
 from capset.flows import Flow, Generator, Router, Sequencer, as_tool, handler
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 
 
 class Ticket(BaseModel):

@@ -5,8 +5,8 @@ import json
 from contextlib import AsyncExitStack
 
 from capset import Agent, Kernel, Principal, ToolError
-from capset.builtin.http import HttpConfig, http
 from capset.stores.base import AuditQuery
+from capset_tools.http import HttpConfig, http
 
 
 async def weather(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

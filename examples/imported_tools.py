@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.interop import export_tools, import_tools, read_tools
 from capset.errors import ApprovalRequired, InvalidArguments
+from capset_connect.interop import export_tools, import_tools, read_tools
 
 DEFINITIONS: list[dict[str, Any]] = [
     {  # a function document, in the types of Python

@@ -13,8 +13,8 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from capset.client import AgentInput
-from capset.client import Client as Capset
+from capset_server.client import AgentInput
+from capset_server.client import Client as Capset
 
 CAPSET = Path(sys.executable).with_name("capset")
 LIBRARIAN = Path(__file__).with_name("librarian.yaml")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from capset import Agent, Capability, Context, Kernel, Preset, Principal, tool
-from capset.builtin.memory import MemoryConfig, memory, memory_user
+from capset_tools.memory import MemoryConfig, memory, memory_user
 
 LIBRARY: Mapping[str, str] = {
     "Green tea": "Green tea is brewed at about 80 °C; hotter water makes it bitter.",

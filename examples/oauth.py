@@ -33,8 +33,8 @@ from mcp_types import TextContent
 from pydantic import AnyUrl
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.mcp import McpServer, open_mcp_servers
 from capset.ext import Secrets
+from capset_connect.mcp import McpServer, open_mcp_servers
 
 CAPSET = Path(sys.executable).with_name("capset")
 CALLBACK = "http://127.0.0.1:9/callback"

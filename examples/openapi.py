@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from capset import Agent, CapsetError, Kernel, Principal
-from capset.adapters.openapi import OpenApi, OpenApiClient, approve, open_apis
+from capset_connect.openapi import OpenApi, OpenApiClient, approve, open_apis
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",

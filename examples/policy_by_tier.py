@@ -5,13 +5,13 @@ import asyncio
 import httpx2
 
 from capset import Agent, Capability, Decision, Kernel, Principal, Registry, Request, allow, deny, policy, tool
-from capset.client import Client, error_of
-from capset.server.app import open_app
-from capset.server.auth.keys import create_key
-from capset.server.http.middleware import AllowedHosts
-from capset.server.http.uvicorn_server import bind, make_server
-from capset.server.service import Service
 from capset.stores.base import AuditQuery
+from capset_server.app import open_app
+from capset_server.auth.keys import create_key
+from capset_server.client import Client, error_of
+from capset_server.http.middleware import AllowedHosts
+from capset_server.http.uvicorn_server import bind, make_server
+from capset_server.service import Service
 
 
 @policy

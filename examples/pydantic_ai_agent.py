@@ -7,8 +7,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Agent, Capability, Context, Decision, Kernel, Principal, Request, allow, deny, policy, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetCapability
 from capset.stores.base import AuditQuery
+from capset_frameworks.pydantic_ai import CapsetCapability
 
 
 @policy

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.agents.runner import AgentRunner
+from capset_agents.runner import AgentRunner
 
 MODELS = {
     "OPENAI_API_KEY": "openai:gpt-5",

@@ -4,8 +4,8 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from capset import Agent, Context, Kernel, Principal, ToolError, tool
-from capset.builtin.research import research
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch
+from capset_tools.research import research
+from capset_tools.web_fetch import WebFetchConfig, web_fetch
 
 PAGES = {
     "/green": "<h1>Green tea</h1><p>Green tea is brewed at <b>80 °C</b>; hotter water makes it bitter.</p>",

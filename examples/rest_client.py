@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from capset.client import AgentInput, Client, data_of
 from capset.errors import Outdated, PermissionDenied
+from capset_server.client import AgentInput, Client, data_of
 
 CAPSET = Path(sys.executable).with_name("capset")
 SCOPES = ["--scope", "capset:read", "--scope", "capset:write", "--scope", "capset:call", "--scope", "capset:audit"]

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from capset.client import AgentInput, Client
+from capset_server.client import AgentInput, Client
 
 CAPSET = Path(sys.executable).with_name("capset")
 FILE = {"tool": "write_file", "arguments": {"path": "/notes.txt", "content": "buy milk"}}

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from capset import Agent, Kernel, Principal
-from capset.builtin.sandbox import SandboxConfig, sandbox
 from capset.stores.base import AuditQuery
+from capset_tools.sandbox import SandboxConfig, sandbox
 
 analyst = Agent("analyst", system_prompt="You reckon with code.", uses=[sandbox.with_config(SandboxConfig(seconds=2))])
 

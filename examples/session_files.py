@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from capset import Agent, Kernel, Principal, Session, ToolError
-from capset.builtin.session_file_system import session_file_system
+from capset_tools.session_file_system import session_file_system
 
 
 async def use(session: Session, name: str, **arguments: Any) -> Any:

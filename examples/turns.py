@@ -3,14 +3,14 @@
 import asyncio
 
 from capset import Agent, Capability, Context, Kernel, Principal, Registry, Resource, tool
-from capset.client import Client
-from capset.server.app import open_app
-from capset.server.auth.callers import Caller
-from capset.server.http.middleware import AllowedHosts
-from capset.server.http.uvicorn_server import bind, make_server
-from capset.server.service import Service
-from capset.testing import Call, Say, ScriptedRunner
 from capset.wire.turns import EventShape
+from capset_server.app import open_app
+from capset_server.auth.callers import Caller
+from capset_server.client import Client
+from capset_server.http.middleware import AllowedHosts
+from capset_server.http.uvicorn_server import bind, make_server
+from capset_server.service import Service
+from capset_testing import Call, Say, ScriptedRunner
 
 notes = Resource("notes", list[str], scope="session", default=list)
 

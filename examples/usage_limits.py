@@ -3,10 +3,10 @@
 import asyncio
 
 from capset import Agent, Kernel, Principal
-from capset.agents.runner import AgentRunner
 from capset.errors import BudgetExceeded
 from capset.ext import Allowance, Governance, UsageLimit
-from capset.testing import ScriptedModel
+from capset_agents.runner import AgentRunner
+from capset_testing import ScriptedModel
 
 STORE = "sqlite:///usage.db"
 LIMITS = Allowance(usage=[UsageLimit("1h", steps=2), UsageLimit("1d", steps=3, tokens=100_000, per="org")])

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from capset import Agent, Kernel, Principal, ToolError
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch_over
+from capset_tools.web_fetch import WebFetchConfig, web_fetch_over
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 PAGE = """

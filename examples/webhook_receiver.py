@@ -11,9 +11,9 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from capset import Agent, Kernel, Principal, tool
-from capset.adapters.notifications import DeliveryWorker, Webhook
 from capset.errors import ApprovalRequired
 from capset.ext import Answer
+from capset_connect.notifications import DeliveryWorker, Webhook
 
 SECRET = "whsec_" + base64.b64encode(b"a secret that only both sides know").decode()
 MOST_BYTES = 64 * 1024

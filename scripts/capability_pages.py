@@ -47,7 +47,7 @@ Node = dict[str, Any]
 
 def capabilities() -> dict[str, CapabilityDetail]:
     """Return the built-ins by id, as pyproject.toml registers them, installed anew or not."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((ROOT / "packages/capset-tools/pyproject.toml").read_text("utf-8"))["project"]
     details: dict[str, CapabilityDetail] = {}
     for name, value in project["entry-points"]["capset.capabilities"].items():
         capability: Capability[Any, Any] = EntryPoint(name, value, "capset.capabilities").load()

@@ -31,6 +31,8 @@ FINISHED: Final = Path("docs", "spec", "finished.md")
 """The list of requirements, which has a line for each."""
 NARROW: Final = 400
 """The width of a narrow screen, in pixels."""
+HISTORY: Final = "adr/history/"
+"""Records of decisions as they were, which the page of decisions leads to."""
 HASHED: Final = "capabilities"
 """Pages with texts of built-in capabilities, which stay as they are: hashes cover them."""
 _HARNESS: Final = """\
@@ -68,7 +70,7 @@ def texts() -> Iterator[str]:
         name, lines = page.relative_to(ROOT), page.read_text("utf-8").splitlines()
         if len(lines) > MOST_LINES and name != FINISHED:
             yield f"{name} has {len(lines)} lines, and may have {MOST_LINES}; make two pages of it"
-        if page.parent.name == HASHED:
+        if page.parent.name in (HASHED, Path(HISTORY).name):
             continue
         for number, line in enumerate(lines, 1):
             if (word := CRUTCHES.search(line)) is not None:
@@ -79,7 +81,8 @@ def menu() -> Iterator[str]:
     """Yield the pages that the menu does not lead to."""
     listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
     for page in sorted(DOCS.rglob("*.md")):
-        if (name := page.relative_to(DOCS).as_posix()) not in listed:
+        name = page.relative_to(DOCS).as_posix()
+        if name not in listed and not name.startswith(HISTORY):
             yield f"docs/{name} is not in the menu; add it to nav in mkdocs.yml"
 
 

@@ -1,4 +1,4 @@
-"""Hold the layout and the words of the package, and what the recipes of AGENTS.md ask for.
+"""Hold the layout and the words of the packages, and what the recipes of AGENTS.md ask for.
 
 Each finding names the file, what is wrong and what to do. An exception stands with its reason in ``house.toml``; one
 that is needed no more is a finding too.
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-FOLDERS: Final = ("src", "tests", "examples", "benchmarks", "scripts", "siege")
-PACKAGE: Final = Path("src/capset")
+FOLDERS: Final = ("packages", "tests", "examples", "lab", "scripts")
+SOURCES: Final = "packages/*/src"
 MOST_LINES: Final = 500
 MOST_ENTRIES: Final = 20
 """In one folder; its ``__init__.py`` does not count."""
@@ -35,7 +35,7 @@ class House:
     used: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def __post_init__(self) -> None:
-        for path in sorted((self.root / PACKAGE).rglob("*.py")):
+        for path in sorted(self.root.glob(f"{SOURCES}/**/*.py")):
             self.modules[path.relative_to(self.root)] = ast.parse(path.read_text("utf-8"))
 
     def excepted(self, rule: str, name: str) -> bool:
@@ -51,9 +51,9 @@ class House:
         return file.read_text("utf-8") if file.is_file() else ""
 
     def below(self, folder: str) -> Iterator[tuple[Path, ast.Module]]:
-        """Yield the modules below a folder of the package."""
+        """Yield the modules below a folder, such as ``capset/kernel``."""
         for path, tree in self.modules.items():
-            if path.is_relative_to(PACKAGE / folder):
+            if Path(*path.parts[3:]).is_relative_to(folder):
                 yield path, tree
 
 
@@ -70,8 +70,8 @@ def long_modules(house: House) -> Iterator[str]:
 
 
 def full_folders(house: House) -> Iterator[str]:
-    """Yield the folders of the package with too many entries."""
-    for folder in [house.root / PACKAGE, *sorted((house.root / PACKAGE).rglob("*"))]:
+    """Yield the folders of the packages with too many entries."""
+    for folder in sorted(house.root.glob(f"{SOURCES}/**/*")):
         if not folder.is_dir() or folder.name == "__pycache__":
             continue
         entries = [one for one in folder.iterdir() if one.name not in ("__init__.py", "__pycache__", "py.typed")]
@@ -84,7 +84,7 @@ def participles(house: House) -> Iterator[str]:
     """Yield the modules that are named by a participle."""
     for path in house.modules:
         name = path.parent.name if path.name == "__init__.py" else path.stem
-        dotted = ".".join(path.with_suffix("").parts[2:]).removesuffix(".__init__")
+        dotted = ".".join(path.with_suffix("").parts[3:]).removesuffix(".__init__")
         if PARTICIPLE.search(name) and not house.excepted("participles", dotted):
             yield f"{path} is named by a participle; name it by a noun of the field"
 
@@ -102,7 +102,7 @@ def repeated_classes(house: House) -> Iterator[str]:
 
 
 def crutch_words(house: House) -> Iterator[str]:
-    """Yield the lines of the package with a word that its prose avoids, and docstrings that begin with one."""
+    """Yield the lines of the packages with a word that its prose avoids, and docstrings that begin with one."""
     for path, tree in house.modules.items():
         name = path.as_posix()
         for number, line in enumerate(house.text(name).splitlines(), 1):
@@ -118,16 +118,16 @@ def crutch_words(house: House) -> Iterator[str]:
 
 def commands(house: House) -> Iterator[str]:
     """Yield the commands that ``cli/app.py`` does not list, or that no test names."""
-    app = house.text("src/capset/cli/app.py")
+    app = house.text("packages/capset-cli/src/capset_cli/app.py")
     tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/cli").rglob("*.py"))
     rows = [line for line in house.text("docs/guide/command-line.md").splitlines() if line.startswith("| `")]
     guide = "\n".join(line.split(" | ")[0] for line in rows)
-    for path, tree in house.below("cli"):
+    for path, tree in house.below("capset_cli"):
         for one in tree.body:
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.endswith("_command"):
-                dotted = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
-                if f'"{dotted.removeprefix("capset.cli.")}:{one.name}"' not in app:
-                    yield f"{path}: the command {one.name} is not listed in src/capset/cli/app.py"
+                dotted = ".".join(path.with_suffix("").parts[3:]).removesuffix(".__init__")
+                if f'"{dotted.removeprefix("capset_cli.")}:{one.name}"' not in app:
+                    yield f"{path}: the command {one.name} is not listed in capset_cli/app.py"
                 name = one.name.removesuffix("_command")
                 if not re.search(rf"\b{name.replace('_', '[-_ ]')}\b", guide):
                     yield f"{path}: docs/guide/command-line.md has no row of the command {name!r}"
@@ -135,7 +135,7 @@ def commands(house: House) -> Iterator[str]:
                     yield f"{path}: no test below tests/cli/ runs {name.replace('_', '-')!r}"
     for name, function in re.findall(r'^ +"([^"]+)": "[\w.]+:(\w+)",$', app, re.MULTILINE):
         if not function.endswith("_command"):
-            yield f"src/capset/cli/app.py: the function of {name} is called {function}, not NAME_command"
+            yield f"capset_cli/app.py: the function of {name} is called {function}, not NAME_command"
 
 
 def _run_by_suites(tests: ast.Module) -> Iterator[str]:
@@ -162,8 +162,8 @@ def _run_by_suites(tests: ast.Module) -> Iterator[str]:
         wanted = {name for one in wanted for name in sources.get(one, ())} - reached
     for one in ast.walk(tests):
         if isinstance(one, ast.ImportFrom) and reached & {alias.asname or alias.name for alias in one.names}:
-            package, _, name = (one.module or "").partition(".builtin.")
-            if package == "capset" and name:
+            package, _, name = (one.module or "").partition(".")
+            if package == "capset_tools" and name:
                 yield name.partition(".")[0]
 
 
@@ -173,7 +173,7 @@ def _names(node: ast.AST) -> set[str]:
 
 def built_ins(house: House) -> Iterator[str]:
     """Yield the built-in capabilities that lack an entry point, tests, a page or its line in the menu."""
-    project: dict[str, Any] = tomllib.loads(house.text("pyproject.toml"))
+    project: dict[str, Any] = tomllib.loads(house.text("packages/capset-tools/pyproject.toml"))
     points: dict[str, str] = project.get("project", {}).get("entry-points", {}).get("capset.capabilities", {})
     modules = {point.partition(":")[0].rpartition(".")[2] for point in points.values()}
     nav = house.text("mkdocs.yml")
@@ -183,12 +183,12 @@ def built_ins(house: House) -> Iterator[str]:
             yield f"builtin {name}: EXPECTED in tests/builtin/test_definitions.py has no line of it"
     every_test = sorted((house.root / "tests/builtin").rglob("*.py"))
     run = {name for path in every_test for name in _run_by_suites(ast.parse(path.read_text("utf-8")))}
-    for path in sorted((house.root / PACKAGE / "builtin").glob("*")):
+    for path in sorted((house.root / "packages/capset-tools/src/capset_tools").glob("*")):
         name = path.stem
-        if name.startswith("_") or (path.is_dir() and not (path / "__init__.py").is_file()):
+        if name.startswith("_") or path.name == "py.typed" or (path.is_dir() and not (path / "__init__.py").is_file()):
             continue
         if name not in modules:
-            yield f"builtin {name}: no entry point under capset.capabilities in pyproject.toml"
+            yield f"builtin {name}: no entry point under capset.capabilities in packages/capset-tools/pyproject.toml"
         tests = house.root / "tests/builtin"
         if not (tests / f"test_{name}.py").is_file() and not (tests / name).is_dir():
             yield f"builtin {name}: neither tests/builtin/test_{name}.py nor tests/builtin/{name}/"
@@ -210,7 +210,7 @@ def _test_names(path: Path) -> Iterator[set[str]]:
 
 def stages(house: House) -> Iterator[str]:
     """Yield the stages that belong to no phase, or that no test names, and phases whose first stages are others."""
-    table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
+    table = house.text("packages/capset/src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
     if re.search(r'"admit": \((?!\s*approval\b)', table):
         yield 'kernel/call/stages/phases.py: approval must be first in "admit": others there see what was approved'
     if re.search(r'"arguments": \((?!\s*validation,\s*policy\b)', table):
@@ -220,7 +220,7 @@ def stages(house: House) -> Iterator[str]:
         )
     tests = "tests/kernel/call/stages"
     named = [words for path in (house.root / tests).rglob("test_*.py") for words in _test_names(path)]
-    for path, tree in house.below("kernel/call/stages"):
+    for path, tree in house.below("capset/kernel/call/stages"):
         for one in tree.body:
             if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
                 continue
@@ -234,9 +234,9 @@ def stages(house: House) -> Iterator[str]:
 
 def migrations(house: House) -> Iterator[str]:
     """Yield that ``ENOUGH`` is not the last migration that changes the shape, or that none with indexes follows it."""
-    path = "src/capset/stores/sql/schema/revisions.py"
+    path = "packages/capset/src/capset/stores/sql/schema/revisions.py"
     found = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
-    versions = sorted((house.root / PACKAGE / "stores/sql/migrations/versions").glob("[0-9]*.py"))
+    versions = sorted((house.root / "packages/capset/src/capset/stores/sql/migrations/versions").glob("[0-9]*.py"))
     shaping = [one.name.partition("_")[0] for one in versions if "\nINDEXES" not in one.read_text("utf-8")]
     if found is not None and shaping and found[1] != shaping[-1]:
         yield f"{path}: ENOUGH is {found[1]}, and the last migration without INDEXES is {shaping[-1]}"
@@ -249,31 +249,31 @@ def migrations(house: House) -> Iterator[str]:
 
 def rest_modules(house: House) -> Iterator[str]:
     """Yield the modules of the REST API, and of protocols of others, whose router the application does not include."""
-    app = house.text("src/capset/server/app.py")
+    app = house.text("packages/capset-server/src/capset_server/app.py")
     nouns = app.partition("_NOUNS = (")[2].partition(")")[0]
-    for path, tree in house.below("server/rest"):
+    for path, tree in house.below("capset_server/rest"):
         if not any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body):
             continue
         if not re.search(rf"\b{path.stem}\b", nouns):
-            yield f"{path}: its router is not in _NOUNS of src/capset/server/app.py"
+            yield f"{path}: its router is not in _NOUNS of capset_server/app.py"
     protocols = app.partition("_PROTOCOLS = (")[2].partition(")")[0]
-    for path, tree in house.below("server/protocols"):
+    for path, tree in house.below("capset_server/protocols"):
         has_router = any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body)
         if has_router and not re.search(rf"\b{path.stem}\b", protocols):
-            yield f"{path}: its router is not in _PROTOCOLS of src/capset/server/app.py"
+            yield f"{path}: its router is not in _PROTOCOLS of capset_server/app.py"
 
 
 def port_methods(house: House) -> Iterator[str]:
     """Yield the methods of the ports of stores that no check of the store suite calls."""
-    suite = "".join(house.text(path.as_posix()) for path, _ in house.below("testing/store_suite"))
-    for path, tree in house.below("stores/base"):
+    suite = "".join(house.text(path.as_posix()) for path, _ in house.below("capset_testing/store_suite"))
+    for path, tree in house.below("capset/stores/base"):
         for port in tree.body:
             if not isinstance(port, ast.ClassDef) or not port.name.endswith(("Store", "Log")):
                 continue
             methods = (one.name for one in port.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
             for name in methods:
                 if not name.startswith("_") and not re.search(rf"\.{name}\b", suite):
-                    yield f"{path}: no check in src/capset/testing/store_suite/ calls {port.name}.{name}"
+                    yield f"{path}: no check in capset_testing/store_suite/ calls {port.name}.{name}"
 
 
 RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (

@@ -1,20 +1,17 @@
-"""``python -m scripts.cli_reference``: write the reference of the command line, from the commands themselves."""
+"""The reference of the command line, made of the commands themselves when the site is built."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import typer.core
 import typer.main
 
-from capset.cli.app import app
-from scripts.pages import write_pages
+from capset_cli.app import app
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "commands"
 PAGES: Final = {
     "define": (
         "Definitions and hashes",
@@ -128,7 +125,3 @@ def _plain(text: str) -> str:
 def _sentence(command: Any) -> str:  # of typer's own classes
     """Return the first sentence of a command's help."""
     return re.split(r"\.\s|: ", _plain(inspect.cleandoc(command.help or "")))[0].rstrip(".")
-
-
-if __name__ == "__main__":
-    write_pages(FOLDER, render())

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from capset.adapters.config_file import configuration_schema
+from capset_connect.config_file import configuration_schema
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "reference" / "config-file.schema.json"
 

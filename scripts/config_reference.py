@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-from capset.adapters.config_file import configuration_schema
+from capset_connect.config_file import configuration_schema
 
 GUIDE: Final = Path(__file__).parents[1] / "docs" / "guide"
 BEGIN: Final = "<!-- Made by python -m scripts.config_reference; what is below is not written by hand. -->"

@@ -16,16 +16,27 @@ from typing import Final
 import grimp
 
 from scripts import run_tests
+from scripts.packages import module_name
 
 ROOT: Final = Path(__file__).parents[1]
-SOURCE: Final = Path("src")
+FOLDERS: Final = {
+    "capset": "",
+    "capset_agents": "agents",
+    "capset_connect": "adapters",
+    "capset_tools": "builtin",
+    "capset_server": "server",
+    "capset_cli": "cli",
+    "capset_frameworks": "frameworks",
+    "capset_testing": "testing",
+}
+"""The folder below ``tests/`` of each package's tests."""
 MARKS: Final = "not nightly and not weekly and not clients and not browser"
 
 
 def main(arguments: list[str]) -> int:
     """Run the tests, and return what ``run_tests`` does; 0 if there are none."""
     base = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    files = tests_near(changed_files(base), grimp.build_graph("capset"))
+    files = tests_near(changed_files(base), grimp.build_graph(*FOLDERS))
     if not files:
         print("near: no test mirrors what was changed; make test runs all")
         return 0
@@ -46,30 +57,26 @@ def tests_near(changed: Iterable[Path], graph: grimp.ImportGraph) -> list[str]:
     for path in changed:
         if path.parts[0] == "tests" and path.name.startswith("test_") and (ROOT / path).exists():
             found.add(path)
-        if path.suffix != ".py" or not path.is_relative_to(SOURCE):
+        if path.suffix != ".py" or path.parts[0] != "packages":
             continue
-        found.update(_tests_in(_mirrored(path).parent, "test_*.py"))
-        module = _module(path)
+        module = module_name(path)
+        found.update(_tests_in(_mirrored(module).parent, "test_*.py"))
         if module in graph.modules:
             for importer in graph.find_modules_that_directly_import(module):
-                mirrored = _mirrored(SOURCE / Path(*importer.split(".")))
+                mirrored = _mirrored(importer)
                 found.update(_tests_in(mirrored.parent, f"test_{mirrored.stem}.py"))
                 found.update(_tests_in(mirrored.parent, f"test_{mirrored.stem}_*.py"))
     return sorted(map(str, found))
 
 
-def _mirrored(path: Path) -> Path:
-    """Return the place below ``tests/`` of a module; of a package, that of a module in it."""
-    return Path("tests", *path.relative_to(SOURCE / "capset").parts)
+def _mirrored(module: str) -> Path:
+    """Return the place below ``tests/`` of a module."""
+    package, *parts = module.split(".")
+    return Path("tests", FOLDERS[package], *parts)
 
 
 def _tests_in(folder: Path, pattern: str) -> list[Path]:
     return [path.relative_to(ROOT) for path in (ROOT / folder).glob(pattern)]
-
-
-def _module(path: Path) -> str:
-    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    return name.removesuffix(".__init__")
 
 
 def _git(*arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m scripts.rest_reference``: write the reference of the REST API, from its OpenAPI document.
+"""The reference of the REST API, made of its OpenAPI document when the site is built.
 
 A page for each tag has its operations and the objects that it alone uses; those that several use have their own pages.
 """
@@ -9,13 +9,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
-from capset.server.app import make_api
-from scripts.pages import write_pages
+from capset_server.app import make_api
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "rest"
 LINES: Final = 260
 """The length of a page of objects, in lines, after which the next one begins."""
 _HEAD: Final = """\
@@ -181,7 +178,3 @@ def _sentence(text: str) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.replace("``", "`").replace("|", "\\|").split())
-
-
-if __name__ == "__main__":
-    write_pages(FOLDER, render())

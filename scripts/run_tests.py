@@ -28,7 +28,7 @@ MOST_FLAKY: Final = 3
 FEW_SECONDS: Final = 20.0
 """Tests that take less are run in one process."""
 ELSEWHERE: Final = Path("tests/frameworks")
-"""Tests that ``make frameworks`` runs, in environments that have the frameworks."""
+"""Tests that ``make lab-frameworks`` runs, in environments that have the frameworks."""
 _NO_TESTS: Final = 5
 """pytest's exit code when no test was chosen."""
 
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     if any("::" in path for path in paths):
         shards = [paths]
     else:
-        shards = deal(files_of(paths or ["tests"]), durations, own.processes)
+        shards = deal(files_of(paths or ["tests", "lab"]), durations, own.processes)
     seed = random.SystemRandom().randrange(1 << 31)
     if own.shuffle:
         print(f"shuffled by {seed}: CAPSET_SHUFFLE={seed} has the same order", flush=True)

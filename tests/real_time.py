@@ -22,16 +22,16 @@ from weakref import WeakSet
 
 import pytest
 
-import capset
-from capset.builtin.database import query_process
-from capset.builtin.sandbox import jail, jail_users
-from capset.server import config_checker
+from capset_server import config_checker
+from capset_tools.database import query_process
+from capset_tools.sandbox import jail, jail_users
 from tests.virtual_time import VirtualTimeLoop
 
-TESTS: Final = str(Path(__file__).parent) + os.sep
+_ROOT: Final = str(Path(__file__).parents[1]) + os.sep
+TESTS: Final = (f"{_ROOT}tests{os.sep}", f"{_ROOT}lab{os.sep}")
 WAITING: Final = str(Path(__file__).parent / "waiting.py")
 SERVICES: Final = (
-    *(f"{TESTS}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
+    *(f"{TESTS[0]}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
     *(str(module.__file__) for module in (config_checker, jail, jail_users, platform, query_process)),
 )
 """Files that start a process once for all tests (PostgreSQL, Redis, the warm ``capset``, the config checker, what asks
@@ -40,7 +40,7 @@ MARKS: Final = ("realtime", "weekly", "browser", "clients")
 
 service_ports: Final[set[object]] = set()
 """Ports of services that tests may connect to."""
-_PACKAGE: Final = str(Path(capset.__file__).parent) + os.sep
+_SOURCES: Final = f"{_ROOT}packages{os.sep}"
 _seen: set[str] = set()
 _listening: WeakSet[socket.socket] = WeakSet()
 """Sockets on which this process listens, or has listened: once one is closed, its port may be of another process."""
@@ -77,7 +77,7 @@ def _caller(depth: int) -> tuple[str, int]:
 
 
 def _place(caller: tuple[str, int]) -> str:
-    return f"{caller[0].removeprefix(TESTS)}:{caller[1]}"
+    return f"{caller[0].removeprefix(_ROOT)}:{caller[1]}"
 
 
 def _is_of_a_test(caller: tuple[str, int]) -> bool:
@@ -152,7 +152,7 @@ def _origin() -> str:
     """Return the nearest place in the tests or the package."""
     frame = sys._getframe(2)
     while frame is not None:
-        if (caller := (frame.f_code.co_filename, frame.f_lineno))[0].startswith((TESTS, _PACKAGE)):
+        if (caller := (frame.f_code.co_filename, frame.f_lineno))[0].startswith((*TESTS, _SOURCES)):
             return _place(caller)
         frame = frame.f_back
     return "an unknown place"

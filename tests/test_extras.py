@@ -42,6 +42,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["thirdparty[near,far] @ git+https://example.com/repo@abc"],
         ),
         (
+            {"url": "https://example.com/r", "vcs_info": {"vcs": "git", "commit_id": "a"}, "subdirectory": "b/c"},
+            ["thirdparty[near,far] @ git+https://example.com/r@a#subdirectory=b/c"],
+        ),
+        (
             {"url": "file:///thirdparty-1.0-py3-none-any.whl", "archive_info": {}},
             ["thirdparty[near,far] @ file:///thirdparty-1.0-py3-none-any.whl"],
         ),
@@ -74,6 +78,8 @@ def test_an_entry_point_of_no_package_misses_nothing() -> None:
     assert missing_extras(EntryPoint("b", "a:b [far]", "capset.capabilities")) is None
 
 
+PACKAGES = ("cli", "tools", "client", "frameworks")
+"""Extras that bring a package and nothing else."""
 DATA = ("sandbox-data",)
 """Extras of packages that no code imports: the sandbox has those that its host names, for the code that it runs."""
 
@@ -81,14 +87,17 @@ DATA = ("sandbox-data",)
 def test_every_extra_is_used() -> None:
     """By an entry point, or named by what needs it: one that nothing uses is not offered."""
     root = Path(__file__).parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    code = "".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    core, tools = (
+        tomllib.loads((root / f"packages/{name}/pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for name in ("capset", "capset-tools")
+    )
+    code = "".join(path.read_text(encoding="utf-8") for path in root.glob("packages/*/src/**/*.py"))
     used = set(re.findall(r"""(?:needs_extra|install_command)\(\s*["'](\w+)["']""", code))
-    used |= {extra for point in project["entry-points"]["capset.capabilities"].values() for extra in extras_of(point)}
-    extras = project["optional-dependencies"]
-    assert set(extras_of(extras["all"][0])) == used
+    used |= {extra for point in tools["entry-points"]["capset.capabilities"].values() for extra in extras_of(point)}
+    extras = core["optional-dependencies"]
+    assert set(extras_of(extras["all"][0])) - {*PACKAGES} == used
     frameworks = set(re.findall(r"""Framework\(.*extra="([\w-]+)"\)""", code)) - used  # an environment has one or two
-    assert extras.keys() - {"all", *DATA} == used | frameworks
+    assert extras.keys() - {"all", *DATA, *PACKAGES} == used | frameworks
 
 
 def extras_of(text: str) -> list[str]:

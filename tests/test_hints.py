@@ -13,13 +13,13 @@ from typing import Any
 import typer.main
 
 from capset import Context, Hooks, Kernel, Message, Session
-from capset.agents.runner import AgentRunner
-from capset.cli.app import app
 from capset.kernel.governance.checkpoints import CheckpointKey
 from capset.kernel.hosting.host import SessionHost
-from capset.testing import CassetteRecorder
+from capset_agents.runner import AgentRunner
+from capset_cli.app import app
+from capset_testing import CassetteRecorder
 
-SOURCE = Path(__file__).parents[1] / "src" / "capset"
+SOURCE = Path(__file__).parents[1] / "packages"
 VALUE = "VALUE"
 """What stands for what a message fills in."""
 
@@ -46,7 +46,7 @@ def texts() -> list[tuple[str, str]]:
     """Return the texts of all modules, each with its place. It takes seconds: not while tests are collected."""
     return [
         (f"{path.relative_to(SOURCE)}:{line}", text)
-        for path in sorted(SOURCE.rglob("*.py"))
+        for path in sorted(SOURCE.glob("*/src/**/*.py"))
         for line, text in said(ast.parse(path.read_text(encoding="utf-8")))
     ]
 

@@ -97,7 +97,7 @@ def test_importing_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     loaded = set(imported(module, tmp_path)["modules"])
     assert {"capset.definitions.tools.definition", "pydantic"} <= loaded
     assert not HEAVY & loaded
-    assert not {name for name in loaded if name.startswith(("capset.builtin", "capset.cli", "capset.stores.sql"))}
+    assert not {name for name in loaded if name.startswith(("capset_tools", "capset_cli", "capset.stores.sql"))}
 
 
 @pytest.mark.parametrize("module", ALL)
@@ -138,12 +138,12 @@ def test_defining_a_tool_with_a_docstring_of_one_line_loads_no_parser(tmp_path: 
 
 def test_the_command_line_loads_no_door_before_it_is_asked_for(tmp_path: Path) -> None:
     code = (
-        "import sys, capset.cli.app\n"
-        "assert not {'mcp', 'mcp_types', 'starlette', 'fastapi', 'uvicorn', 'capset.server.mcp'} & set(sys.modules)\n"
+        "import sys, capset_cli.app\n"
+        "assert not {'mcp', 'mcp_types', 'starlette', 'fastapi', 'uvicorn', 'capset_server.mcp'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_the_mcp_door_needs_nothing_of_the_rest_of_the_server(tmp_path: Path) -> None:
-    code = "import sys\nsys.modules['fastapi'] = sys.modules['structlog'] = None\nimport capset.server.mcp"
+    code = "import sys\nsys.modules['fastapi'] = sys.modules['structlog'] = None\nimport capset_server.mcp"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import random
 import re
-from pathlib import Path
 
 import pytest
 
-import capset
-from capset.builtin.web_fetch import markup
+from capset_tools.web_fetch import markup
+from scripts.packages import ROOT
 
 POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
 """What Python matches wrongly before 3.11.5 (gh-106052)."""
@@ -18,7 +17,7 @@ POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
 
 def test_no_pattern_has_a_possessive_group() -> None:
     found: list[str] = []
-    for file in Path(capset.__file__).parent.rglob("*.py"):
+    for file in ROOT.glob("packages/*/src/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if isinstance(node, ast.Constant) and "(?" in text and POSSESSIVE_GROUP.search(text):

@@ -18,8 +18,8 @@ from agent_framework import (
 )
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.adapters.frameworks.agent_framework import CapsetProvider
 from capset.definitions.approvals import Answer
+from capset_frameworks.agent_framework import CapsetProvider
 
 
 @policy

@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from capset import Agent, Decision, Kernel, Principal, allow, ask, policy, tool
 from capset import Request as CallRequest
-from capset.adapters.frameworks.claude_agent import CapsetClient
 from capset.definitions.approvals import Answer
+from capset_frameworks.claude_agent import CapsetClient
 
 
 @policy

@@ -11,8 +11,8 @@ from google.adk.runners import InMemoryRunner
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.adapters.frameworks.google_adk import SessionToolset
 from capset.definitions.approvals import Answer
+from capset_frameworks.google_adk import SessionToolset
 
 
 @policy

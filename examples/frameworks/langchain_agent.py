@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.adapters.frameworks.langchain import CapsetMiddleware
 from capset.definitions.approvals import Answer
+from capset_frameworks.langchain import CapsetMiddleware
 
 
 @policy

@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
 from capset import Context, Decision, Progress, Reply, Request, Session, ToolError, allow, deny, policy, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
+from capset_frameworks.pydantic_ai import CapsetToolset
 
 Call = tuple[str, str | dict[str, Any]]
 """The name of a tool, and its arguments as a model sends them: JSON text, or what a client library made of it."""

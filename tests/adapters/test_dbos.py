@@ -11,9 +11,9 @@ from threading import Thread
 import pytest
 from sqlalchemy import Engine
 
-from capset.adapters import dbos
-from capset.adapters.dbos import Queue, RunEngine
 from capset.errors import StoreError
+from capset_agents import dbos
+from capset_agents.dbos import Queue, RunEngine
 from tests.waiting import until
 
 pytestmark = pytest.mark.realtime

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from capset import Kernel
-from capset.adapters.lock import import_lock, lock_text, read_lock
-from capset.adapters.pins import approve
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical, digest
 from capset.kernel.governance.acts import Actor
 from capset.stores.base.pins import ToolPin
+from capset_connect.lock import import_lock, lock_text, read_lock
+from capset_connect.pins import approve
 from tests.adapters.mcp.test_servers import ADA, offers_of, server
 from tests.kernel.support import records_of
 

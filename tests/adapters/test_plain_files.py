@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.plain_files import Unparsable, parse, yaml_text
+from capset_connect.plain_files import Unparsable, parse, yaml_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
     ["no", "1", " x", "a\x85b", "a\n b\n\n", "\t"]

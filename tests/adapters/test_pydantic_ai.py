@@ -16,9 +16,9 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import ToolDefinition
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.extras import install_command
 from capset.fingerprint.hashes import tool_hash
+from capset_frameworks.pydantic_ai import CapsetToolset
 from tests.adapters.support import Scripted, add, context, count, export, fail, order, returns, run, save, watch
 from tests.kernel.support import desk, opened, records_of
 
@@ -204,7 +204,7 @@ async def test_one_agent_serves_many_sessions() -> None:
     ("missing", "told"), [("pydantic_ai", install_command("agent")), ("pydantic_graph", "pydantic_graph")]
 )
 def test_without_the_extra_the_import_says_what_to_install(missing: str, told: str, tmp_path: Path) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; import capset; import capset.adapters.frameworks.pydantic_ai"
+    code = f"import sys; sys.modules[{missing!r}] = None; import capset; import capset_frameworks.pydantic_ai"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False
     )

@@ -9,9 +9,9 @@ import pytest
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolFailed
 
 from capset import Principal, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.ext import Answer
 from capset.stores.base import ApprovalQuery
+from capset_frameworks.pydantic_ai import CapsetToolset
 from tests.adapters.support import Scripted, context, returns, run
 from tests.kernel.support import Desk, desk
 

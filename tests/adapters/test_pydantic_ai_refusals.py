@@ -14,8 +14,8 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolFailed
 from pydantic_ai.capabilities import AbstractCapability
 
 from capset import ToolError, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.errors import Field
+from capset_frameworks.pydantic_ai import CapsetToolset
 from tests.adapters.support import Scripted, add, call, crash, export, fail, order, returns, run
 from tests.kernel.support import desk
 from tests.waiting import until

@@ -6,10 +6,10 @@ import pydantic_ai
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Message, Principal, tool
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
 from capset.definitions.messages import Kind
 from capset.definitions.references import AnyRef
 from capset.errors import ContextError
+from capset_frameworks.pydantic_ai import CapsetToolset
 from tests.adapters.support import Scripted, returns
 from tests.kernel.support import records_of
 

@@ -12,17 +12,17 @@ from typing import Any
 from pydantic_ai.models import Model
 
 from capset import Agent, Capability, Kernel, Principal, ToolError, tool
-from capset.agents.hosts import NewTurn
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, ScriptStep
-from capset.agents.turns import TurnService
 from capset.clock import Clock
 from capset.definitions.approvals import Answer
 from capset.definitions.governance import Governance
 from capset.definitions.hooks import Hooks
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, EventRow, SessionRow, Store
+from capset_agents.hosts import NewTurn
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, ScriptStep
+from capset_agents.runner import AgentRunner
+from capset_agents.turns import TurnService
 
 ADA = Principal("ada")
 EVE = Principal("eve")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.agents.scripts import Call
 from capset.stores.base import ApprovalQuery, AuditQuery
+from capset_agents.playback.scripts import Call
 from tests.agents.support import Shelf, site
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Decision, Request, allow, ask, policy
-from capset.agents.models import ModelChoice
-from capset.agents.scripts import Script, ScriptStep
 from capset.definitions.approvals import Answer
 from capset.errors import PermissionDenied
 from capset.flows import Sequencer, as_tool, handler
 from capset.stores.base import AuditQuery, SessionRow
+from capset_agents.models import ModelChoice
+from capset_agents.playback.scripts import Script, ScriptStep
 from tests.agents.support import ADA, Shelf, Site, site
 from tests.waiting import until
 

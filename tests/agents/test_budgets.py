@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic_ai.models.test import TestModel
 
-from capset.agents.budgets import TurnBudget
-from capset.agents.scripts import Call
 from capset.definitions.usage import AgentUsage, usage_of
 from capset.errors import BudgetExceeded, DefinitionError
 from capset.stores.base import AuditQuery
+from capset_agents.budgets import TurnBudget
+from capset_agents.playback.scripts import Call
 from tests.agents.support import Moves, Shelf, site
 from tests.waiting import until
 

@@ -18,15 +18,15 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 
 from capset import Agent, Kernel, Principal
-from capset.agents.cassette_model import CassetteModel, CassetteRecorder
-from capset.agents.cassettes import CassetteFile, CassetteMismatch, read_cassette
-from capset.agents.models import ModelChoice, ModelUnavailable
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, ScriptStep
 from capset.errors import DefinitionError
-from capset.testing import CassetteModel as PublicModel
-from capset.testing import CassetteRecorder as PublicRecorder
+from capset_agents.models import ModelChoice, ModelUnavailable
+from capset_agents.playback.cassette_model import CassetteModel, CassetteRecorder
+from capset_agents.playback.cassettes import CassetteFile, CassetteMismatch, read_cassette
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, ScriptStep
+from capset_agents.runner import AgentRunner
+from capset_testing import CassetteModel as PublicModel
+from capset_testing import CassetteRecorder as PublicRecorder
 from tests.agents.support import Moves, Shelf, site
 from tests.waiting import moment
 

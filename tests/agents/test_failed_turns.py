@@ -15,10 +15,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from capset.agents.scripts import Call, ScriptStep
 from capset.errors import Conflict, NotFound, StoreError
 from capset.stores.base.events import TurnRow
 from capset.wire.turns import ENDINGS
+from capset_agents.playback.scripts import Call, ScriptStep
 from tests.agents.support import Moves, Shelf, site
 from tests.waiting import moment, until
 
@@ -49,7 +49,7 @@ class Provider:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
 
 
 def texts(told: list[tuple[str, dict[str, Any]]]) -> list[str]:

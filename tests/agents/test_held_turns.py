@@ -12,14 +12,14 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from capset.agents.checkpoints import TurnCheckpoint, write_checkpoint
-from capset.agents.hosts import NotHere
-from capset.agents.scripts import Call
 from capset.clock import SystemClock
 from capset.definitions.hooks import Hooks
 from capset.errors import ApprovalExpired, StoreError, TurnRunning
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow
+from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset_agents.hosts import NotHere
+from capset_agents.playback.scripts import Call
 from tests.agents.support import Shelf, Site, site
 from tests.waiting import until
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Progress, Reply, tool
-from capset.agents.models import ModelChoice
-from capset.agents.scripts import Call, Script, ScriptStep, ToolCall
 from capset.definitions.governance import Governance
 from capset.flows import as_tool
+from capset_agents.models import ModelChoice
+from capset_agents.playback.scripts import Call, Script, ScriptStep, ToolCall
 from tests.agents.support import Moves, Shelf, site
 from tests.virtual_time import anyio_backend
 
@@ -48,7 +48,7 @@ def counter(name: str = "counter") -> Agent:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.agents.progress.EVERY_SECONDS", EVERY)
+    monkeypatch.setattr("capset_agents.progress.EVERY_SECONDS", EVERY)
 
 
 async def told(url: str, moves: Moves, **options: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -28,8 +28,8 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from capset.agents.request_hashes import RequestHashes, find_changes, hash_request
 from capset.fingerprint.canonical import canonical
+from capset_agents.playback.request_hashes import RequestHashes, find_changes, hash_request
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 JSON = st.recursive(

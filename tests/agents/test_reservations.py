@@ -23,12 +23,12 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from capset import Agent, Capability, tool
-from capset.agents.budgets import TurnBudget
-from capset.agents.turn_model import IMAGE_TOKENS, most_of_step
 from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance
 from capset.definitions.hooks import Hooks
 from capset.flows import as_tool
+from capset_agents.budgets import TurnBudget
+from capset_agents.turn_model import IMAGE_TOKENS, most_of_step
 from tests.agents.support import Shelf, Site, site
 from tests.waiting import moment, until
 

@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 
 from capset import Kernel, Principal
-from capset.adapters.scripts import read_script
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, Condition, Script, ScriptError, ScriptStep, build_script
 from capset.errors import DefinitionError, InvalidOutput
 from capset.flows import Generator
-from capset.testing import ScriptedModel as Public
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, Condition, Script, ScriptError, ScriptStep, build_script
+from capset_agents.runner import AgentRunner
+from capset_connect.scripts import read_script
+from capset_testing import ScriptedModel as Public
 
 
 class Report(BaseModel):

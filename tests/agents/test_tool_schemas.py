@@ -10,12 +10,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo
 
 from capset import Agent, Capability
-from capset.agents.budgets import TurnBudget
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.schemas.model_schemas import refused_keywords, refused_names
 from capset.stores.base import AuditQuery
+from capset_agents.budgets import TurnBudget
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
 from tests.agents.support import Shelf, site
 
 EITHER: dict[str, Any] = {

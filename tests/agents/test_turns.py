@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from capset.agents.budgets import TurnBudget
-from capset.agents.checkpoints import TurnCheckpoint, write_checkpoint
-from capset.agents.content import MAX_FILES
-from capset.agents.execution import TooManyTurns
-from capset.agents.scripts import Call, Condition, ScriptStep, ToolCall
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
+from capset_agents.budgets import TurnBudget
+from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset_agents.content import MAX_FILES
+from capset_agents.execution import TooManyTurns
+from capset_agents.playback.scripts import Call, Condition, ScriptStep, ToolCall
 from tests.agents.support import EVE, READER, Moves, Shelf, site
 from tests.waiting import moment, until
 

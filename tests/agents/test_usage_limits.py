@@ -11,12 +11,12 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 from capset import Principal
-from capset.agents import meter
-from capset.agents.scripts import Call
 from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance
 from capset.stores.base import SessionRow
-from capset.testing import FakeClock
+from capset_agents import meter
+from capset_agents.playback.scripts import Call
+from capset_testing import FakeClock
 from tests.agents.support import EVE, Moves, Shelf, Site, site
 from tests.databases import require_scheme
 

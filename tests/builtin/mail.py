@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
-from capset.builtin.email import EmailConfig
+from capset_tools.email import EmailConfig
 from tests.certificates import certificate
 
 HOST = "127.0.0.1"

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Context, Kernel, Principal, tool
-from capset.builtin.current_time import current_time, formatted, get_current_time, suggestions, zones
 from capset.errors import InvalidArguments, ToolError
-from capset.testing import FakeClock
+from capset_testing import FakeClock
+from capset_tools.current_time import current_time, formatted, get_current_time, suggestions, zones
 from tests.builtin.support import send, session_of
 
 SUMMER = datetime(2024, 7, 6, 9, 5, 3, 999_999, tzinfo=UTC)

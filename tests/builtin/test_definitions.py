@@ -67,7 +67,9 @@ EXPECTED = {
     "sandbox": ("box", "Execution", {"execute_code": ("destructive", frozenset({"sandbox:execute"}))}),
 }
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "packages/capset-tools/pyproject.toml").read_text("utf-8"))[
+    "project"
+]
 POINTS: dict[str, str] = PROJECT["entry-points"]["capset.capabilities"]
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from capset import Result
-from capset.builtin.email import email, email_send
 from capset.definitions.limits import Limit
 from capset.extras import install_command
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.email import email, email_send
 from tests.builtin.mail import (
     HOST,
     PASSWORD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.builtin.email.config import MAX_ADDRESS, checked_address, checked_entry, is_allowed
+from capset_tools.email.config import MAX_ADDRESS, checked_address, checked_entry, is_allowed
 
 
 @pytest.mark.parametrize(

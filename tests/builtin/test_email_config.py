@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from capset.builtin.email import EmailConfig
 from capset.definitions.capabilities import config_data, config_from
+from capset_tools.email import EmailConfig
 from tests.builtin.mail import HOST
 from tests.certificates import certificate
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
+from capset_tools.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
 from tests.examples import examples
 
 LINE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=MAX_SUBJECT)

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from capset.builtin.email import EmailConfig, email
-from capset.testing import capability_suite
-from capset.testing.capability_suite import Check
+from capset_testing import capability_suite
+from capset_testing.capability_suite import Check
+from capset_tools.email import EmailConfig, email
 from tests.builtin.mail import HOST, SENDER, mail_server
 
 LISTENING = socket.create_server((HOST, 0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.email.messages import plain_text
+from capset_tools.email.messages import plain_text
 
 NOTHING = "This email is in HTML and has no text."
 

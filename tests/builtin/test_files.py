@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from capset import Session
-from capset.builtin.files import FilesConfig, files
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.files import FilesConfig, files
 from tests.builtin.support import fields_of, send
 
 

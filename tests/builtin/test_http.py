@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from capset.builtin.http import HttpConfig, http, http_over
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch
 from capset.errors import PermissionDenied
-from capset.testing import Desk, capability_suite, session_for
+from capset_testing import Desk, capability_suite, session_for
+from capset_tools.http import HttpConfig, http, http_over
+from capset_tools.web_fetch import WebFetchConfig, web_fetch
 from tests.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
 
 LOCAL = HttpConfig(allow=("127.0.0.1",))

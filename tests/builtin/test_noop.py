@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset import Agent, compose
-from capset.builtin.noop import noop
+from capset_tools.noop import noop
 
 
 @pytest.mark.spec("P17")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.stateless_todo_list import Todo, stateless_todo_list, write_todos
 from capset.errors import InvalidArguments
+from capset_tools.stateless_todo_list import Todo, stateless_todo_list, write_todos
 from tests.builtin.support import fields_of, send, session_of
 
 STATUSES = ("pending", "in_progress", "completed")

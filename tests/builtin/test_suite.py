@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from capset import Capability, Session
-from capset.builtin.current_time import current_time
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
-from capset.builtin.files import FilesConfig, files
-from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
-from capset.builtin.noop import noop
-from capset.builtin.sandbox import sandbox
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.stateless_todo_list import stateless_todo_list
-from capset.builtin.syscall import syscall
-from capset.builtin.test_math import test_math
-from capset.builtin.test_weather import test_weather
-from capset.testing import capability_suite
-from capset.testing.capability_suite import Arguments, Check, Example
+from capset_testing import capability_suite
+from capset_testing.capability_suite import Arguments, Check, Example
+from capset_tools.current_time import current_time
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database
+from capset_tools.files import FilesConfig, files
+from capset_tools.memory import MemoryConfig, memory, memory_for, memory_user
+from capset_tools.noop import noop
+from capset_tools.sandbox import sandbox
+from capset_tools.session_file_system import session_file_system
+from capset_tools.stateless_todo_list import stateless_todo_list
+from capset_tools.syscall import syscall
+from capset_tools.test_math import test_math
+from capset_tools.test_weather import test_weather
 from tests.builtin.memory.support import MemoryCapability, remember
 from tests.builtin.sandbox.support import need_jails
 

@@ -28,11 +28,11 @@ from capset import (
     policy,
     tool,
 )
-from capset.builtin.syscall import syscall, syscall_describe, syscall_list, syscall_ping
 from capset.ext import tools_of
 from capset.fingerprint.hashes import tool_hash
-from capset.testing import Desk, processor_suite, session_for
-from capset.testing.processor_suite import Check
+from capset_testing import Desk, processor_suite, session_for
+from capset_testing.processor_suite import Check
+from capset_tools.syscall import syscall, syscall_describe, syscall_list, syscall_ping
 from tests.builtin.support import send, session_of
 from tests.examples import examples
 

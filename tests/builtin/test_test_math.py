@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Tool
-from capset.builtin.test_math import LARGEST, add, divide, multiply, subtract
-from capset.builtin.test_math import test_math as capability
 from capset.errors import InvalidArguments, ToolError
+from capset_tools.test_math import LARGEST, add, divide, multiply, subtract
+from capset_tools.test_math import test_math as capability
 from tests.builtin.support import fields_of, send, session_of
 
 BEYOND = int(LARGEST) + 1

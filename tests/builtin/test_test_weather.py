@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Kernel, Principal, Session
-from capset.builtin.test_weather import get_forecast, get_weather, weather_of
-from capset.builtin.test_weather import test_weather as capability
 from capset.errors import ToolError
-from capset.testing import FakeClock
+from capset_testing import FakeClock
+from capset_tools.test_weather import get_forecast, get_weather, weather_of
+from capset_tools.test_weather import test_weather as capability
 from tests.builtin.support import send
 
 cities = st.text(min_size=1, max_size=30).filter(lambda name: any(letter.isalnum() for letter in name))

@@ -23,18 +23,18 @@ HERE = Path(__file__).parent
 # party registers.
 BUILT_IN = {one.module for one in distribution("capset").entry_points.select(group="capset.capabilities")}
 EARLY = (
-    "capset.cli.app",
-    "capset.cli.common.process",
+    "capset_cli.app",
+    "capset_cli.common.process",
     "capset.stores.sql.schema.revisions",
     "docstring_parser",
     *sorted(BUILT_IN),
 )
 DOORS = (
-    "capset.agents.runner",
-    "capset.server.app",
-    "capset.server.http.uvicorn_server",
-    "capset.server.mcp",
-    "capset.client",
+    "capset_agents.runner",
+    "capset_server.app",
+    "capset_server.http.uvicorn_server",
+    "capset_server.mcp",
+    "capset_server.client",
     "mcp",
     "uvicorn",
 )

@@ -1,4 +1,4 @@
-"""``capset`` where only some extras are installed: `sparse.py EXTRA,… [ARGUMENT…]`.
+"""``capset`` where only some extras are installed beside `cli`: `sparse.py EXTRA,… [ARGUMENT…]`.
 
 With arguments, it is that command. Without, each line of stdin is the arguments of one, as JSON, and each line of
 stdout how it ended: its exit code, and what it printed on stderr. One interpreter imports for all of them.
@@ -67,9 +67,9 @@ class Sparse:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of the tests
-    sparse = Sparse(frozenset(sys.argv[1].split(",")))
+    sparse = Sparse(frozenset(sys.argv[1].split(",")) | {"cli"})
     sys.meta_path[:] = [sparse if one is PathFinder else one for one in sys.meta_path]
-    from capset.cli import main
+    from capset_cli import main
 
     if sys.argv[2:]:
         sys.argv[1:] = sys.argv[2:]

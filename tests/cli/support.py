@@ -17,7 +17,7 @@ from typing import Any
 from typer import testing
 from typer.main import get_command
 
-from capset.cli.app import app
+from capset_cli.app import app
 from tests.cli.forking import Warm, warm
 
 CAPSET = Path(sys.executable).with_name("capset")
@@ -120,7 +120,7 @@ def clean_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 # Typer makes all commands anew for every run, which takes far longer than most of them.
-testing._get_command = cache(get_command)  # pyright: ignore[reportPrivateImportUsage]
+testing._get_command = cache(get_command)
 
 # Before any test has changed the environment.
 ENVIRON = tuple(clean_environment(Path("/")).items())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from capset.cli.common.allowances import given_allowance, load_allowance
 from capset.errors import DefinitionError
 from capset.ext import Allowance, Budget
+from capset_cli.common.allowances import given_allowance, load_allowance
 from tests.adapters.config_file.support import folder
 from tests.cli.foundry import message
 from tests.cli.support import ADD, Command, Run

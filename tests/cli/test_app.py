@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from capset.cli.app import COMMANDS, GROUPS
+from capset_cli.app import COMMANDS, GROUPS
 from tests.cli.support import CAPSET, Run, clean_environment
 
 LOADED = """
 import atexit, sys
-from capset.cli import main
+from capset_cli import main
 atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
 sys.argv[0] = "capset"
 main()
@@ -21,8 +21,8 @@ main()
 """The installed command, which says at its end what it has loaded."""
 FEW = {
     "capset",
-    "capset.cli",
-    *(f"capset.cli.{one}" for one in ("app", "common", "common.process", "common.texts")),
+    "capset_cli",
+    *(f"capset_cli.{one}" for one in ("app", "common", "common.process", "common.texts")),
     *("capset.definitions", "capset.definitions.environments"),
 }
 """What is loaded before any command."""
@@ -52,8 +52,8 @@ def test_the_version_is_told_without_loading_what_commands_need(tmp_path: Path) 
 @pytest.mark.realtime
 def test_a_command_loads_no_other(tmp_path: Path) -> None:
     _, modules = loaded(tmp_path, "key", "list", "--help")
-    assert "capset.cli.key" in modules
-    assert not {"capset.cli.call", "capset.cli.serve", "capset.cli.demo", "capset.cli.audit.records"} & modules
+    assert "capset_cli.key" in modules
+    assert not {"capset_cli.call", "capset_cli.serve", "capset_cli.demo", "capset_cli.audit.records"} & modules
 
 
 @pytest.mark.parametrize("command", ["", "call", "audit", "mcp", "gateway", "mcp serve", "key create"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import capset
-from capset.client import Client
+from capset_server.client import Client
 from tests.cli.support import Command, Done, Run, clean_environment, install
 from tests.server.running import running
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.cli.common.options import MAX_ARGUMENT_BYTES
+from capset_cli.common.options import MAX_ARGUMENT_BYTES
 from tests.cli.support import Command, Run
 
 ADD = ("call", "test_math.add", "--json", "--args")

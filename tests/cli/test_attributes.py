@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from capset.cli.common.settings import load_settings
 from capset.errors import DefinitionError
 from capset.wire.diffs import ReplayShape
+from capset_cli.common.settings import load_settings
 from tests.cli.foundry import message
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 from tests.cli.test_serve import key_for, serving, session_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from capset.stores.base import make_store
-from capset.testing.store_suite.delivery_checks import delivery_row
-from capset.testing.store_suite.support import LATER, NOW, approval_row
+from capset_testing.store_suite.delivery_checks import delivery_row
+from capset_testing.store_suite.support import LATER, NOW, approval_row
 from tests.cli.support import Run
 
 

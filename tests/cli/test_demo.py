@@ -305,7 +305,7 @@ def test_where_nothing_can_be_jailed_it_shows_that_bash_is_refused(run: Run, tmp
 
 
 def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.cli.demo.web.missing_modules", lambda *_: ["pydantic_monty"])
+    monkeypatch.setattr("capset_cli.demo.web.missing_modules", lambda *_: ["pydantic_monty"])
     Path("empty").mkdir()
     done = run("demo", "empty", "--json")
     assert done.code == 0

@@ -16,7 +16,6 @@ from capset.extras import install_command
 from tests.cli import sparse
 from tests.cli.support import clean_environment
 
-URL = ("--url", "http://127.0.0.1:9")
 POSTGRES = ("--db", "postgresql://127.0.0.1:9/nobody")
 EMAIL = '{"to": "ada@example.com", "subject": "x", "body": "y"}'
 MAILER = """
@@ -27,17 +26,6 @@ capabilities:
 """
 NEEDED = {
     "agent": [("run", "clerk.yaml", "A task"), ("chat", "clerk.yaml", "--model", "openai:gpt-5")],
-    "client": [
-        ("list", *URL),
-        ("describe", "test_math", *URL),
-        ("call", "add", "--session", "x", *URL),
-        ("run", "clerk", "A task", *URL),
-        ("chat", "clerk", *URL),
-        ("agents", "list", *URL),
-        ("approvals", "list", *URL),
-        ("audit", "query", *URL),
-        ("sessions", "list", *URL),
-    ],
     "email": [("call", "email_send", "--args", EMAIL, "--agent", "mailer.yaml", "--grant", "email:send")],
     "mcp": [
         ("mcp", "--agent", "clerk.yaml"),
@@ -126,7 +114,7 @@ def test_commands_that_need_no_extra_work_without(folder: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("extra", ["client", "mcp", "agent", "server"])
+@pytest.mark.parametrize("extra", ["mcp", "agent", "server"])
 def test_with_its_extra_alone_nothing_is_missing(extra: str, folder: Path) -> None:
     commands = [one for one in NEEDED[extra] if one[:1] not in (("serve",), ("gateway",), ("worker",))]
     for one, (_, said) in zip(commands, ran(folder, extra, commands), strict=True):

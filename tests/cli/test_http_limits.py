@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from capset.cli.serve.limits import request_limits
 from capset.errors import DefinitionError
-from capset.server.http.request_context import RequestLimits
+from capset_cli.serve.limits import request_limits
+from capset_server.http.request_context import RequestLimits
 from tests.server.running import running
 
 pytestmark = pytest.mark.spec("P34", "P46")

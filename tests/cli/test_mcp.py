@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ElicitResult
 
-from capset.server.mcp.stdio import LAST_SECONDS
+from capset_server.mcp.stdio import LAST_SECONDS
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 
 HELLO = {

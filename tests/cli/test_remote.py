@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from capset.client import AgentInput, Client
 from capset.extras import install_command
 from capset.wire.agents import AgentDetail
+from capset_server.client import AgentInput, Client
 from tests.cli.conftest import WORKSHOP
 from tests.cli.support import ADD, Command, Done, clean_environment, install, intents_in, run_here
 from tests.client.test_strangers import closed_port

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.cli.serve.process import prepare
+from capset_cli.serve.process import prepare
 from tests.cli.support import Command, Done, Run, intents_in, run_here
 from tests.waiting import wait_until
 

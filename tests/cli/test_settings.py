@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capset.cli.common.settings import load_settings
 from capset.errors import DefinitionError
+from capset_cli.common.settings import load_settings
 from tests.cli.support import Run
 
 

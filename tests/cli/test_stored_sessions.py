@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel, Registry
-from capset.adapters.agents.store import StoredAgents
 from capset.fingerprint.hashes import invocation_hash
 from capset.stores.base import AgentRow, NewEvent, TurnRow
+from capset_connect.agent_files.store import StoredAgents
 from tests.cli.support import Run, run_here
 from tests.server.runners import Parrot
 from tests.server.support import make_session, site

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from capset.cli.serve import exporters_of
 from capset.errors import DefinitionError
 from capset.extras import install_command
+from capset_cli.serve import exporters_of
 from tests.cli.support import Run
 from tests.collector import Collector, collecting
 from tests.server.running import running

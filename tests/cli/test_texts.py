@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from capset.cli.common.output import cell, verbatim
-from capset.cli.common.process import OneLine
-from capset.cli.common.texts import visible
+from capset_cli.common.output import cell, verbatim
+from capset_cli.common.process import OneLine
+from capset_cli.common.texts import visible
 from tests.cli.support import ADD, FILES, Command, Run
 
 TRICKY = ["[red]x[/]", "[/]", "[/b] \\[x]", ":smile: :x:", "a\\b", "\\[red]", "[link=http://x]y[/link]", "100%", "{x}"]

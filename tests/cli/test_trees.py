@@ -20,11 +20,11 @@ from capset import (
     policy,
     tool,
 )
-from capset.cli.compose import tree_of
 from capset.definitions.tools.toolkits import Member
 from capset.evaluation.evaluate import evaluate
 from capset.flows import Generator, Sequencer, as_tool
 from capset.wire.snapshots import snapshot_shape
+from capset_cli.compose import tree_of
 
 
 @pytest.mark.spec("C40")

@@ -131,8 +131,8 @@ if __name__ == "__main__":
     # Typer makes all commands at every start, which takes longer than most of them: they are made once.
     typer = import_module("typer.main")
     vars(typer)["get_command"] = cache(typer.get_command)
-    load(typer.get_command(import_module("capset.cli.app").app))
-    if (server := sys.modules.get("capset.server.app")) is not None:
+    load(typer.get_command(import_module("capset_cli.app").app))
+    if (server := sys.modules.get("capset_server.app")) is not None:
         server.make_api()  # which every server of a process shares
     if threading.active_count() > 1:
         raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")

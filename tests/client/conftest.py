@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from capset.client import AgentInput, Client
+from capset_server.client import AgentInput, Client
 from tests.cli.conftest import WORKSHOP
 from tests.cli.support import install
 from tests.real_time import service_ports

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
-from capset.client import Client
 from capset.errors import CapsetError, DefinitionError
+from capset_server.client import Client
 from tests.client.strangers import answer, stranger
 
 KEY = "capset_secret"

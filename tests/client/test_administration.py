@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from capset.client import Client, KeyInput
 from capset.errors import Conflict, NotFound, PermissionDenied, Unauthenticated
+from capset_server.client import Client, KeyInput
 from tests.client.conftest import Served
 
 

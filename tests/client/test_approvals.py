@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from capset.client import Client, data_of
 from capset.definitions.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, Conflict, InvalidArguments, NotFound, PermissionDenied
 from capset.ext import Governance
+from capset_server.client import Client, data_of
 from tests.server.approving import till
 from tests.server.rest.test_calls import make_session
 from tests.server.support import Site, site

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from capset.client import AgentInput, Client, data_of
 from capset.errors import (
     DeadlineExceeded,
     DefinitionError,
@@ -16,6 +15,7 @@ from capset.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from capset_server.client import AgentInput, Client, data_of
 from tests.cli.support import intents_in
 from tests.client.conftest import Served
 from tests.waiting import until

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from capset.client import AgentInput, Client
 from capset.errors import (
     Conflict,
     DefinitionError,
@@ -17,6 +16,7 @@ from capset.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from capset_server.client import AgentInput, Client
 from tests.client.conftest import Served
 
 
@@ -95,7 +95,7 @@ async def test_every_page_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyP
     made = await boss.agents.create(AgentInput(name="paged"))
     sessions = [(await boss.sessions.create(made.id)).id for _ in range(5)]
     for module in ("sessions", "records"):
-        monkeypatch.setattr(f"capset.client.{module}.LARGEST_PAGE", 2)
+        monkeypatch.setattr(f"capset_server.client.{module}.LARGEST_PAGE", 2)
     assert [one.id async for one in boss.sessions.all(agent_id=made.id)] == sessions[::-1]
     calls = [(await boss.call(sessions[0], "t")).record for _ in range(5)]
     assert [one["id"] async for one in boss.records.all(session=sessions[0])] == calls[::-1]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.client import AgentInput, CapabilityEntry, Client, data_of
 from capset.errors import DefinitionError
+from capset_server.client import AgentInput, CapabilityEntry, Client, data_of
 
 ENTRIES = [
     "test_math",

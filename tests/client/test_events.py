@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from capset.client import Client
-from capset.client import events as module
 from capset.errors import ForeignAnswer, Unreachable
 from capset.wire.calls import MessageShape
+from capset_server.client import Client
+from capset_server.client import events as module
 from tests.client.strangers import events, stranger
 
 RESULT = {"success": True, "data": "done", "record": "r", "session": "s", "runtime_hash": "h", "prompt_hash": "h"}
@@ -77,7 +77,7 @@ async def test_an_event_without_end_is_given_up(said: str, monkeypatch: pytest.M
 
 
 async def test_a_stream_that_falls_silent_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.client.connection.SILENCE", 0.05)
+    monkeypatch.setattr("capset_server.client.connection.SILENCE", 0.05)
     async with stranger(events(b": hello\n\n"), stays=True) as server, Client(server.url) as client:
         with pytest.raises(Unreachable, match="broke: ReadTimeout"):
             async with client.stream("s", "t") as found:

@@ -7,10 +7,10 @@ import inspect
 import pytest
 
 from capset import errors
-from capset.client import data_of, error_of
 from capset.errors import ApprovalRequired, CapsetError, Field, InvalidArguments, LimitExceeded, ToolError
 from capset.wire.calls import CallShape
 from capset.wire.errors import Problem, error_shape, problem_of
+from capset_server.client import data_of, error_of
 
 TREE = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CapsetError)]
 

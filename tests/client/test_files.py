@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.client import Client
 from capset.errors import FileError, NotFound, PermissionDenied, VersionMismatch
+from capset_server.client import Client
 from tests.client.conftest import Served
 
 ODD = [

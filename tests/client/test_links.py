@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from capset import Agent, Principal, Registry
-from capset.client import AgentInput, Client
 from capset.errors import InvalidArguments, NotFound, PermissionDenied
 from capset.evaluation.compare.comparison import diff_envelopes
 from capset.evaluation.snapshot.hydrate import hydrate
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.hashes import invocation_hash
+from capset_server.client import AgentInput, Client
 from tests.client.conftest import Served
 
 pytestmark = pytest.mark.spec("P12")
@@ -79,7 +79,7 @@ async def test_versions_are_compared_and_listed(boss: Client) -> None:
 
 
 async def test_every_page_of_links_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.client.links.LARGEST_PAGE", 2)
+    monkeypatch.setattr("capset_server.client.links.LARGEST_PAGE", 2)
     session = (await boss.sessions.create("foreman")).id
     made = [(await boss.links.record(session)).id for _ in range(5)]
     assert [one.id async for one in boss.links.all(session_id=session)] == made[::-1]

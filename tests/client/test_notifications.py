@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.client import Client
 from capset.errors import Conflict, NotFound, PermissionDenied
+from capset_server.client import Client
 from tests.adapters.notifications.receiving import paying, receiver, settled
 from tests.net.support import answer
 from tests.server.approving import asked

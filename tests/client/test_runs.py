@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.client import AgentInput, Client
 from capset.errors import CapsetError, InvalidArguments, NotFound
+from capset_server.client import AgentInput, Client
 from tests.client.conftest import Served
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from capset.client import AgentInput, Client, data_of
 from capset.errors import CapsetError, ForeignAnswer, Unreachable
+from capset_server.client import AgentInput, Client, data_of
 from tests.client.strangers import answer, events, stranger
 from tests.ports import unused_port
 

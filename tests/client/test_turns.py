@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from capset.client import Client
 from capset.errors import CapsetError, Conflict, NotFound, Outdated
 from capset.wire.turns import EventShape
+from capset_server.client import Client
 from tests.server.runners import Parrot
 from tests.server.support import Site, make_session, site
 

@@ -20,7 +20,7 @@ from capset import (
     tool,
 )
 from capset.errors import ToolkitFailed, ToolNameConflict
-from capset.testing import session_for
+from capset_testing import session_for
 from tests.definitions.tools.processors import message, processor
 
 

@@ -16,7 +16,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.ext import schema_tool
 from capset.fingerprint.hashes import tool_hash
 from capset.flows import Generator
-from capset.testing import Say, ScriptedRunner
+from capset_testing import Say, ScriptedRunner
 from tests.flows.support import run
 from tests.kernel.support import opened
 

@@ -33,8 +33,6 @@ from capset import (
     policy,
     tool,
 )
-from capset.adapters.mcp import McpServer
-from capset.adapters.openapi import OpenApi
 from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance, Roles
 from capset.definitions.hooks import Hooks
@@ -43,6 +41,8 @@ from capset.definitions.resources import Documents
 from capset.definitions.tools.retries import Retry
 from capset.ext import McpPrompt, McpResource
 from capset.flows import Flow, Generator, Sequencer, as_tool
+from capset_connect.mcp import McpServer
+from capset_connect.openapi import OpenApi
 
 
 class Options(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 import yaml
 
-from capset.cli.app import app
+from capset_cli.app import app
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 KUBERNETES: Final = DEPLOY / "kubernetes"

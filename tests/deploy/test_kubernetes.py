@@ -14,8 +14,8 @@ from kubernetes_validate import ValidationError, validate  # pyright: ignore[rep
 from kubernetes_validate.utils import all_versions, major_minor  # pyright: ignore[reportMissingTypeStubs]
 
 from capset.kernel import kernel, runtime
-from capset.server.http.uvicorn_server import DRAIN_SECONDS
-from capset.server.mcp import http as mcp
+from capset_server.http.uvicorn_server import DRAIN_SECONDS
+from capset_server.mcp import http as mcp
 from tests.deploy.manifests import DEPLOY, KUBERNETES, container_of, manifests, parse, pod_of, variables_of
 
 MANIFESTS: Final = manifests()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from capset.builtin.sandbox import jail
+from capset_tools.sandbox import jail
 from tests.builtin.sandbox.support import need_jails
 from tests.cli.support import CAPSET, Command, clean_environment
 from tests.databases import require_scheme

@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from capset import Registry, compose
-from capset.adapters.agents.files import read_agent_file
+from capset_connect.agent_files.files import read_agent_file
 from scripts.agent_file_schema import FILE, render
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from capset import Registry
-from capset.adapters.config_file import read_configuration
+from capset_connect.config_file import read_configuration
 from scripts.config_file_schema import FILE, render
 from scripts.config_reference import GUIDE, PAGES
 from scripts.config_reference import render as render_page

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 import typer
 
-from capset.cli.app import app
+from capset_cli.app import app
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -70,7 +70,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 def test_a_unit_that_stops_lets_requests_end() -> None:
-    from capset.server.http.uvicorn_server import DRAIN_SECONDS
+    from capset_server.http.uvicorn_server import DRAIN_SECONDS
 
     unit = (DEPLOY / "capset.service").read_text(encoding="utf-8")
     found = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
@@ -89,7 +89,7 @@ def test_the_container_copies_what_is_there_and_runs_as_nobody_special() -> None
     names = [name for name, _ in steps]
     assert names.index("USER") > len(names) - names[::-1].index("FROM") - 1, "in the image that runs"
     extras = set(re.findall(r"--extra (\w+)", " ".join(lines)))
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = (ROOT / "packages/capset/pyproject.toml").read_text(encoding="utf-8")
     assert extras <= set(re.findall(r"^(\w+) = \[", project, re.MULTILINE))
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import capset
 from capset.errors import CapsetError
+from scripts.packages import import_folders
 from tests.docs.test_snippets import is_elsewhere
 
 ROOT = Path(__file__).parents[2]
@@ -27,15 +27,17 @@ def subclasses(kind: type[CapsetError]) -> Iterator[type[CapsetError]]:
 
 def known() -> dict[str, tuple[int, bool | None]]:
     """Return the status of each code, and whether the same may succeed later, where that stands on its class."""
-    for module in pkgutil.walk_packages(capset.__path__, "capset."):
+    names = [folder.name for folder in import_folders()]
+    packages = [import_module(name) for name in names]
+    for module in (module for one in packages for module in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")):
         if ".migrations" not in module.name and not is_elsewhere(module.name):
             import_module(module.name)
     found: dict[str, tuple[int, bool | None]] = {
         one.code: (one.status, one.retryable)
         for one in subclasses(CapsetError)
-        if one.code != CapsetError.code and one.__module__.startswith("capset.")
+        if one.code != CapsetError.code and one.__module__.partition(".")[0] in names
     }
-    for source in (ROOT / "src" / "capset").rglob("*.py"):
+    for source in ROOT.glob("packages/*/src/**/*.py"):
         for status, code in WRITTEN.findall(source.read_text(encoding="utf-8")):
             found.setdefault(code, (int(status), None))
     return found

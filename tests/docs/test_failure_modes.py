@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.failure_modes import PAGE, RESULT, page
-from tests.faults.matrix.cells import ROWS
+from lab.failure_modes import PAGE, RESULT, page
+from lab.faults.matrix.cells import ROWS
 
 ROOT = Path(__file__).parents[2]
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
@@ -19,7 +19,7 @@ TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 def test_the_page_says_what_was_found() -> None:
     report = json.loads(RESULT.read_text(encoding="utf-8"))
     text = PAGE.read_text(encoding="utf-8")
-    assert text == page(report, text), "write it anew: python -m scripts.failure_modes"
+    assert text == page(report, text), "write it anew: python -m lab.failure_modes"
     assert f"of {report['runs']} runs" in text
 
 

@@ -46,7 +46,7 @@ def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None
     file, here = tmp_path / page.name, tmp_path / "here"
     file.write_text(program, encoding="utf-8")
     here.mkdir()
-    code, out, err = warm(RUN, ENVIRON, "capset.testing", doors=True).run([str(file)], here, dict(ENVIRON), 60)
+    code, out, err = warm(RUN, ENVIRON, "capset_testing", doors=True).run([str(file)], here, dict(ENVIRON), 60)
     assert code == 0, err
     said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
     assert said or "assert " in program, "a page that shows nothing proves nothing"

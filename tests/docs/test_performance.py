@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scripts import growth
-from scripts.performance import CHART, CURVES, GROWTH, LOAD, PAGE, RESULT, ROWS, chart, page, rows_page
+from lab import growth
+from lab.performance import CHART, CURVES, GROWTH, LOAD, PAGE, RESULT, ROWS, chart, page, rows_page
 
-ANEW = "write it anew: python -m scripts.performance"
+ANEW = "write it anew: python -m lab.performance"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

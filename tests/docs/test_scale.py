@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from scripts.scale import CHART, LOAD, PAGE, SOAK, page
-from siege.mixed.chart import chart
+from lab.scale import CHART, LOAD, PAGE, SOAK, page
+from lab.siege.mixed.chart import chart
 
-ANEW = "write it anew: python -m scripts.scale"
+ANEW = "write it anew: python -m lab.scale"
 
 
 def test_the_page_and_the_chart_say_what_was_measured() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CAPABILITIES = sorted((ROOT / "docs" / "capabilities").glob("*.md"))
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md"), *CAPABILITIES])
+LIBRARY = ROOT / "packages/capset/README.md"
+PAGES = sorted([ROOT / "README.md", LIBRARY, *(ROOT / "docs" / "guide").glob("*.md"), *CAPABILITIES])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -24,12 +25,12 @@ def blocks(page: Path) -> list[str]:
 
 
 def is_elsewhere(module: str) -> bool:
-    """Return whether a module's framework is not in .venv, so that ``make frameworks`` runs it and its page."""
+    """Return whether a module's framework is not in .venv, so that ``make lab-frameworks`` runs it and its page."""
     package, _, name = module.rpartition(".")
-    return package == "capset.adapters.frameworks" and (ROOT / f"tests/frameworks/test_{name}.py").exists()
+    return package == "capset_frameworks" and (ROOT / f"tests/frameworks/test_{name}.py").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_parses_and_imports_what_there_is(page: Path) -> None:
     for block in blocks(page):
         # Snippets show `await` as one would write it inside a function.
@@ -43,8 +44,8 @@ def test_python_parses_and_imports_what_there_is(page: Path) -> None:
 
 
 @pytest.mark.realtime
-def test_the_readme_runs(tmp_path: Path) -> None:
-    (whole,) = [block for block in blocks(ROOT / "README.md") if "asyncio.run" in block]
+def test_the_readme_of_the_library_runs(tmp_path: Path) -> None:
+    (whole,) = [block for block in blocks(LIBRARY) if "asyncio.run" in block]
     done = subprocess.run(
         [sys.executable, "-c", whole], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
@@ -82,14 +83,14 @@ def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.realtime
-def test_the_readme_recomputes_its_hashes(tmp_path: Path) -> None:
+def test_the_guide_recomputes_its_hashes(tmp_path: Path) -> None:
     if shutil.which("jq") is None or shutil.which("sha256sum") is None:
         pytest.skip("jq or sha256sum is not installed; examples/recompute_hash.sh does the same without jq")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guide/fingerprints.md").read_text(encoding="utf-8")
     (block,) = [
         found for found in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if "jq -jcS" in found
     ]
-    script = block.replace(".venv/bin/capset", "capset").replace("examples/", f"{ROOT / 'examples'}/")
+    script = block.replace("examples/", f"{ROOT / 'examples'}/")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script + "\njq -r .prompt_hash composed.json"],

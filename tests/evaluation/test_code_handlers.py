@@ -16,7 +16,6 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Agent, Principal, Tool, ToolkitContext, compose, evaluate, tool
-from capset.adapters.config_file.handlers import Handlers
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.processors import handles, yields
 from capset.definitions.tools.schema_tools import schema_tool
@@ -25,6 +24,7 @@ from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.payloads import code_payload
 from capset.flows import Router, as_tool, handler
+from capset_connect.config_file.handlers import Handlers
 from tests.distributions import fresh_import
 
 pytestmark = pytest.mark.spec("F35")

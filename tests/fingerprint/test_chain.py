@@ -14,7 +14,7 @@ from capset.definitions.records import COLUMNS
 from capset.fingerprint import chain
 from capset.fingerprint.canonical import canonical, walked
 from capset.fingerprint.chain import GENESIS, Verification, link_payload, seal, verify
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 
 INTEGERS = ("seq", "duration_us")
 TEXTS = st.one_of(

@@ -35,7 +35,7 @@ from capset.fingerprint.hashes import Ref, runtime_hash, tool_hash
 from capset.fingerprint.payloads import tool_payload
 from capset.fingerprint.references import compute_runtime_hash, hash_object, resolve_tool_refs, schema_hash_input
 from capset.kernel.results import formatted_result
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 
 pytestmark = pytest.mark.spec("F30")
 HASHES = {name: digest(name) for name in ("a", "b", "c", "ä", "Z")}

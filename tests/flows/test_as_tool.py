@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from capset import Agent, Capability, Context, DefinitionError, Kernel, Policy, Request, Resource, ToolError, deny, tool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.flows import Flow, Generator, Handler, Router, Sequencer, as_tool, handler
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.flows.support import ADA, add, opened, records, run
 
 

@@ -10,7 +10,7 @@ import pytest
 from capset import Context, Kernel, Session, tool
 from capset.errors import DeadlineExceeded, InternalError
 from capset.flows import Flow, Generator, Handler, Sequencer, as_tool, handler
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.flows.support import ADA, add, opened, records
 from tests.virtual_time import anyio_backend
 

@@ -9,7 +9,7 @@ from capset import Agent, Capability, CapsetError, Context, DefinitionError, Ker
 from capset.errors import InternalError, InvalidArguments, InvalidOutput, PermissionDenied
 from capset.flows import Generator
 from capset.kernel.blocks.generation import Turn
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.flows.support import ADA, records, run
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from capset import Capability, Context, Resource, tool
 from capset.flows import Generator, Handler, Sequencer
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.flows.support import opened, run
 
 

@@ -5,10 +5,10 @@ import inspect
 import pytest
 
 import capset.flows
-import capset.testing
+import capset_testing
 
 
-@pytest.mark.parametrize("module", [capset.flows, capset.testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [capset.flows, capset_testing], ids=lambda module: module.__name__)
 def test_every_public_name_is_there_and_documented(module: object) -> None:
     names: list[str] = getattr(module, "__all__")  # noqa: B009
     assert names == sorted(names)

@@ -9,7 +9,7 @@ from capset import Capability, Context, compose, tool
 from capset.definitions.blocks import Block
 from capset.errors import TargetConflict
 from capset.flows import Generator, Handler, Sequencer, as_tool, handler
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.flows.support import opened, run
 from tests.virtual_time import anyio_backend
 

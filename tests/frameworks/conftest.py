@@ -1,4 +1,4 @@
-"""Tests with real frameworks, in the environments that ``make frameworks`` makes; elsewhere they are not collected."""
+"""Tests with real frameworks, in the environments that ``make lab-frameworks`` makes; elsewhere none is collected."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ContractResults:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the results for the table, where ``scripts/frameworks.py`` says, in the process that collects."""
+    """Keep the results for the table, where ``lab/frameworks.py`` says, in the process that collects."""
     if "CAPSET_CONTRACT" in os.environ and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ContractResults(), "contract-results")
 

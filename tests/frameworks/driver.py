@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from capset import Session
-from capset.adapters.frameworks.framework import Framework
+from capset_frameworks.framework import Framework
 
 Call = tuple[str, str | dict[str, Any]]
 """The name of a tool, and its arguments: an object, or a text that a model wrote."""

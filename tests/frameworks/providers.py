@@ -11,7 +11,8 @@ import anthropic
 import httpx2
 import openai
 
-from capset.adapters.frameworks.tool_json import ToolFormat, ToolJson
+from capset_connect.interop.exports import ToolFormat
+from capset_frameworks.tool_json import ToolJson
 from tests.frameworks.driver import Call, Shown
 
 MadeCall = tuple[str, str, str | dict[str, Any]]

@@ -34,15 +34,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import AfterValidator, BaseModel, Field
 
 import capset
-from capset.adapters.frameworks.agent_framework import (
+from capset.errors import DefinitionError
+from capset.kernel.telemetry.tracing import Tracing
+from capset_connect.tool_rules import ToolRules
+from capset_frameworks.agent_framework import (
     AGENT_FRAMEWORK,
     CapsetProvider,
     import_agent_framework_tools,
 )
-from capset.adapters.frameworks.session_tools import SessionTools
-from capset.adapters.tool_rules import ToolRules
-from capset.errors import DefinitionError
-from capset.kernel.tracing import Tracing
+from capset_frameworks.session_tools import SessionTools
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import add, decide, office, paid

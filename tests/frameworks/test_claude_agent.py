@@ -21,9 +21,9 @@ from claude_agent_sdk.types import HookJSONOutput, ResultMessage, SystemPromptPr
 from mcp import Client
 
 from capset import Agent, Capability
-from capset.adapters.frameworks.claude_agent import CLAUDE_AGENT_SDK, CapsetClient, import_claude_tools
-from capset.adapters.frameworks.session_tools import SessionTools
 from capset.errors import DefinitionError
+from capset_frameworks.claude_agent import CLAUDE_AGENT_SDK, CapsetClient, import_claude_tools
+from capset_frameworks.session_tools import SessionTools
 from tests.docs.test_snippets import ROOT
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
@@ -140,7 +140,7 @@ async def test_a_suspended_run_goes_on_in_another_process(tmp_path: Path) -> Non
 OTHER = """
 import asyncio, sys
 from pathlib import Path
-from capset.adapters.frameworks.claude_agent import CapsetClient
+from capset_frameworks.claude_agent import CapsetClient
 from tests.frameworks.kit import office, paid
 from tests.frameworks.messages_api import MessagesApi
 from tests.frameworks.test_claude_agent import offline, result
@@ -230,7 +230,7 @@ async def test_a_step_of_a_subagent_leaves_changes_to_the_main_agent() -> None:
 
 
 async def test_refusals_of_calls_that_are_never_made_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.adapters.frameworks.claude_agent._MOST_REFUSED", 2)
+    monkeypatch.setattr("capset_frameworks.claude_agent._MOST_REFUSED", 2)
     async with office() as here:
         client = CapsetClient(here.session, defers=True)
         for use in "123":

@@ -19,8 +19,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from capset import Session
-from capset.adapters.frameworks.framework import Framework
-from capset.server.mcp import McpDoor
+from capset_frameworks.framework import Framework
+from capset_server.mcp import McpDoor
 from tests.docs.test_snippets import ROOT, blocks
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown

@@ -31,8 +31,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import Field
 
 from capset import Agent, Kernel, Principal, ToolError
-from capset.adapters.frameworks.google_adk import GOOGLE_ADK, PROGRESS, SessionToolset, import_adk_tools
 from capset.errors import DefinitionError, InternalError, InvalidArguments
+from capset_frameworks.google_adk import GOOGLE_ADK, PROGRESS, SessionToolset, import_adk_tools
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import INSTRUCTIONS, decide, office, paid

@@ -25,8 +25,8 @@ from langsmith import Client, tracing_context
 from pydantic import BaseModel, Field
 
 from capset import tool as capset_tool
-from capset.adapters.frameworks.langchain import LANGCHAIN, CapsetMiddleware, load_tools
 from capset.errors import ToolNameConflict
+from capset_frameworks.langchain import LANGCHAIN, CapsetMiddleware, load_tools
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import office

@@ -16,8 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from pydantic import ValidationError
 
-from capset.adapters.frameworks.langchain import CapsetMiddleware
 from capset.errors import DefinitionError
+from capset_frameworks.langchain import CapsetMiddleware
 from tests.frameworks.kit import decide, office, paid
 from tests.frameworks.test_langchain import GO, THREAD, LangChainDriver, results, resume, scripted
 from tests.kernel.support import Desk

@@ -16,9 +16,9 @@ from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from capset import Agent
-from capset.adapters.frameworks.langchain import CapsetMiddleware, import_langchain_tools
-from capset.adapters.interop import ImportedTools
 from capset.errors import DefinitionError, InternalError, InvalidArguments, ToolError
+from capset_connect.interop import ImportedTools
+from capset_frameworks.langchain import CapsetMiddleware, import_langchain_tools
 from tests.frameworks.test_langchain import GO, results, scripted
 from tests.kernel.support import Desk, opened
 

@@ -25,14 +25,14 @@ from workflows.events import WorkflowIdleEvent
 from workflows.handler import WorkflowHandler
 
 from capset import Agent, Capability, ToolError
-from capset.adapters.frameworks.llama_index import (
+from capset.errors import DefinitionError, InternalError, InvalidArguments
+from capset_frameworks.llama_index import (
     LLAMA_INDEX,
     CapsetFunctionAgent,
     ToolCallProgress,
     ToolCallSuspended,
     import_llama_index_tools,
 )
-from capset.errors import DefinitionError, InternalError, InvalidArguments
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import INSTRUCTIONS, add, decide, office, paid, waiting

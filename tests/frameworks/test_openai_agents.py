@@ -32,9 +32,9 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from pydantic import AfterValidator, BaseModel
 
 import capset
-from capset.adapters.frameworks.openai_agents import OPENAI_AGENTS, CapsetAgent, import_agents_tools
-from capset.adapters.frameworks.session_tools import SessionTools
 from capset.errors import DefinitionError
+from capset_frameworks.openai_agents import OPENAI_AGENTS, CapsetAgent, import_agents_tools
+from capset_frameworks.session_tools import SessionTools
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown
 from tests.frameworks.kit import decide, office, paid

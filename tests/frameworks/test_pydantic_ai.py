@@ -34,14 +34,14 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RunUsage
 
 from capset import Agent, Capability, Context, ContextMessage
-from capset.adapters.frameworks.pydantic_ai import (
+from capset.errors import ContextError
+from capset_frameworks.pydantic_ai import (
     PYDANTIC_AI,
     CapabilityCallEvent,
     CapsetCapability,
     CapsetToolset,
     SessionCallEvent,
 )
-from capset.errors import ContextError
 from tests.adapters.support import Scripted, returns
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read, Shown

@@ -21,10 +21,10 @@ from openai.types.responses.response_input_item_param import FunctionCallOutput
 from pydantic import TypeAdapter
 
 from capset import Message, tool
-from capset.adapters.frameworks.framework import Framework
-from capset.adapters.frameworks.tool_json import AskedCall, ToolAnswers, ToolFormat, ToolJson
 from capset.errors import DefinitionError, InvalidArguments
 from capset.wire.calls import progress_of
+from capset_frameworks.framework import Framework
+from capset_frameworks.tool_json import AskedCall, ToolAnswers, ToolFormat, ToolJson
 from tests.frameworks.contract import AdapterContract
 from tests.frameworks.driver import Call, Conversation, Driver, HeldTool, Read
 from tests.frameworks.kit import decide, office, paid

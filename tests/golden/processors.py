@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from capset import Context, Emit, Tool, handles
-from capset.builtin.syscall import syscall
+from capset_tools.syscall import syscall
 
 
 @dataclass

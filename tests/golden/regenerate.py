@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from capset.server.app import make_api
+from capset_server.app import make_api
 from tests.golden.hashing import fingerprints
 
 GOLDEN: Final = Path(__file__).with_name("fingerprints.json")

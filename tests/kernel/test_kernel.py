@@ -16,7 +16,7 @@ from capset.errors import CapsetError, DeadlineExceeded, DefinitionError, FileEr
 from capset.kernel import kernel as kernel_module
 from capset.kernel import runtime
 from capset.stores.base import make_store
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.kernel.support import Desk, desk, read, records_of, rows_of, turns
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ import asyncio, sys
 from capset.extras import install_command
 from capset import ToolError
 from capset.ext import HttpClient
-from capset.builtin.http import http
+from capset_tools.http import http
 
 async def main():
     assert not {"httpx2", "httpcore2", "brotli", "backports.zstd"} & set(sys.modules)

@@ -8,6 +8,11 @@ import pytest
 
 from scripts.check_house import RULES, main, problems
 
+STAGES = "packages/capset/src/capset/kernel/call/stages"
+CLI = "packages/capset-cli/src/capset_cli"
+SERVER = "packages/capset-server/src/capset_server"
+TOOLS = "packages/capset-tools"
+
 
 def write(root: Path, name: str, text: str = "x = 1\n") -> None:
     path = root / name
@@ -31,35 +36,35 @@ def test_500_lines_pass_and_501_fail_by_name(tmp_path: Path) -> None:
 
 def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
     for number in range(20):
-        write(tmp_path, f"src/capset/net/m{number}.py")
-    write(tmp_path, "src/capset/net/__init__.py")
+        write(tmp_path, f"packages/capset/src/capset/net/m{number}.py")
+    write(tmp_path, "packages/capset/src/capset/net/__init__.py")
     assert problems(tmp_path, {}) == []
-    write(tmp_path, "src/capset/net/more/m.py")
+    write(tmp_path, "packages/capset/src/capset/net/more/m.py")
     (found,) = problems(tmp_path, {})
-    assert found.startswith("src/capset/net has 21 entries")
+    assert found.startswith("packages/capset/src/capset/net has 21 entries")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("src/capset/kernel/bubbling.py", "", "is named by a participle"),
-        ("src/capset/kernel/making/__init__.py", "", "is named by a participle"),
-        ("src/capset/a.py", '"""What a record says."""\n', "docstring that begins with 'What'"),
-        ("src/capset/a.py", "# Nobody reads it\n", "says 'Nobody'"),
-        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "not listed in src/capset/cli/app.py"),
-        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no test below tests/cli/ runs 'shout'"),
-        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no row of the command 'shout'"),
-        ("src/capset/builtin/shout.py", "", "no entry point"),
-        ("src/capset/builtin/shout.py", "", "no page docs/capabilities/shout.md"),
-        ("src/capset/builtin/shout.py", "", "capability_suite is run on it nowhere"),
-        ("src/capset/builtin/shout.py", "", "neither tests/builtin/test_shout.py"),
-        ("src/capset/builtin/shout.py", "", "mkdocs.yml does not list"),
-        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "stands in no phase"),
-        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "has the stage check"),
-        ("src/capset/server/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
-        ("src/capset/server/protocols/shouts.py", "router = 1\n", "its router is not in _PROTOCOLS"),
+        ("packages/capset/src/capset/kernel/bubbling.py", "", "is named by a participle"),
+        ("packages/capset/src/capset/kernel/making/__init__.py", "", "is named by a participle"),
+        ("packages/capset/src/capset/a.py", '"""What a record says."""\n', "docstring that begins with 'What'"),
+        ("packages/capset/src/capset/a.py", "# Nobody reads it\n", "says 'Nobody'"),
+        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "not listed in capset_cli/app.py"),
+        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "no test below tests/cli/ runs 'shout'"),
+        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "no row of the command 'shout'"),
+        ("packages/capset-tools/src/capset_tools/shout.py", "", "no entry point"),
+        ("packages/capset-tools/src/capset_tools/shout.py", "", "no page docs/capabilities/shout.md"),
+        ("packages/capset-tools/src/capset_tools/shout.py", "", "capability_suite is run on it nowhere"),
+        ("packages/capset-tools/src/capset_tools/shout.py", "", "neither tests/builtin/test_shout.py"),
+        ("packages/capset-tools/src/capset_tools/shout.py", "", "mkdocs.yml does not list"),
+        (f"{STAGES}/extra.py", "def check(installed): ...\n", "stands in no phase"),
+        (f"{STAGES}/extra.py", "def check(installed): ...\n", "has the stage check"),
+        (f"{SERVER}/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
+        (f"{SERVER}/protocols/shouts.py", "router = 1\n", "its router is not in _PROTOCOLS"),
         (
-            "src/capset/stores/base/shouts.py",
+            "packages/capset/src/capset/stores/base/shouts.py",
             "class ShoutStore(Protocol):\n    async def shout(self) -> None: ...\n",
             "calls ShoutStore.shout",
         ),
@@ -73,7 +78,7 @@ def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str,
 
 
 def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_path: Path) -> None:
-    folder = "src/capset/stores/sql"
+    folder = "packages/capset/src/capset/stores/sql"
     write(tmp_path, f"{folder}/schema/revisions.py", 'ENOUGH: Final = "0001"\n')
     write(tmp_path, f"{folder}/migrations/versions/0001_tables.py", "")
     write(tmp_path, f"{folder}/migrations/versions/0002_indexes.py", "\nINDEXES = ()\n")
@@ -86,7 +91,7 @@ def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_pat
 
 @pytest.mark.parametrize("admitting", ["(check, approval)", "(\n        check,\n        approval,\n    )"])
 def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> None:
-    path = "src/capset/kernel/call/stages/phases.py"
+    path = f"{STAGES}/phases.py"
     write(tmp_path, path, f'STAGES: Final = {{"admit": {admitting}}}\n')
     (found,) = problems(tmp_path, {})
     assert "approval must be first" in found
@@ -96,7 +101,7 @@ def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> Non
 
 @pytest.mark.parametrize("stages", ["(check, validation, policy)", "(validation, check, policy)", "(\n  policy,\n)"])
 def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages: str) -> None:
-    path = "src/capset/kernel/call/stages/phases.py"
+    path = f"{STAGES}/phases.py"
     write(tmp_path, path, f'STAGES: Final = {{"arguments": {stages}}}\n')
     (found,) = problems(tmp_path, {})
     assert "validation and policy must be first" in found
@@ -105,15 +110,14 @@ def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages:
 
 
 def test_a_command_by_another_name_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "src/capset/cli/app.py", 'COMMANDS: Final = {\n    "shout": "audit.records:shout",\n}\n')
+    write(tmp_path, f"{CLI}/app.py", 'COMMANDS: Final = {\n    "shout": "audit.records:shout",\n}\n')
     (found,) = problems(tmp_path, {})
     assert "the function of shout is called shout, not NAME_command" in found
 
 
 def test_a_built_in_that_no_list_of_the_tests_has_is_named(tmp_path: Path) -> None:
-    write(
-        tmp_path, "pyproject.toml", '[project.entry-points."capset.capabilities"]\nshout = "capset.builtin.shout:it"\n'
-    )
+    point = '[project.entry-points."capset.capabilities"]\nshout = "capset_tools.shout:it"\n'
+    write(tmp_path, f"{TOOLS}/pyproject.toml", point)
     found = problems(tmp_path, {})
     assert any("EXPECTED in tests/builtin/test_definitions.py has no line" in one for one in found)
     write(tmp_path, "tests/builtin/test_definitions.py", 'EXPECTED = {\n    "shout": 1,\n}\n')
@@ -130,8 +134,8 @@ def test_a_built_in_that_no_list_of_the_tests_has_is_named(tmp_path: Path) -> No
     ],
 )
 def test_a_stage_that_no_single_test_names_has_none(tmp_path: Path, text: str) -> None:
-    write(tmp_path, "src/capset/kernel/call/stages/phases.py", 'STAGES: Final = {"run": (check_times,)}\n')
-    write(tmp_path, "src/capset/kernel/call/stages/extra.py", "def check_times(installed): ...\n")
+    write(tmp_path, f"{STAGES}/phases.py", 'STAGES: Final = {"run": (check_times,)}\n')
+    write(tmp_path, f"{STAGES}/extra.py", "def check_times(installed): ...\n")
     write(tmp_path, "tests/kernel/call/stages/test_extra.py", text)
     write(tmp_path, "tests/kernel/test_elsewhere.py", "def test_check_times(): ...\n")
     (found,) = problems(tmp_path, {})
@@ -145,14 +149,14 @@ def test_a_stage_that_no_single_test_names_has_none(tmp_path: Path, text: str) -
 
 @pytest.mark.parametrize("said", ['"up-time"', '"up_time"'])
 def test_a_command_with_a_hyphen_is_run_by_its_name(tmp_path: Path, said: str) -> None:
-    write(tmp_path, "src/capset/cli/up_time.py", "def up_time_command() -> None: ...\n")
+    write(tmp_path, f"{CLI}/up_time.py", "def up_time_command() -> None: ...\n")
     (found,) = [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
     assert found.endswith("runs 'up-time'")
     write(tmp_path, "tests/cli/test_up_time.py", f"run({said})\n")
     assert not [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
 
 
-IMPORT = "from capset.builtin.shout import shout\n"
+IMPORT = "from capset_tools.shout import shout\n"
 
 
 @pytest.mark.parametrize(
@@ -165,22 +169,23 @@ IMPORT = "from capset.builtin.shout import shout\n"
     ],
 )
 def test_a_built_in_is_run_by_the_suite_where_it_goes_into_it(tmp_path: Path, text: str, is_run: bool) -> None:
-    write(tmp_path, "src/capset/builtin/shout.py")
-    write(tmp_path, "tests/builtin/test_suite.py", f"from capset.testing import capability_suite\n{text}")
+    write(tmp_path, "packages/capset-tools/src/capset_tools/shout.py")
+    write(tmp_path, "tests/builtin/test_suite.py", f"from capset_testing import capability_suite\n{text}")
     assert (not [one for one in problems(tmp_path, {}) if "capability_suite is run on it nowhere" in one]) is is_run
 
 
 def test_a_class_name_stands_once(tmp_path: Path) -> None:
-    write(tmp_path, "src/capset/a.py", "class Gate: ...\n")
-    write(tmp_path, "src/capset/b.py", "class Gate: ...\n")
+    write(tmp_path, "packages/capset/src/capset/a.py", "class Gate: ...\n")
+    write(tmp_path, "packages/capset/src/capset/b.py", "class Gate: ...\n")
     (found,) = problems(tmp_path, {})
-    assert found == "the class Gate stands in src/capset/a.py and src/capset/b.py; rename one of them"
+    places = "packages/capset/src/capset/a.py and packages/capset/src/capset/b.py"
+    assert found == f"the class Gate stands in {places}; rename one of them"
 
 
 def test_an_exception_that_nothing_needs_is_a_finding_and_so_is_one_without_a_reason(tmp_path: Path) -> None:
-    write(tmp_path, "src/capset/making.py")
-    assert problems(tmp_path, {"participles": {"making": "", "gone": "was needed"}}) == [
-        "scripts/house.toml: participles gives no reason for 'making'",
+    write(tmp_path, "packages/capset/src/capset/making.py")
+    assert problems(tmp_path, {"participles": {"capset.making": "", "gone": "was needed"}}) == [
+        "scripts/house.toml: participles gives no reason for 'capset.making'",
         "scripts/house.toml: participles needs no exception for 'gone' any more; remove it",
     ]
 
@@ -189,6 +194,6 @@ def test_the_exit_code_says_whether_all_holds(tmp_path: Path, capsys: pytest.Cap
     write(tmp_path, "scripts/house.toml", "")
     assert main(tmp_path) == 0
     assert capsys.readouterr().out == f"house: {len(RULES)} rules hold\n"
-    write(tmp_path, "src/capset/making.py")
+    write(tmp_path, "packages/capset/src/capset/making.py")
     assert main(tmp_path) == 1
     assert "making.py is named by a participle" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from scripts import npm
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("folder", ["scripts/conformance", "tests/generated", "tests/mcp_clients"])
+@pytest.mark.parametrize("folder", ["lab/conformance", "lab/clients/generated", "lab/clients/mcp_clients"])
 def test_packages_are_pinned_and_their_lock_names_no_address_to_fetch_from(folder: str) -> None:
     asked: dict[str, str] = json.loads((ROOT / folder / "package.json").read_bytes())["devDependencies"]
     lock = json.loads((ROOT / folder / "package-lock.json").read_bytes())["packages"]

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.adapters.config_file.checks import check_text
+from capset_connect.config_file.checks import check_text
 from tests.security.attacks import attacks
 from tests.server.support import Site, site
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Json, Record, Result
-from capset.builtin.email import email
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.email import email
 from tests.builtin.mail import SENDER, MailServer, config_for, mail_server
 from tests.examples import examples
 from tests.security.attacks import attacks, classes_of

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from capset import ToolError
-from capset.builtin.files import FilesConfig, files, names_of, open_resolving, open_walking
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.files import FilesConfig, files, names_of, open_resolving, open_walking
 from tests.security.trees import CAP, GENERATORS, SECRET, make_tree
 
 CLASSES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("paths.yaml").read_text("utf-8"))

@@ -16,7 +16,7 @@ from capset import Agent, Capability, Emit, Json, Message, Tool, handles
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError
 from capset.schemas.validation_errors import SchemaMismatch
-from capset.testing import session_for
+from capset_testing import session_for
 from tests.security.attacks import attacks, classes_of
 
 REFUSED = {

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database
 from tests.databases import Server, connected
 from tests.security.queries import GENERATORS
 from tests.waiting import wait_until

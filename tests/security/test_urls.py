@@ -17,10 +17,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capset.builtin.http import HttpConfig, http, http_over
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch, web_fetch_over
 from capset.definitions.capabilities import AnyCapability
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.http import HttpConfig, http, http_over
+from capset_tools.web_fetch import WebFetchConfig, web_fetch, web_fetch_over
 from tests.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
 
 FILE: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capset.server.app import make_api
-from capset.server.http.request_context import CLIENT_LEFT, KEY
 from capset.wire.errors import MEDIA_TYPE
+from capset_server.app import make_api
+from capset_server.http.request_context import CLIENT_LEFT, KEY
 
 _BY_NAME: Final = frozenset({401, 403, 404, 409, 412, 413, 415, 422, 429, 501, 503})
 """The errors that an operation declares by their status; all others are its ``default``."""

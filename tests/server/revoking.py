@@ -17,10 +17,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from capset import Capability, Kernel, Principal, Progress, Reply, tool
-from capset.adapters.agents.server_allowances import ServerAllowances
 from capset.definitions.capabilities import AnyCapability
 from capset.ext import Answer
 from capset.kernel.blocks.generation import Turn
+from capset_connect.agent_files.server_allowances import ServerAllowances
 from tests.adapters.mcp.test_urls import There, serving
 from tests.server.support import ALL_SCOPES, FILES, Site, call, registry_of, site
 from tests.waiting import until

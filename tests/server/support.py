@@ -18,19 +18,19 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
-from capset.adapters.agents.server_allowances import ServerAllowances
-from capset.adapters.declared_sources import DeclaredSources
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
-from capset.server.app import open_app
-from capset.server.auth.callers import Caller, Identifies
-from capset.server.auth.keys import create_key
-from capset.server.auth.open_id import OpenIdSignIn
-from capset.server.http.middleware import AllowedHosts
-from capset.server.http.request_context import RequestLimits
-from capset.server.http.uvicorn_server import bind, make_server
-from capset.server.service import Service
+from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.declared_sources import DeclaredSources
+from capset_server.app import open_app
+from capset_server.auth.callers import Caller, Identifies
+from capset_server.auth.keys import create_key
+from capset_server.auth.open_id import OpenIdSignIn
+from capset_server.http.middleware import AllowedHosts
+from capset_server.http.request_context import RequestLimits
+from capset_server.http.uvicorn_server import bind, make_server
+from capset_server.service import Service
 from tests.kernel.support import records_of
 from tests.server.declared import Declared
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from capset.definitions.acts import ACTS
-from capset.server.app import make_api
+from capset_server.app import make_api
 from tests.adapters.mcp.test_urls import described, serving
 from tests.adapters.notifications.receiving import SECRET, receiver
 from tests.net import support as net

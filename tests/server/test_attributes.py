@@ -18,7 +18,7 @@ from capset import Capability, Decision, Kernel, Principal, Request, allow, deny
 from capset.errors import DefinitionError
 from capset.ext import Governance
 from capset.fingerprint.canonical import canonical
-from capset.server.auth.keys import create_key
+from capset_server.auth.keys import create_key
 from tests.server.approving import donate, pay
 from tests.server.mcp.support import text_of
 from tests.server.runners import Parrot

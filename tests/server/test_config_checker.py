@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from capset import Capability, Principal, tool
-from capset.adapters.config_file.checks import Format, check_text
-from capset.adapters.config_file.reader import MAX_PROBLEMS
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
-from capset.server.config_checker import ConfigChecker
-from capset.server.http.request_context import HttpRefusal
+from capset_connect.config_file.checks import Format, check_text
+from capset_connect.config_file.reader import MAX_PROBLEMS
+from capset_server.config_checker import ConfigChecker
+from capset_server.http.request_context import HttpRefusal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P34"), pytest.mark.realtime]
 ADA = Principal("ada", org="acme")
@@ -71,7 +71,7 @@ async def test_a_check_that_takes_too_long_ends_and_the_next_one_works(
     checker: ConfigChecker, installed: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await checker.check(ADA, SOUND, "yaml", installed)  # the process is there
-    monkeypatch.setattr("capset.server.config_checker.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("capset_server.config_checker.CHECK_SECONDS", 0.2)
     actions = [{"name": f"a{n}", "description": "d", "permissions": [], "handler": "./a.py"} for n in range(3_000)]
     with pytest.raises(InvalidArguments, match=r"more than 0\.2 seconds of processor time"):
         await checker.check(ADA, json.dumps({"actions": actions}), "json", installed)
@@ -123,7 +123,7 @@ async def test_a_process_that_does_not_start_is_refused_and_the_next_check_works
     python.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
-        patch.setattr("capset.server.config_checker._PATIENCE_SECONDS", 0.2 if program == "sleep" else 60.0)
+        patch.setattr("capset_server.config_checker._PATIENCE_SECONDS", 0.2 if program == "sleep" else 60.0)
         with pytest.raises(HttpRefusal, match="did not start") as raised:
             await checker.check(ADA, SOUND, "yaml", installed)
     assert (raised.value.status, raised.value.retryable) == (503, True)

@@ -14,9 +14,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Kernel, Principal, Registry
-from capset.adapters.agents.store import StoredAgents
-from capset.adapters.frameworks.pydantic_ai import CapsetToolset
-from capset.client import AgentInput, Client
+from capset_connect.agent_files.store import StoredAgents
+from capset_frameworks.pydantic_ai import CapsetToolset
+from capset_server.client import AgentInput, Client
 from tests.server.running import Running, running
 
 ASKED = {"a": 2, "b": 3}

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from capset import Principal
-from capset.server import followers
-from capset.server.auth.callers import Caller
-from capset.server.followers import FollowerCredential, Notifier
 from capset.stores.base import KeyRow, TurnRow, make_store, share_changes
 from capset.stores.base.events import NewEvent
-from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
+from capset_server import followers
+from capset_server.auth.callers import Caller
+from capset_server.followers import FollowerCredential, Notifier
+from capset_testing.store_suite.support import LATER, NOW, approval_row, begin
 from tests.redis_servers import redis_server
 
 KEY = KeyRow("key", "laptop", "0" * 64, None, "ada", "user", (), (), NOW)

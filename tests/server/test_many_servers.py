@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from capset.clock import SystemClock
-from capset.server.auth import signing_keys
+from capset_server.auth import signing_keys
 from tests.databases import require_scheme
 from tests.server.approving import approved, asked
 from tests.server.killed import serving

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp
 
-from capset.server.app import make_api
+from capset_server.app import make_api
 from tests.golden.regenerate import OPENAPI, openapi
 from tests.server.approving import till
 from tests.server.runners import Parrot

@@ -14,8 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
 from capset import Capability, Context, Emit, Message, Tool, handles
-from capset.client import Client
 from capset.errors import ToolError
+from capset_server.client import Client
 from tests.server.support import Site, call, make_agent, make_session, site
 from tests.waiting import until
 

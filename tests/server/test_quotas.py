@@ -15,12 +15,12 @@ from capset.definitions.approvals import Answer
 from capset.errors import ArgumentsTooLarge
 from capset.kernel.governance.approval_arguments import ARGUMENT_BYTES
 from capset.kernel.governance.approvals import PENDING_BYTES
-from capset.server.http import idempotency
-from capset.server.http.idempotency import ANSWER_BYTES, ANSWERS_BYTES
-from capset.server.rest import links
 from capset.stores.base import ReplyRow
-from capset.testing import FakeClock
-from capset.testing.store_suite.support import approval_row
+from capset_server.http import idempotency
+from capset_server.http.idempotency import ANSWER_BYTES, ANSWERS_BYTES
+from capset_server.rest import links
+from capset_testing import FakeClock
+from capset_testing.store_suite.support import approval_row
 from tests.server.support import Site, make_agent, make_session, problem, site
 from tests.waiting import until
 

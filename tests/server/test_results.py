@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Emit, Progress, Reply, Tool, handles, tool
-from capset.client import Client
+from capset_server.client import Client
 from tests.server.mcp.support import Era
 from tests.server.sse import events_of
 from tests.server.support import call, make_agent, make_session, site

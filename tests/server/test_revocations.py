@@ -17,17 +17,17 @@ import httpx2
 import pytest
 
 from capset import Kernel
-from capset.adapters.agents.mcp_servers import AgentServers
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.server_allowances import ServerAllowances
-from capset.adapters.agents.store import StoredAgents
-from capset.adapters.mcp import McpServer, open_mcp_servers
-from capset.adapters.openapi import OpenApi, open_apis
-from capset.adapters.pins import withdraw
-from capset.cli.common.upstream import Upstream
 from capset.ext import Answer
 from capset.kernel.registry import Registry
-from capset.server.auth.keys import revoke_key
+from capset_cli.common.upstream import Upstream
+from capset_connect.agent_files.mcp_servers import AgentServers
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agent_files.store import StoredAgents
+from capset_connect.mcp import McpServer, open_mcp_servers
+from capset_connect.openapi import OpenApi, open_apis
+from capset_connect.pins import withdraw
+from capset_server.auth.keys import revoke_key
 from tests.adapters.mcp.test_urls import There
 from tests.adapters.notifications.slack_town import buttons, click
 from tests.databases import require_scheme

@@ -10,7 +10,7 @@ import pytest
 
 WAITS = """
 import asyncio, sys
-from capset.server.standard_streams import Streams
+from capset_server.standard_streams import Streams
 
 async def main():
     streams = Streams()

@@ -14,10 +14,10 @@ from starlette.routing import Mount
 from capset import Agent, Capability, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import CallEntry
-from capset.server.app import open_app
-from capset.server.http.middleware import AllowedHosts
-from capset.server.http.request_context import RequestContext, RequestLimits
-from capset.server.rest.calls import prefers_events
+from capset_server.app import open_app
+from capset_server.http.middleware import AllowedHosts
+from capset_server.http.request_context import RequestContext, RequestLimits
+from capset_server.rest.calls import prefers_events
 from tests.server.support import Site, Sleeper, call, make_session, problem, site
 from tests.server.wire import line, request
 from tests.waiting import until

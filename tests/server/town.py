@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 
 from capset.ext import Governance
-from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
-from capset.testing.store_suite.run_checks import run_row
-from capset.testing.store_suite.schedule_checks import schedule_row
+from capset_testing.store_suite.delivery_checks import PERSON, delivery_row
+from capset_testing.store_suite.run_checks import run_row
+from capset_testing.store_suite.schedule_checks import schedule_row
 from tests.server.approving import asked, till
 from tests.server.runners import Parrot
 from tests.server.support import Site, make_agent, site

@@ -24,8 +24,8 @@ from capset.stores.base import (
     make_store,
 )
 from capset.stores.sql import open_postgres
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset.testing.store_suite.support import NOW
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
+from capset_testing.store_suite.support import NOW
 from tests.databases import Server
 from tests.examples import examples
 

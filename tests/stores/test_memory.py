@@ -10,7 +10,7 @@ import pytest
 from capset.errors import StateError
 from capset.stores.base import AuditQuery, Claim, NewEvent, TurnRow, Window, WindowFull
 from capset.stores.memory import MemoryStore, admissions
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 
 
 @pytest.mark.spec("P25")

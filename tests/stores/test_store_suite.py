@@ -11,8 +11,8 @@ import pytest
 
 from capset.stores.base import make_store
 from capset.stores.sql import open_postgres
-from capset.testing import store_suite
-from capset.testing.store_suite import Check, Make
+from capset_testing import store_suite
+from capset_testing.store_suite import Check, Make
 from tests.databases import Server
 
 

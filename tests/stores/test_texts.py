@@ -17,7 +17,7 @@ from capset.errors import StateError
 from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
 from capset.stores.sql import open_postgres
 from capset.stores.texts import ASKED, LONGEST, MOST, asked, best, storable, words
-from capset.testing.store_suite.support import NOW
+from capset_testing.store_suite.support import NOW
 from tests.databases import Server
 
 # Few letters, so that words meet; marks, cases and scripts; what would be syntax elsewhere; and anything.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset.clock import Clock, iso
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 
 
 def test_both_readings_move_together_and_only_by_advance() -> None:

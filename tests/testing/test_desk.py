@@ -8,7 +8,7 @@ import pytest
 
 from capset import Agent, Capability, Context, DefinitionError, Principal, tool
 from capset.ext import Turn
-from capset.testing import session_for
+from capset_testing import session_for
 from tests.testing.capability_suite.sound import Settings, sound
 
 

@@ -8,7 +8,7 @@ import pytest
 from capset import Agent, Context, ContextMessage, Kernel, Principal, tool
 from capset.errors import InvalidArguments
 from capset.flows import Generator, as_tool
-from capset.testing import Call, Say, ScriptedRunner, ScriptError, Seen
+from capset_testing import Call, Say, ScriptedRunner, ScriptError, Seen
 
 
 @tool(effect="read")

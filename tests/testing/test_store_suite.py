@@ -11,8 +11,8 @@ import pytest
 
 from capset.stores.base import AGENT_FIELDS, AgentRow, AuditPage, AuditQuery, Entry, EnvelopeRow, LinkRow, Store
 from capset.stores.memory import MemoryStore
-from capset.testing import store_suite
-from capset.testing.store_suite.agent_checks import every_field_of_an_agent_is_kept
+from capset_testing import store_suite
+from capset_testing.store_suite.agent_checks import every_field_of_an_agent_is_kept
 
 
 def broken(**methods: Callable[..., Any]) -> Callable[[], Store]:

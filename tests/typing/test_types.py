@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from capset import Agent
-from capset.builtin.http import http
-from capset.builtin.memory import memory
-from capset.builtin.web_fetch import web_fetch
 from capset.ext import helper_types
+from capset_tools.http import http
+from capset_tools.memory import memory
+from capset_tools.web_fetch import web_fetch
+from scripts.packages import source_folders
 
 pytestmark = [pytest.mark.realtime, pytest.mark.gate]
 
@@ -39,8 +40,8 @@ USING = """
 from typing import Any, assert_type
 
 from capset import Context
-from capset.builtin.memory import Memory
-from capset.builtin.web_fetch.fetch import WebFetch
+from capset_tools.memory import Memory
+from capset_tools.web_fetch.fetch import WebFetch
 from capset.ext import HttpClient
 from written import DeskHelpers
 
@@ -62,7 +63,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     files |= {f"claim{number}": ACCEPTED.replace(right, wrong) for number, (right, wrong) in enumerate(CLAIMS)}
     folder = tmp_path_factory.mktemp("typing")
     settings = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "pythonVersion": "3.11"}
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings | {"extraPaths": [str(ROOT / "src")]}))
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings | {"extraPaths": list(map(str, source_folders()))}))
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
     command = [

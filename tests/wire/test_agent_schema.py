@@ -9,10 +9,10 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, create_model
 
 from capset import Capability, Preset, Registry, tool
-from capset.adapters.agents.files import build_agent
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError
 from capset.wire.agent_schema import agent_file_schema
+from capset_connect.agent_files.files import build_agent
 
 
 class Node(BaseModel):

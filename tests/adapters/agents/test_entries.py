@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Principal, compose
-from capset.adapters.agents.files import build_agent, read_agent_file
 from capset.definitions.references import CapabilityRef
 from capset.errors import DefinitionError
+from capset_connect.agent_files.files import build_agent, read_agent_file
 from tests.adapters.shelf import ENTRY, REGISTRY, Limits, Place, lamp, look, shelf, tools_of
 
 YAML = """

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capset import Capability, Kernel
-from capset.adapters.agents.files import build_agent
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.rows import definition_of_row, filled, patched, plain_of, restored
-from capset.adapters.agents.store import StoredAgents
 from capset.kernel.agent_definition import definition_of
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, make_store
 from capset.wire.agents import AgentDetail, AgentFileShape, AgentInput, AgentShape, agent_detail
+from capset_connect.agent_files.files import build_agent
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.rows import definition_of_row, filled, patched, plain_of, restored
+from capset_connect.agent_files.store import StoredAgents
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
 _WORD = st.text("abc é", min_size=1, max_size=5)
@@ -71,18 +71,18 @@ def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() ->
 
     def hold(found: Iterable[str], expected: Iterable[str], advice: str) -> None:
         lacks, more = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
-        assert not lacks, f"{lacks} of AGENT_FIELDS (src/capset/stores/base/agents.py): {advice}"
-        assert not more, f"{more} is too much by AGENT_FIELDS (src/capset/stores/base/agents.py): {advice}"
+        assert not lacks, f"{lacks} of AGENT_FIELDS (capset/stores/base/agents.py): {advice}"
+        assert not more, f"{more} is too much by AGENT_FIELDS (capset/stores/base/agents.py): {advice}"
 
     own = {"id", "org", "version", "static_hash", "created_at", "updated_at", "author"}
     columns = {field.name for field in fields(AgentRow)} - own
     hold(columns, fields_of_agents, "fields of AgentRow there, but for its own")
-    hold(AgentInput.model_fields, fields_of_agents, "members of AgentShape or AgentInput in src/capset/wire/agents.py")
+    hold(AgentInput.model_fields, fields_of_agents, "members of AgentShape or AgentInput in capset/wire/agents.py")
     hold(AgentDetail.model_fields.keys() & fields_of_agents, fields_of_agents, "members of AgentDetail there, in wire/")
     hold(VALUES, fields_of_agents, f"lines of VALUES in {__name__}")
     in_file = set(AgentShape.model_fields) | set(AgentFileShape.model_fields) & set(AgentInput.model_fields)
     in_files = {field.name for field in AGENT_FIELDS if field.in_file}
-    hold(in_file, in_files, "those with in_file are members of AgentShape in src/capset/wire/agents.py")
+    hold(in_file, in_files, "those with in_file are members of AgentShape in capset/wire/agents.py")
     left_out = {name for name in fields_of_agents if normal({"name": "a"}).get(name, None) is None}
     optional = {field.name for field in AGENT_FIELDS if field.is_optional}
     hold(left_out, optional, "those with is_optional are null where an agent does not have them")
@@ -105,8 +105,8 @@ def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField
     given = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
     kept = json.loads(definition_of(build_agent(given, registry, "agent.json"))).get(field.name)
     assert kept == given[field.name], (
-        f"a file's {field.name!r} is dropped where the file is run: agent_of in src/capset/adapters/agents/files.py"
-        " gives it to Agent, and own_of in src/capset/kernel/agent_definition.py writes it"
+        f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agent_files/files.py"
+        " gives it to Agent, and own_of in capset/kernel/agent_definition.py writes it"
     )
 
 

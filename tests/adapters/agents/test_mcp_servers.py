@@ -10,18 +10,18 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from capset import Kernel, Principal
-from capset.adapters.agents.mcp_servers import AgentServers
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.server_allowances import ServerAllowances
-from capset.adapters.agents.store import StoredAgents, new_session_row
-from capset.adapters.mcp.server import McpServer
-from capset.adapters.offers import examined
-from capset.adapters.pins import pin_of
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentRow
 from capset.stores.base.pins import ToolPin
 from capset.wire.agents import AgentInput
+from capset_connect.agent_files.mcp_servers import AgentServers
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agent_files.store import StoredAgents, new_session_row
+from capset_connect.mcp.server import McpServer
+from capset_connect.offers import examined
+from capset_connect.pins import pin_of
 from tests.adapters.mcp.test_urls import serving
 
 ROOT = Author("user:root", is_admin=True)

@@ -8,13 +8,13 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Agent, Capability, Kernel, Preset, Registry, compose
-from capset.adapters.agents.permissions import Author, needs_admin
-from capset.adapters.agents.store import StoredAgents
 from capset.composition.compose import Composition
 from capset.errors import DefinitionError, PermissionDenied
 from capset.flows import Generator, as_tool
 from capset.stores.base import AgentQuery, VersionQuery
 from capset.wire.agents import AgentInput, CapabilityEntry
+from capset_connect.agent_files.permissions import Author, needs_admin
+from capset_connect.agent_files.store import StoredAgents
 
 
 class Reach(BaseModel):

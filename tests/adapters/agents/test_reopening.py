@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from capset import Agent, Capability, Context, Kernel, Principal, Registry, policy
-from capset.adapters.agents.files import build_agent
-from capset.adapters.agents.store import StoredAgents, agent_in_code
 from capset.errors import Conflict
+from capset_connect.agent_files.files import build_agent
+from capset_connect.agent_files.store import StoredAgents, agent_in_code
 from tests.adapters.shelf import ENTRY, REGISTRY, lamp, put, shelf
 
 WHO = Principal("ada")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.agents.rows import filled, merge_patch, patched, restored
 from capset.errors import InvalidArguments
 from capset.stores.base import AgentRow
 from capset.wire.agents import AgentInput
+from capset_connect.agent_files.rows import filled, merge_patch, patched, restored
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
 GIVEN = AgentInput(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from capset.adapters.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset.errors import DefinitionError
 from capset.net.urls import read_url
+from capset_connect.agent_files.server_allowances import AllowedSecrets, ServerAllowances
 
 
 def secrets(allowances: ServerAllowances, org: str | None, url: str) -> set[str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.store import StoredAgents
 from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
 from capset.kernel.agent_definition import read_definition, with_file
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, CapabilityRow
 from capset.wire.agents import AgentInput
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.store import StoredAgents
 
 
 @tool(effect="read")

@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Capability, Kernel, Preset, Principal, Registry, Session, tool
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.store import StoredAgents
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError, InvalidArguments
 from capset.stores.base import CapabilityRow
 from capset.wire.agents import AgentInput, agent_detail, entry_of_row
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.store import StoredAgents
 from tests.adapters.shelf import ENTRY, REGISTRY, lamp, tools_of
 from tests.kernel.support import records_of
 

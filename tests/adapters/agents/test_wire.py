@@ -13,12 +13,12 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from capset import Agent, Capability, Kernel, Principal, Registry, tool
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.store import StoredAgents
-from capset.adapters.agents.wire import diff_of, page_of, shown_preview
 from capset.errors import NotFound
 from capset.stores.base import CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agent_files.wire import diff_of, page_of, shown_preview
 
 ADA = Author("user:ada")
 WHO = Principal("ada", org="acme")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capset import Capability, Registry, tool
-from capset.adapters.config_file import Configuration, InvalidConfiguration, read_configuration
+from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 
 ORIGIN = """\
 { "layers": { "capabilities": {

@@ -8,11 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Capability, Context, Kernel, Preset, Principal, Registry, Toolkit, tool
-from capset.adapters.config_file.shapes import BUILT_IN
 from capset.composition.compose import compose
 from capset.definitions.limits import Limit
 from capset.errors import NotFound
 from capset.kernel.agent_definition import definition_of
+from capset_connect.config_file.shapes import BUILT_IN
 from tests.adapters.config_file.support import read, refused
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel
-from capset.adapters.config_file import Configuration, InvalidConfiguration, read_configuration
-from capset.adapters.notifications import Email, Slack, Webhook
 from capset.kernel.registry import Registry
+from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
+from capset_connect.notifications import Email, Slack, Webhook
 
 CHANNELS = """\
 notifications:

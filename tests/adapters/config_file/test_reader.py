@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel, Principal, Registry
-from capset.adapters.config_file import read_configuration
 from capset.definitions.files import FileQuota
 from capset.definitions.limits import Limit
 from capset.definitions.tools.retries import Retry
 from capset.errors import DefinitionError, InvalidArguments, PermissionDenied
 from capset.ext import CheckpointKey
+from capset_connect.config_file import read_configuration
 from tests.adapters.config_file.support import NOTIFY, ORIGIN, REGISTRY, folder, read, refused
 
 YAML = """\

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from capset.adapters.config_file.source_positions import lines_of
+from capset_connect.config_file.source_positions import lines_of
 
 NAME = "k" * 100_000
 ITEMS = ",\n".join("0" * 5_000)

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from capset.adapters.frameworks.framework import Framework
+from capset_frameworks.framework import Framework
 
 PYTEST = version("pytest")
 ROOT = Path(__file__).parents[3]
 TESTED = sorted(path.stem.removeprefix("test_") for path in (ROOT / "tests/frameworks").glob("test_*.py"))
 OWN = {"pydantic_ai", "tool_json"}
 """Adapters that need a package of capset's own extras, or none."""
-ADAPTERS = [
-    name for name in TESTED if name not in OWN and (ROOT / f"src/capset/adapters/frameworks/{name}.py").exists()
-]
+FOLDER = ROOT / "packages/capset-frameworks/src/capset_frameworks"
+ADAPTERS = [name for name in TESTED if name not in OWN and (FOLDER / f"{name}.py").exists()]
 pytestmark = pytest.mark.spec("W7")
 
 
@@ -95,10 +94,10 @@ class Missing:
         if name in Missing.names:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing)
-import capset.adapters.frameworks.tool_json
+import capset_frameworks.tool_json
 Missing.names += ["agents", "langchain", "langgraph", "agent_framework", "llama_index", "google", "claude_agent_sdk"]
-import capset.adapters.frameworks.session_tools, capset.adapters.frameworks.pydantic_ai
-import capset.adapters.frameworks.{adapter}
+import capset_frameworks.session_tools, capset_frameworks.pydantic_ai
+import capset_frameworks.{adapter}
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60

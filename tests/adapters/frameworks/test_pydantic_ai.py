@@ -13,9 +13,9 @@ from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.tools import ToolDefinition
 
 from capset import Agent
-from capset.adapters.frameworks.pydantic_ai import import_pydantic_ai_tools
 from capset.definitions.messages import Json
 from capset.errors import ApprovalRequired, DefinitionError
+from capset_frameworks.pydantic_ai import import_pydantic_ai_tools
 from tests.frameworks.kit import decide
 from tests.kernel.support import opened
 

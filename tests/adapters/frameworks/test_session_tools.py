@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from capset import Agent, Message, tool
-from capset.adapters.frameworks.session_tools import SessionTools
-from capset.adapters.interop import import_tools
 from capset.errors import ApprovalRequired, InvalidArguments
 from capset.ext import Content, Image
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.media import Medium
+from capset_connect.interop import import_tools
+from capset_frameworks.session_tools import SessionTools
 from tests.frameworks.kit import INSTRUCTIONS, MOOD, add, decide, notes, office, paid, waiting
 from tests.kernel.support import desk, opened
 

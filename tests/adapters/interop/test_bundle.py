@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from capset import Principal, tool
-from capset.adapters.interop import Bundle, BundledAgent, bundled_file, export_bundle
 from capset.definitions.allowances import Allowance
 from capset.errors import DefinitionError
+from capset_connect.interop import Bundle, BundledAgent, bundled_file, export_bundle
 from tests.adapters.interop.support import seen
 
 

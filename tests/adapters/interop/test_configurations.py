@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.interop import ToolConfiguration, configuration_of, read_tools
+from capset_connect.interop import ToolConfiguration, configuration_of, read_tools
 
 
 def made(*definitions: dict[str, Any]) -> ToolConfiguration:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import tool
-from capset.adapters.interop import ToolFormat, export_json_schema, export_tools, import_tools, read_tools
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import DefinitionError
+from capset_connect.interop import ToolFormat, export_json_schema, export_tools, import_tools, read_tools
 from tests.adapters.interop.support import seen
 
 FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from capset import Agent, Context, Kernel, Principal
-from capset.adapters.interop import ImportedTools, import_tools
 from capset.errors import ApprovalRequired, DefinitionError, InvalidArguments, InvalidOutput, PermissionDenied
+from capset_connect.interop import ImportedTools, import_tools
 
 ADD: dict[str, Any] = {
     "name": "math.add",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.interop.json_types import mapped_result, mapped_schema
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
+from capset_connect.interop.json_types import mapped_result, mapped_schema
 
 
 def of(**properties: Any) -> dict[str, Any]:

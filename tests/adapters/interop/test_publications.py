@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from capset import tool
-from capset.adapters.interop import export_agent_card, export_server_json
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema
+from capset_connect.interop import export_agent_card, export_server_json
 from tests.adapters.interop.support import seen
 
 

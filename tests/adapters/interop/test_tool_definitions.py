@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.interop import read_tools
 from capset.errors import DefinitionError
+from capset_connect.interop import read_tools
 
 CITY: dict[str, Any] = {
     "type": "object",

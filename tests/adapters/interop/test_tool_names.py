@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.interop.definitions import distinct_names, names_here
 from capset.errors import DefinitionError
+from capset_connect.interop.definitions import distinct_names, names_here
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.pins import Guard, pin_of
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.pins import Guard, pin_of
 from tests.adapters.mcp.direct import ADD, plain, scripted
 from tests.adapters.mcp.test_servers import NONE
 from tests.adapters.mcp.test_urls import declared, serving

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, TransientError
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
 from tests.adapters.mcp.test_revisions import NEWEST, raw
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import There, declared, serving

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.mcp.client_files import read_client_file
-from capset.adapters.mcp.server import McpServer
 from capset.errors import DefinitionError
+from capset_connect.mcp.client_files import read_client_file
+from capset_connect.mcp.server import McpServer
 
 
 def servers(given: dict[str, Any], key: str = "mcpServers") -> dict[str, Any]:

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from capset.adapters.mcp import McpServer, connection
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.failures import NotListed, pause_after
 from capset.errors import CapsetError, PermissionDenied, ToolError, TransientError
+from capset_connect.mcp import McpServer, connection
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.mcp.failures import NotListed, pause_after
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
 from tests.net import support as net

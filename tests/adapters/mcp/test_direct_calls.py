@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from capset.adapters.mcp.connection import McpConnection
 from capset.definitions.messages import Message as Command
 from capset.errors import DeadlineExceeded, TransientError
+from capset_connect.mcp.connection import McpConnection
 from tests.adapters.mcp.direct import (
     ADD,
     BOTH,

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.adapters.mcp.list_members import members_of, readable_result
 from capset.errors import PermissionDenied, ToolError
+from capset_connect.mcp.list_members import members_of, readable_result
 from tests.adapters.mcp.test_revisions import ECHO, NEWEST, OLDER, done, error, not_allowed, result
 from tests.adapters.mcp.test_servers import offers_of, opened
 from tests.adapters.mcp.test_urls import declared, serving

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.lists import LIST_BYTES, ListMeter
-from capset.adapters.mcp.rooms import Room
 from capset.errors import ToolError, TransientError
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.mcp.lists import LIST_BYTES, ListMeter
+from capset_connect.mcp.rooms import Room
 from tests.adapters.mcp.direct import ADD, VERSION
 from tests.adapters.mcp.test_servers import NONE, offers_of, server
 from tests.adapters.mcp.test_urls import declared, serving

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
 from capset.errors import CapsetError, TransientError
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving
 from tests.waiting import until
@@ -177,7 +177,7 @@ async def test_a_server_that_speaks_neither_is_told_by_its_first_refusal() -> No
 @pytest.mark.spec("T92")
 @pytest.mark.realtime
 async def test_messages_go_to_no_place_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.adapters.mcp.connector._SSE_SECONDS", 1.0)
+    monkeypatch.setattr("capset_connect.mcp.connector._SSE_SECONDS", 1.0)
     elsewhere = OlderServer()
     async with serving(elsewhere) as other:
         app = OlderServer(f"http://{other.host}/messages")

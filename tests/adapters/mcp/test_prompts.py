@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from capset import Kernel, Principal
-from capset.adapters.lock import import_lock, lock_text, read_lock
-from capset.adapters.mcp import McpServer, approve
-from capset.adapters.mcp.connection import McpConnection
 from capset.definitions.contents import Text
 from capset.definitions.mcp_offers import McpPrompt
 from capset.errors import InvalidArguments, PermissionDenied
 from capset.kernel.governance.acts import Actor
+from capset_connect.lock import import_lock, lock_text, read_lock
+from capset_connect.mcp import McpServer, approve
+from capset_connect.mcp.connection import McpConnection
 from tests.adapters.mcp.test_servers import NONE, offers_of, opened, server
 from tests.kernel.support import records_of
 

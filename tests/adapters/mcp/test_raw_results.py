@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.raw_results import request_answered
 from capset.errors import ToolError
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.raw_results import request_answered
 from tests.adapters.mcp.test_servers import opened
 from tests.kernel.support import records_of
 

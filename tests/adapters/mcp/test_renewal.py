@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from capset.adapters.client_credentials import ClientCredentials
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.connector import SentCredentials
-from capset.adapters.mcp.server import server_of
-from capset.adapters.openapi.api import api_of
 from capset.errors import DefinitionError, ToolError
 from capset.wire.tool_sources import ApiShape, McpServerShape
+from capset_connect.client_credentials import ClientCredentials
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.mcp.connector import SentCredentials
+from capset_connect.mcp.server import server_of
+from capset_connect.openapi.api import api_of
 from tests.adapters.mcp.test_revisions import NEWEST, OLDER, Message, raw, result
 from tests.adapters.mcp.test_servers import NONE, Named, opened
 from tests.adapters.mcp.test_urls import There, declared, serving

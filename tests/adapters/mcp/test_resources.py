@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Policy, Principal
-from capset.adapters.mcp import McpServer, open_mcp_servers
-from capset.adapters.mcp.resources import AllowedUris, checked_resources
-from capset.adapters.mcp.tools import CONTEXT_CHARS, NOTE
 from capset.definitions.contents import Embedded
 from capset.definitions.mcp_offers import McpResource
 from capset.definitions.policies import deny
@@ -26,6 +23,9 @@ from capset.errors import (
     ToolError,
 )
 from capset.ext import Governance
+from capset_connect.mcp import McpServer, open_mcp_servers
+from capset_connect.mcp.resources import AllowedUris, checked_resources
+from capset_connect.mcp.tools import CONTEXT_CHARS, NOTE
 from tests.adapters.mcp.test_servers import Site, offers_of, opened, server
 from tests.kernel.support import records_of
 

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.adapters.mcp.connection import McpConnection
 from capset.errors import ToolError, TransientError
+from capset_connect.mcp.connection import McpConnection
 from tests.adapters.mcp.test_servers import NONE, offers_of, opened
 from tests.adapters.mcp.test_urls import declared, serving
 

@@ -9,10 +9,10 @@ import weakref
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.mcp.rooms import Room
 from capset.errors import TransientError
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.mcp.rooms import Room
 from tests.adapters.mcp.test_servers import NONE
 from tests.adapters.mcp.test_urls import There, serving
 from tests.waiting import until

@@ -16,11 +16,6 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.mcp import McpServer, approve, open_mcp_servers
-from capset.adapters.mcp.connection import McpConnection
-from capset.adapters.offers import Offer, shown
-from capset.adapters.pins import standings
-from capset.adapters.tool_rules import effect_of
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.messages import Message
 from capset.definitions.tools.definition import AnyTool
@@ -33,6 +28,11 @@ from capset.errors import (
     TransientError,
 )
 from capset.kernel.call.session import Session
+from capset_connect.mcp import McpServer, approve, open_mcp_servers
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.offers import Offer, shown
+from capset_connect.pins import standings
+from capset_connect.tool_rules import effect_of
 from tests.kernel.support import records_of
 from tests.waiting import until
 

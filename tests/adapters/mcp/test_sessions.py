@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.mcp.connection import McpConnection
 from capset.errors import ToolError, TransientError
-from capset.server.http.uvicorn_server import bind
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
+from capset_server.http.uvicorn_server import bind
 from tests.adapters.mcp.test_revisions import NEWEST, OLDER, raw
 from tests.adapters.mcp.test_servers import NONE, opened
 from tests.adapters.mcp.test_urls import declared, serving

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.mcp import McpServer, McpServers, open_mcp_servers
-from capset.adapters.offers import examined
-from capset.adapters.pins import AT_ONCE, pin_of, side_by_side
 from capset.stores.base.pins import ToolPin
+from capset_connect.mcp import McpServer, McpServers, open_mcp_servers
+from capset_connect.offers import examined
+from capset_connect.pins import AT_ONCE, pin_of, side_by_side
 from tests.adapters.mcp.test_servers import NONE, SCRIPT, server
 from tests.waiting import moment, until
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.mcp import McpServer
-from capset.adapters.openapi import OpenApi
 from capset.definitions.names import TOOL
+from capset_connect.mcp import McpServer
+from capset_connect.openapi import OpenApi
 from tests.adapters.mcp.test_revisions import ECHO, done, raw
 from tests.adapters.mcp.test_servers import opened
 from tests.adapters.mcp.test_urls import declared, serving

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.offers import hash_of
-from capset.adapters.pins import standings
 from capset.errors import PermissionDenied
+from capset_connect.offers import hash_of
+from capset_connect.pins import standings
 from tests.adapters.mcp.test_revisions import ECHO, raw
 from tests.adapters.mcp.test_servers import offers_of, opened
 from tests.adapters.mcp.test_urls import declared, serving

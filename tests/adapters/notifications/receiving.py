@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from capset.adapters.notifications import Webhook
 from capset.definitions.channels import NotificationChannel
 from capset.stores.base import DeliveryRow
+from capset_connect.notifications import Webhook
 from tests.net.support import Listener, answer, listening
 from tests.server.approving import till
 from tests.server.support import Site, make_session, site

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import httpx2
 
-from capset.adapters.notifications import Slack
+from capset_connect.notifications import Slack
 from tests.net.support import Listener, answer, listening
 from tests.server.support import Site
 from tests.waiting import until

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.notifications import Email, worker
 from capset.errors import DefinitionError
+from capset_connect.notifications import Email, worker
 from tests.adapters.notifications.receiving import Secrets, failed_once, paying, settled
 from tests.builtin.mail import HOST, PASSWORD, USERNAME, MailServer, mail_server
 from tests.certificates import certificate

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from capset.adapters.notifications.senders import Notice
-from capset.adapters.notifications.texts import words_of
 from capset.definitions.approvals import ApprovalRow
 from capset.kernel.governance.file_arguments import FileArgument, written_files
 from capset.stores.base import DeliveryRow
-from capset.testing.store_suite.support import NOW, approval_row
+from capset_connect.notifications.senders import Notice
+from capset_connect.notifications.texts import words_of
+from capset_testing.store_suite.support import NOW, approval_row
 
 
 def notice(request: ApprovalRow) -> Notice:

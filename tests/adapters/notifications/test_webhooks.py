@@ -10,8 +10,8 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from capset.adapters.notifications import Webhook
 from capset.errors import DefinitionError
+from capset_connect.notifications import Webhook
 from tests.adapters.notifications.receiving import SECRET, Secrets, failed_once, flood, paying, receiver, settled, stall
 from tests.net.support import answer, redirect
 from tests.server.approving import approved, asked

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from capset import Kernel
-from capset.adapters.notifications import worker
-from capset.adapters.notifications.worker import ATTEMPTS, LEASE_SECONDS, DeliveryWorker, pause_after
 from capset.clock import iso
 from capset.definitions.channels import NotificationChannel
 from capset.errors import DefinitionError
-from capset.testing import FakeClock
-from capset.testing.store_suite.delivery_checks import delivery_row
+from capset_connect.notifications import worker
+from capset_connect.notifications.worker import ATTEMPTS, LEASE_SECONDS, DeliveryWorker, pause_after
+from capset_testing import FakeClock
+from capset_testing.store_suite.delivery_checks import delivery_row
 from tests.adapters.notifications.receiving import (
     delivery_when,
     failed_once,

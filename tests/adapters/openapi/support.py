@@ -16,11 +16,11 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.openapi import OpenApi, open_apis
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.session import Session
-from capset.server.http.uvicorn_server import bind
+from capset_connect.openapi import OpenApi, open_apis
+from capset_server.http.uvicorn_server import bind
 
 ADA = Principal("ada")
 

@@ -14,9 +14,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from capset import Kernel
-from capset.adapters.openapi import OpenApi, OpenApiClient, approve, open_apis
-from capset.adapters.openapi.client import seconds_until
-from capset.adapters.pins import standings
 from capset.errors import (
     CapsetError,
     DefinitionError,
@@ -25,6 +22,9 @@ from capset.errors import (
     ToolError,
     TransientError,
 )
+from capset_connect.openapi import OpenApi, OpenApiClient, approve, open_apis
+from capset_connect.openapi.client import seconds_until
+from capset_connect.pins import standings
 from tests.adapters.openapi.support import ADA, declared, document, echo, no_secret, opened, pets, serving, things
 from tests.kernel.support import records_of
 

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from capset.adapters.client_credentials import ClientCredentials
-from capset.adapters.openapi import OpenApi, OpenApiClient
 from capset.errors import DefinitionError, ToolError
 from capset.stores.base import ApprovalQuery
+from capset_connect.client_credentials import ClientCredentials
+from capset_connect.openapi import OpenApi, OpenApiClient
 from tests.adapters.openapi.support import (
     ADA,
     There,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.offers import Offer
-from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.client import OpenApiClient
-from capset.adapters.openapi.document import ApiDocument, document_of, parse_document
-from capset.adapters.openapi.operations import offers_of, rules_for
 from capset.errors import ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
+from capset_connect.offers import Offer
+from capset_connect.openapi.api import OpenApi
+from capset_connect.openapi.client import OpenApiClient
+from capset_connect.openapi.document import ApiDocument, document_of, parse_document
+from capset_connect.openapi.operations import offers_of, rules_for
 from tests.adapters.openapi.support import no_secret
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
@@ -359,7 +359,7 @@ async def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.spec("M8")
 def test_integers_beyond_2_to_the_53_stay_integers() -> None:
-    from capset.adapters.pins import pin_of, shape_of
+    from capset_connect.pins import pin_of, shape_of
 
     offer = one(parameter(schema={"type": "integer", "maximum": 2**63 - 1}))
     declared = api()

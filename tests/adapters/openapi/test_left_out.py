@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.openapi.argument_names import argument_names
-from capset.adapters.openapi.depths import Depth, depths_of
-from capset.adapters.openapi.operations import offers_of
 from capset.schemas.json_schema import compile_json_schema
+from capset_connect.openapi.argument_names import argument_names
+from capset_connect.openapi.depths import Depth, depths_of
+from capset_connect.openapi.operations import offers_of
 from tests.adapters.openapi.support import document, echo, opened, serving, things
 from tests.adapters.openapi.test_documents import api, doc, one
 

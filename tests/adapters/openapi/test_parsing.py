@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.openapi.document import document_of, parse_document
-from capset.adapters.openapi.operations import offers_of, unmatched
 from capset.errors import DefinitionError
+from capset_connect.openapi.document import document_of, parse_document
+from capset_connect.openapi.operations import offers_of, unmatched
 from tests.adapters.openapi.test_documents import LIBRARY, api
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.credentials import Filled
-from capset.adapters.openapi.requests import ApiRequest, request_of
 from capset.errors import ToolError
 from capset.net.urls import read_url
+from capset_connect.openapi.api import OpenApi
+from capset_connect.openapi.credentials import Filled
+from capset_connect.openapi.requests import ApiRequest, request_of
 
 API = OpenApi(name="a", document={}, url="https://a.example/v1/")
 LOOSE = OpenApi(name="a", document={}, url="https://a.example/v1/", slashes=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.offers import Offer
-from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.document import document_of
-from capset.adapters.openapi.operations import offers_of
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
+from capset_connect.offers import Offer
+from capset_connect.openapi.api import OpenApi
+from capset_connect.openapi.document import document_of
+from capset_connect.openapi.operations import offers_of
 
 Data = dict[str, Any]
 

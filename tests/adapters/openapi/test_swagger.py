@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.offers import Offer
-from capset.adapters.openapi.document import parse_document
-from capset.adapters.openapi.operations import offers_of
+from capset_connect.offers import Offer
+from capset_connect.openapi.document import parse_document
+from capset_connect.openapi.operations import offers_of
 from tests.adapters.openapi.support import echo, opened, serving, things
 from tests.adapters.openapi.test_documents import api, doc
 from tests.adapters.openapi.upload_support import encoded

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from capset.adapters.openapi.api import OpenApi
-from capset.adapters.pins import pin_of
+from capset_connect.openapi.api import OpenApi
+from capset_connect.pins import pin_of
 from tests.adapters.openapi.upload_support import FILE, offered
 
 

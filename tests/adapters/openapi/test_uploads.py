@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from capset import Principal
-from capset.adapters.openapi.uploads import multipart
 from capset.errors import ApprovalRequired, FileError, InvalidArguments, LimitExceeded, PermissionDenied, ToolError
 from capset.ext import Answer
 from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.results import Result
 from capset.stores.base import ApprovalQuery
+from capset_connect.openapi.uploads import multipart
 from tests.adapters.openapi.support import There, serving
 from tests.adapters.openapi.upload_support import BYTES, FILE, READ, encoded, parts_app, sending
 from tests.kernel.support import records_of
@@ -230,7 +230,7 @@ async def test_what_cannot_be_read_is_refused_and_nothing_is_sent(there: There) 
 
 @pytest.mark.spec("M23")
 async def test_files_of_one_request_are_bounded_together(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.adapters.openapi.uploads.MAX_UPLOAD_BYTES", 100)
+    monkeypatch.setattr("capset_connect.openapi.uploads.MAX_UPLOAD_BYTES", 100)
     async with sending(there) as site:
         await site.session.files.write("/100", b"x" * 100)
         await site.session.files.write("/101", b"x" * 101)

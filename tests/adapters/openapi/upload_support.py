@@ -11,11 +11,11 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import UploadFile
 
 from capset import Agent, Kernel, Principal
-from capset.adapters.offers import Offer
-from capset.adapters.openapi import open_apis
-from capset.adapters.openapi.api import OpenApi
-from capset.adapters.openapi.document import document_of
-from capset.adapters.openapi.operations import offers_of
+from capset_connect.offers import Offer
+from capset_connect.openapi import open_apis
+from capset_connect.openapi.api import OpenApi
+from capset_connect.openapi.document import document_of
+from capset_connect.openapi.operations import offers_of
 from tests.adapters.openapi.support import Site, There
 
 BYTES = b"\x89PNG\r\n--\x00\xff"

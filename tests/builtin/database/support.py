@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from capset import Message
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database
 
 
 class Known:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database, database_for
 from capset.extras import install_command
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database, database_for
 from tests.builtin.database.support import Known, ask, asking, made, refused
 
 
@@ -99,12 +99,12 @@ async def test_it_needs_the_permission(tmp_path: Path) -> None:
 
 @pytest.mark.realtime
 def test_no_driver_is_loaded_before_it_is_needed() -> None:
-    code = "import sys, capset.builtin.database; assert not {'psycopg', 'sqlite3'} & sys.modules.keys()"
+    code = "import sys, capset_tools.database; assert not {'psycopg', 'sqlite3'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 async def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "capset.builtin.database.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "capset_tools.database.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     async with asking("postgresql://reader@host/shop") as desk:
         error = await refused(desk, "SELECT 1")

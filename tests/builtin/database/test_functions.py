@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.database.child.failures import QueryFailure
-from capset.builtin.database.child.functions import ORDINARY, names_in
+from capset_tools.database.child.failures import QueryFailure
+from capset_tools.database.child.functions import ORDINARY, names_in
 
 CONTENT = st.lists(st.sampled_from(["'", '"', "\\", "$", "$x$", "--", "\n", "/*", "*/", "hidden(", "é", "1"])).map(
     "".join

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from psycopg import sql
 
-from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
-from capset.builtin.database.query_process import close_idle
 from capset.errors import DeadlineExceeded
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.database import DatabaseConfig, DatabaseConnection, database
+from capset_tools.database.query_process import close_idle
 from tests.builtin.database.support import Known, ask, asking, refused
 from tests.databases import Server, connected
 from tests.waiting import until

@@ -9,10 +9,10 @@ from threading import active_count
 import pytest
 
 from capset import Kernel
-from capset.builtin.database import DatabaseConfig
-from capset.builtin.database.cancellation import Halt
-from capset.builtin.database.sqlite import open_read_only
 from capset.errors import DeadlineExceeded
+from capset_tools.database import DatabaseConfig
+from capset_tools.database.cancellation import Halt
+from capset_tools.database.sqlite import open_read_only
 from tests.builtin.database.support import ask, asking, made, refused
 from tests.waiting import until
 

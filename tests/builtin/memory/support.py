@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capset import Capability, Session, Tool
-from capset.builtin.memory import Memory, MemoryConfig
+from capset_tools.memory import Memory, MemoryConfig
 
 READ, WRITE = BOTH = ("memory:read", "memory:write")
 MemoryCapability = Capability[Memory, MemoryConfig]

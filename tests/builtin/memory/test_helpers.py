@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from capset import Agent, Context, Tool, tool
-from capset.builtin.memory import Memory, MemoryConfig, MemoryItem, memory
 from capset.errors import StateError, ToolError
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.memory import Memory, MemoryConfig, MemoryItem, memory
 
 R = TypeVar("R")
 

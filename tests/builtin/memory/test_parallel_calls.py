@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Principal, Session
-from capset.builtin.memory import MemoryConfig, memory_user
+from capset_tools.memory import MemoryConfig, memory_user
 from tests.builtin.memory.support import BOTH, tool_of
 from tests.databases import require_scheme
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, DefinitionError, Kernel, Principal, compose
-from capset.builtin.memory import memory, memory_for, memory_user
 from capset.errors import CapsetError, StateError, ToolNameConflict
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.memory import memory, memory_for, memory_user
 from tests.builtin.memory.support import BOTH, MemoryCapability, recall, remember, tool_of
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.builtin.memory import memory
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.memory import memory
 from tests.builtin.memory.support import BOTH, recall, remember
 
 TEXTS = {

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from capset.builtin.memory import MemoryConfig, memory
 from capset.errors import InvalidArguments, PermissionDenied, StateError, ToolError
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.memory import MemoryConfig, memory
 from tests.builtin.memory.support import BOTH, READ, WRITE, forget, recall, remember, tool_of
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from capset import Agent, Context, Kernel, Principal, Session, tool
-from capset.builtin.research import ResearchConfig, Source, research
-from capset.builtin.research.sources import texts
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch
-from capset.testing import FakeClock
+from capset_testing import FakeClock
+from capset_tools.research import ResearchConfig, Source, research
+from capset_tools.research.sources import texts
+from capset_tools.web_fetch import WebFetchConfig, web_fetch
 from tests.net.support import Answer, Server, answer, server
 
 PERMISSIONS = ("research:write", "http:read")

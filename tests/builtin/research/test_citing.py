@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import ToolError
-from capset.builtin.research import Note, Source
-from capset.builtin.research.citations import check_known, cited_in, escaped, report_of, topics_of
+from capset_tools.research import Note, Source
+from capset_tools.research.citations import check_known, cited_in, escaped, report_of, topics_of
 
 
 def source(number: int, title: str, url: str = "") -> Source:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from capset import Agent, Capability, CapabilityRef, Kernel, Principal
-from capset.builtin.research import Research, ResearchConfig, research, research_over
-from capset.builtin.web_fetch import WebFetch, WebFetchConfig, web_fetch, web_fetch_over
+from capset_tools.research import Research, ResearchConfig, research, research_over
+from capset_tools.web_fetch import WebFetch, WebFetchConfig, web_fetch, web_fetch_over
 from tests.builtin.research.support import PERMISSIONS
 
 SLOW = web_fetch_over(first_byte=5, body=200)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from capset import ToolError
-from capset.builtin.research import ResearchConfig
 from capset.errors import InvalidArguments, PermissionDenied
+from capset_tools.research import ResearchConfig
 from tests.builtin.research.support import leave_behind, study
 
 REPORT = """\

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.research.passages import PASSAGE, clean, heading_of, kept_of, passages_of
+from capset_tools.research.passages import PASSAGE, clean, heading_of, kept_of, passages_of
 
 words = st.text(alphabet="ab.é漢", min_size=1, max_size=12) | st.sampled_from(["x" * (PASSAGE + 7), "y" * PASSAGE])
 spaces = st.sampled_from([" ", "\n", "\n\n", "\n \n\n", ". ", "\t"])

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from capset import Agent, Kernel, Principal, Session
-from capset.builtin.research import ResearchConfig, research, research_over
-from capset.builtin.web_fetch import web_fetch, web_fetch_over
-from capset.testing import capability_suite
-from capset.testing.capability_suite import Arguments, Check
+from capset_testing import capability_suite
+from capset_testing.capability_suite import Arguments, Check
+from capset_tools.research import ResearchConfig, research, research_over
+from capset_tools.web_fetch import web_fetch, web_fetch_over
 from tests.builtin.research.support import COFFEE, TEA
 from tests.net.support import PUBLIC, Answer, Bottle, Names, Server, redirect
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from capset import Session
-from capset.builtin.sandbox import ExecutionResult, SandboxConfig, backends, jail, sandbox
-from capset.builtin.sandbox.jail import JailUnavailable, shell_jail
 from capset.definitions.references import AnyRef
 from capset.stores.base import Store
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.sandbox import ExecutionResult, SandboxConfig, backends, jail, sandbox
+from capset_tools.sandbox.jail import JailUnavailable, shell_jail
 
 (execute_code,) = sandbox.every_tool
 PYTHONS = ("cpython", "monty")

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 import pytest
 from pydantic import ValidationError
 
-from capset.builtin.sandbox import SandboxConfig
 from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from capset.extras import install_command
+from capset_tools.sandbox import SandboxConfig
 from tests.builtin.sandbox.support import PYTHONS, box, execute_code, run
 
 pytestmark = pytest.mark.realtime
@@ -126,7 +126,7 @@ async def test_other_languages_and_too_much_code_are_refused(arguments: dict[str
 
 @pytest.mark.spec("P18")
 async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = "capset.builtin.sandbox.backends.find_spec"
+    missing = "capset_tools.sandbox.backends.find_spec"
     monkeypatch.setattr(missing, lambda name: None if name == "pydantic_monty" else find_spec(name))
     async with box("monty") as desk:
         result = await desk.session.try_call(execute_code, language="python", code="1")

@@ -148,7 +148,7 @@ async def test_a_call_that_is_cancelled_as_it_writes_files_back_writes_all_of_th
 
 @pytest.mark.spec("P18", "K15")
 async def test_it_does_so_for_a_while_only(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("capset.builtin.sandbox._KEEPING_SECONDS", 0.1)
+    monkeypatch.setattr("capset_tools.sandbox._KEEPING_SECONDS", 0.1)
     async with cancelled_as_it_writes(0.5) as session:
         assert await texts(session) == {}
         await asyncio.sleep(0.6)

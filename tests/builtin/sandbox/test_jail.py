@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from capset.builtin.sandbox import SandboxConfig, jail, sandbox
 from capset.errors import ToolError
+from capset_tools.sandbox import SandboxConfig, jail, sandbox
 from tests.builtin.sandbox.support import (
     LANGUAGES,
     box,

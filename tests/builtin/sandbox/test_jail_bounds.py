@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import capset
-from capset.builtin.sandbox import SandboxConfig, jail, jail_users, process, process_trees
-from capset.builtin.sandbox.child.frames import Order
-from capset.builtin.sandbox.jail import JailUnavailable
+from capset_tools.sandbox import SandboxConfig, jail, jail_users, process, process_trees
+from capset_tools.sandbox.child.frames import Order
+from capset_tools.sandbox.jail import JailUnavailable
+from scripts.packages import source_folders
 from tests.builtin.sandbox.support import (
     box,
     need_jails,
@@ -57,10 +57,10 @@ BOMBS = {
 COUNTED = """
 import sys, threading, time
 from pathlib import Path
-from capset.builtin.sandbox.config import SandboxConfig
-from capset.builtin.sandbox.jail import jail_for, shell_jail
-from capset.builtin.sandbox.process import ChildRun
-from capset.builtin.sandbox.process_trees import processes_below
+from capset_tools.sandbox.config import SandboxConfig
+from capset_tools.sandbox.jail import jail_for, shell_jail
+from capset_tools.sandbox.process import ChildRun
+from capset_tools.sandbox.process_trees import processes_below
 language, code = sys.argv[1:]
 limits = SandboxConfig(seconds=4).limits
 jail = shell_jail() if language == "bash" else jail_for()
@@ -99,7 +99,7 @@ def test_a_bomb_never_has_more_tasks_than_the_kernel_allows_beside_busy_loops(
         python, options = "/usr/bin/python3", {"user": 65_534, "group": 65_534, "extra_groups": []}
         if os.geteuid() or _python_of(python) != sys.version_info[:2]:
             pytest.skip("this test needs root, and another Python of the same version, which everybody may run")
-    installed = [str(Path(capset.__file__).parents[1]), *(path for path in sys.path if path.endswith("-packages"))]
+    installed = [*map(str, source_folders()), *(path for path in sys.path if path.endswith("-packages"))]
     environment = {"PYTHONPATH": os.pathsep.join(installed), "PATH": os.environ["PATH"]}
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:

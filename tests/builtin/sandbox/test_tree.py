@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.sandbox.child.tree import FileTree, TreeFull
+from capset_tools.sandbox.child.tree import FileTree, TreeFull
 
 PLACES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join)
 STEPS = st.lists(

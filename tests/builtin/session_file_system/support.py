@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from capset import Agent, Kernel, Principal, Session
-from capset.builtin.session_file_system import session_file_system
 from capset.stores.base import FileStore
+from capset_tools.session_file_system import session_file_system
 from tests.builtin.support import FILES
 from tests.kernel.support import TappedStore
 

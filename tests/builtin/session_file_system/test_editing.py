@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Kernel, Principal
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.read import PART_BYTES
-from capset.builtin.session_file_system.write import edit_file, replaced
 from capset.definitions.governance import Governance
 from capset.errors import FileError, InvalidArguments, PermissionDenied, QuotaExceeded, ToolError, VersionMismatch
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.read import PART_BYTES
+from capset_tools.session_file_system.write import edit_file, replaced
 from tests.builtin.session_file_system.support import meddled
 from tests.builtin.support import FILES, session_of
 from tests.kernel.support import opened

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.session_file_system.search import path_filter
+from capset_tools.session_file_system.search import path_filter
 
 names = st.text(alphabet="ab.[]!-^\\*?é\n", min_size=1, max_size=6)
 

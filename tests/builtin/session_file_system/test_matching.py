@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capset.builtin.session_file_system.search import (
+from capset_tools.session_file_system.search import (
     LINE_CHARACTERS,
     LineHit,
     LineSearch,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from capset import Session
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.write import move_file
 from capset.errors import FileError, PermissionDenied
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.write import move_file
 from tests.builtin.support import FILES, session_of
 
 WRITE = FILES[1]

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Session
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.content import ContentPart, PartReader, TextUnit, part_of
-from capset.builtin.session_file_system.read import read_file
 from capset.definitions.governance import RESULT_BYTES, Governance
 from capset.errors import ToolError
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.content import ContentPart, PartReader, TextUnit, part_of
+from capset_tools.session_file_system.read import read_file
 from tests.adapters.support import run
 from tests.builtin.session_file_system.support import meddled, pieces
 from tests.builtin.support import FILES

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.content import part_of
-from capset.builtin.session_file_system.read import PART_BYTES, list_directory, read_file, stat_file
 from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.content import part_of
+from capset_tools.session_file_system.read import PART_BYTES, list_directory, read_file, stat_file
 from tests.builtin.support import FILES, fields_of, session_of
 
 READ = FILES[0]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Session
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.search import BATCH_BYTES, BATCH_FILES, batched, grep_files
 from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from capset.ext import FileStat
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.search import BATCH_BYTES, BATCH_FILES, batched, grep_files
 from tests.builtin.session_file_system.support import meddled
 from tests.builtin.support import FILES, session_of
 from tests.waiting import moment

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Kernel, Principal
-from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.content import bytes_of, part_of
-from capset.builtin.session_file_system.read import list_directory, read_file, stat_file
-from capset.builtin.session_file_system.write import delete_file, edit_file, move_file, write_file
 from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError, VersionMismatch
+from capset_tools.session_file_system import session_file_system
+from capset_tools.session_file_system.content import bytes_of, part_of
+from capset_tools.session_file_system.read import list_directory, read_file, stat_file
+from capset_tools.session_file_system.write import delete_file, edit_file, move_file, write_file
 from tests.builtin.support import FILES, session_of
 
 READ, WRITE = FILES

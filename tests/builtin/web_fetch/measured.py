@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch_over
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.web_fetch import WebFetchConfig, web_fetch_over
 
 STATUS = Path("/proc/self/status")
 

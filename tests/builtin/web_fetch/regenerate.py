@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from capset.builtin.web_fetch.conversion import markdown_of, text_of
+from capset_tools.web_fetch.conversion import markdown_of, text_of
 
 PAGES: Final = sorted(Path(__file__).with_name("pages").glob("*.html"))
 BASE: Final = "https://example.org/guide/page.html?x=1#top"

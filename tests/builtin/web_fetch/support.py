@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch_over
-from capset.testing import Desk, session_for
+from capset_testing import Desk, session_for
+from capset_tools.web_fetch import WebFetchConfig, web_fetch_over
 from tests.net.support import Answer, Asked, Server, server
 from tests.waiting import until
 

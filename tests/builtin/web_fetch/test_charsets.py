@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capset.builtin.web_fetch.charsets import said_inside, text_in
-from capset.builtin.web_fetch.conversion import markdown_of, text_of
 from capset.ext import every_codec
+from capset_tools.web_fetch.charsets import said_inside, text_in
+from capset_tools.web_fetch.conversion import markdown_of, text_of
 from tests.builtin.web_fetch.support import site
 from tests.net.support import answer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capset.builtin.web_fetch.conversion import CUT, MAX_CONVERTED, markdown_of, text_of
-from capset.builtin.web_fetch.tidy_html import MAX_TAGS, PIECE_CHARACTERS, PIECE_TAGS
+from capset_tools.web_fetch.conversion import CUT, MAX_CONVERTED, markdown_of, text_of
+from capset_tools.web_fetch.tidy_html import MAX_TAGS, PIECE_CHARACTERS, PIECE_TAGS
 from tests.builtin.web_fetch.regenerate import BASE, PAGES, conversions
 
 pytestmark = pytest.mark.spec("P28")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.web_fetch.conversion import markdown_of, text_of
+from capset_tools.web_fetch.conversion import markdown_of, text_of
 from tests.builtin.web_fetch.regenerate import BASE
 
 pytestmark = pytest.mark.spec("P28")

@@ -13,8 +13,8 @@ from typing import Any
 import httpcore2
 import pytest
 
-from capset.builtin.web_fetch import WebFetchConfig, web_fetch
-from capset.testing import session_for
+from capset_testing import session_for
+from capset_tools.web_fetch import WebFetchConfig, web_fetch
 from tests.builtin.web_fetch.support import (
     BODY,
     CHUNKED,

@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from capset import Agent, Capability, Context, DefinitionError, Kernel, Principal, tool
-from capset.builtin.web_fetch import BODY, FIRST_BYTE, MAX_REDIRECTS, WebFetchConfig, WebPage, web_fetch, web_fetch_over
-from capset.builtin.web_fetch.conversion import MAX_CONVERTED
-from capset.builtin.web_fetch.tidy_html import MAX_TAGS
 from capset.errors import PermissionDenied
-from capset.testing import capability_suite, session_for
+from capset_testing import capability_suite, session_for
+from capset_tools.web_fetch import BODY, FIRST_BYTE, MAX_REDIRECTS, WebFetchConfig, WebPage, web_fetch, web_fetch_over
+from capset_tools.web_fetch.conversion import MAX_CONVERTED
+from capset_tools.web_fetch.tidy_html import MAX_TAGS
 from tests.builtin.web_fetch.support import site
 from tests.net.support import Server, answer, server
 

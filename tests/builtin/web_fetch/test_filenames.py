@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.web_fetch.fetch import MAX_BYTES, filename_of
+from capset_tools.web_fetch.fetch import MAX_BYTES, filename_of
 
 URL = "https://example.com/"
 

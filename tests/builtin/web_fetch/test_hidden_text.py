@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capset.builtin.web_fetch.conversion import CUT, markdown_of, text_of
-from capset.builtin.web_fetch.tidy_html import MAX_TAGS
+from capset_tools.web_fetch.conversion import CUT, markdown_of, text_of
+from capset_tools.web_fetch.tidy_html import MAX_TAGS
 from tests.builtin.web_fetch.regenerate import BASE
 
 pytestmark = pytest.mark.spec("P28")

@@ -49,8 +49,8 @@ PAGES: Final = {
 
 CHILD: Final = """
 import json, os, sys, threading
-from capset.builtin.web_fetch.conversion import markdown_of
-from capset.builtin.web_fetch.conversion import text_of
+from capset_tools.web_fetch.conversion import markdown_of
+from capset_tools.web_fetch.conversion import text_of
 def peak():
     return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 convert = {"markdown": markdown_of, "text": text_of}[sys.argv[1]]

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from capset.builtin.web_fetch import WebPage
-from capset.builtin.web_fetch.conversion import CUT
-from capset.builtin.web_fetch.page import Cut, own_text_of, suffix_of
+from capset_tools.web_fetch import WebPage
+from capset_tools.web_fetch.conversion import CUT
+from capset_tools.web_fetch.page import Cut, own_text_of, suffix_of
 
 
 def page(content: str, *, truncated: bool = True) -> WebPage:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from capset import Kernel
-from capset.adapters.mcp.server import McpServer
-from capset.adapters.offers import examined
-from capset.adapters.pins import pin_of
+from capset_connect.mcp.server import McpServer
+from capset_connect.offers import examined
+from capset_connect.pins import pin_of
 from tests.cli.support import Run
 
 FILE = """

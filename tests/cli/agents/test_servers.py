@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel
-from capset.adapters.mcp.server import McpServer
-from capset.adapters.offers import examined
-from capset.adapters.pins import pin_of
+from capset_connect.mcp.server import McpServer
+from capset_connect.offers import examined
+from capset_connect.pins import pin_of
 from tests.cli.support import Done, Run, run_here
 from tests.cli.test_stored_sessions import environment
 from tests.server.rest.test_agent_servers import market

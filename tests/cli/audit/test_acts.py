@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer
 
-from capset.cli.app import app
 from capset.definitions.acts import ACTS
+from capset_cli.app import app
 from tests.cli.support import ADD, Run
 
 ACT_OF = {

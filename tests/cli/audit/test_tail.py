@@ -35,7 +35,7 @@ def test_the_newest_records_are_shown_the_newest_last(run: Run) -> None:
 @pytest.mark.spec("G22")
 def test_what_follows_is_shown_until_ctrl_c(run: Run, tmp_path: Path) -> None:
     run(*ADD)
-    command = [sys.executable, "-c", "from capset.cli import main; main()", "audit", "tail", "-f", "--json"]
+    command = [sys.executable, "-c", "from capset_cli import main; main()", "audit", "tail", "-f", "--json"]
     # What runs in the background of a shell is started with SIGINT ignored, and so would this be.
     with subprocess.Popen(
         command,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from capset.cli.conversation.view import TurnView
 from capset.wire.turns import EventShape
+from capset_cli.conversation.view import TurnView
 
 
 class Terminal(io.StringIO):

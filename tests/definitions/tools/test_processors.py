@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from capset import Agent, Context, DefinitionError, Emit, Json, Message, Session, Tool, handles, tool, yields
 from capset.fingerprint.hashes import tool_hash
-from capset.testing import session_for
+from capset_testing import session_for
 from tests.definitions.tools.processors import Answer, Said, Say, answer, message, processor
 
 

@@ -1,6 +1,6 @@
 """What a call does not do: no step that it does not need, no turn of the event loop, and nothing for each other tool.
 
-How long it takes, ``make bench`` says; no test does.
+How long it takes, ``make lab-bench`` says; no test does.
 """
 
 from __future__ import annotations

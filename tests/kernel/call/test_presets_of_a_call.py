@@ -6,7 +6,7 @@ import pytest
 
 from capset import Agent, Capability, Context, Preset, tool
 from capset.errors import ToolError
-from capset.testing import session_for
+from capset_testing import session_for
 
 
 def told(ctx: Context) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from capset import Agent, Capability, ToolError, tool
 from capset.definitions.governance import Governance
 from capset.flows import Generator
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.kernel.support import Desk, opened
 
 CAP = 1_024

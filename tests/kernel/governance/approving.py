@@ -13,7 +13,7 @@ from capset.errors import ApprovalRequired
 from capset.ext import Answer, ApprovalRow
 from capset.kernel.results import Result
 from capset.stores.base import ApprovalQuery, Store
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.kernel.support import records_of
 from tests.waiting import until
 

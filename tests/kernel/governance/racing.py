@@ -12,7 +12,7 @@ import sys
 from capset import Kernel, Principal
 from capset.errors import Conflict
 from capset.ext import Answer
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 
 
 async def main(url: str, now: int, names: list[str]) -> None:

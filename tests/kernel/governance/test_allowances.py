@@ -20,7 +20,7 @@ from capset.ext import Governance
 from capset.kernel.blocks.generation import Turn
 from capset.kernel.call.worker_threads import AT_ONCE
 from capset.kernel.streams.emission import error_data
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.databases import require_scheme
 from tests.kernel.support import TappedStore, records_of, too_late, turns
 from tests.waiting import until

@@ -22,7 +22,7 @@ from capset.kernel.governance.approval_needs import (
     has_enough_approvals,
     round_of,
 )
-from capset.testing.store_suite.support import approval_row
+from capset_testing.store_suite.support import approval_row
 
 PERMISSIONS = ("a:b", "c:d", "e:f")
 VALUES = st.sampled_from(["x", "y", 1, 1.0, True])

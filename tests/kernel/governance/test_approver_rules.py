@@ -13,7 +13,7 @@ from capset.definitions.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, PermissionDenied
 from capset.ext import Answer, ApprovalRow, Governance
 from capset.flows import Generator, Sequencer
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.kernel.governance.approving import NO, YES, Till, person, till
 from tests.kernel.support import first_request
 

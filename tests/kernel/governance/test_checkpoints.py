@@ -10,7 +10,7 @@ import pytest
 from capset import Agent, Capability, DefinitionError, Kernel, Principal, tool
 from capset.errors import StoreError
 from capset.ext import CheckpointKey, Checkpoints
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.stores.sql.support import opened, raw
 from tests.waiting import until
 

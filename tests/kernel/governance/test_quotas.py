@@ -10,7 +10,7 @@ from capset import Agent, Kernel, Principal, tool
 from capset.definitions.limits import Limit
 from capset.errors import LimitExceeded
 from capset.kernel.governance import quotas
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 
 
 @tool(effect="read", limits=(Limit(2, "1s", scope="process"),))

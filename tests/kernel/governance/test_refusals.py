@@ -14,7 +14,7 @@ from capset.definitions.governance import Governance
 from capset.definitions.limits import Limit
 from capset.errors import NotFound, PermissionDenied, TooManyRefusals
 from capset.kernel.governance.refusals import GATHER_SECONDS
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.kernel.support import records_of
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import pytest
 from capset import Agent, Hooks, Kernel, Policy, Principal, Request, ToolkitContext, dynamic_toolkit, policy, tool
 from capset.errors import NotFound, PermissionDenied
 from capset.ext import SessionHost, SessionTurn
-from capset.testing import Call, Say, ScriptedRunner
+from capset_testing import Call, Say, ScriptedRunner
 from tests.kernel.hosting.support import ADA, AGENT, Trace, add, hosted, hosting, kept_sessions
 from tests.kernel.support import records_of
 

@@ -19,7 +19,7 @@ from capset import (
     Tool,
     tool,
 )
-from capset.kernel.tracing import traceparent_of
+from capset.kernel.telemetry.tracing import traceparent_of
 from tests.kernel.support import read
 from tests.kernel.telemetry.tracing import count, greet, traced, twice
 from tests.traces import Traces, context_of

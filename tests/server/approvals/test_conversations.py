@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from capset import Capability, Record, tool
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
 from capset.definitions.governance import Governance
-from capset.server.approvals.conversations import MESSAGES
 from capset.stores.base import AuditQuery
 from capset.wire.approvals import MAX_TEXT, ApprovalConversationShape
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_server.approvals.conversations import MESSAGES
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_agent_turns import read_until
 from tests.server.rest.test_turns import send

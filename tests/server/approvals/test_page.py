@@ -17,12 +17,12 @@ from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import MASK
 from capset.ext import session_file
-from capset.server.approvals.page import SIGN_IN
-from capset.server.auth.callers import Caller
-from capset.server.auth.keys import revoke_key
-from capset.server.auth.sign_ins import is_foreign
 from capset.stores.base import AuditQuery
-from capset.testing import FakeClock
+from capset_server.approvals.page import SIGN_IN
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import revoke_key
+from capset_server.auth.sign_ins import is_foreign
+from capset_testing import FakeClock
 from tests.server.approving import again, asked, pay, till
 from tests.server.support import Site, call, make_session, problem, site
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.adapters.notifications import worker
+from capset_connect.notifications import worker
 from tests.adapters.notifications.receiving import Secrets, failed_once, paying, settled
 from tests.adapters.notifications.slack_town import (
     SECRETS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from capset.server.approvals.page import SIGN_IN
-from capset.server.auth.tokens import LEEWAY_SECONDS
 from capset.stores.base import AuditQuery
-from capset.testing import FakeClock
+from capset_server.approvals.page import SIGN_IN
+from capset_server.auth.tokens import LEEWAY_SECONDS
+from capset_testing import FakeClock
 from tests.server.approvals.test_page import decided, hold_headers, requested, signed_in
 from tests.server.approving import again, till
 from tests.server.auth.issuing import AUDIENCE, issuing, key, token

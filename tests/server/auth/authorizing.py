@@ -37,9 +37,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from capset.server.auth.open_id import OpenIdClient, OpenIdSignIn
-from capset.server.auth.tokens import Issuer, Tokens
-from capset.server.http.uvicorn_server import bind
+from capset_server.auth.open_id import OpenIdClient, OpenIdSignIn
+from capset_server.auth.tokens import Issuer, Tokens
+from capset_server.http.uvicorn_server import bind
 from tests.server.support import Site, site
 
 CALLBACK: Final = "http://127.0.0.1:9/callback"

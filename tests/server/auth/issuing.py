@@ -15,8 +15,8 @@ from joserfc.jwk import ECKey, Key, KeyParameters, OKPKey, RSAKey
 
 from capset import Kernel
 from capset.definitions.capabilities import AnyCapability
-from capset.server.auth.jwks import Jwks
-from capset.server.auth.tokens import Issuer, Tokens
+from capset_server.auth.jwks import Jwks
+from capset_server.auth.tokens import Issuer, Tokens
 from tests.net.support import Server, answer, server
 from tests.server.support import Site, site
 

@@ -10,9 +10,9 @@ import pytest
 from capset import Principal
 from capset.errors import DefinitionError
 from capset.kernel.ttl_cache import SECONDS
-from capset.server.auth.callers import Caller
-from capset.server.auth.keys import create_key
-from capset.testing import FakeClock
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import create_key
+from capset_testing import FakeClock
 from tests.server.support import Site, call, make_session, problem, site
 from tests.server.walk import ADMINISTERED, Belongings, steps
 from tests.server.wire import ask

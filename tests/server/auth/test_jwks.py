@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from joserfc.jwk import OctKey
 
 from capset.errors import DefinitionError
-from capset.server.auth.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks, read_keys
-from capset.server.auth.tokens import MAX_TRIED
+from capset_server.auth.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks, read_keys
+from capset_server.auth.tokens import MAX_TRIED
 from tests.net.support import Asked, answer, redirect, server
 from tests.server.auth.issuing import Clock, claims, issuing, key, key_set, token, write
 from tests.waiting import until

@@ -10,8 +10,8 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.errors import DefinitionError
-from capset.server.auth.resources import WELL_KNOWN, ProtectedResource
-from capset.server.auth.tokens import Issuer
+from capset_server.auth.resources import WELL_KNOWN, ProtectedResource
+from capset_server.auth.tokens import Issuer
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuing, issuing, token
 from tests.server.support import Site, problem, site
 from tests.server.walk import MCP_HEADERS

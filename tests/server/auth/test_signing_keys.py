@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from capset.server.auth.signing_keys import FixedKey, decrypt, encrypt
+from capset_server.auth.signing_keys import FixedKey, decrypt, encrypt
 
 OLD, NEW = b"1" * 32, b"2" * 32
 

@@ -13,7 +13,7 @@ import pytest
 
 from capset import Capability, Request, policy, tool
 from capset.errors import DefinitionError
-from capset.server.auth.tokens import Issuer
+from capset_server.auth.tokens import Issuer
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuing, issuing, token
 from tests.server.support import call, make_agent, problem
 from tests.server.walk import MCP_HEADERS

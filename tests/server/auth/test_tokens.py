@@ -21,9 +21,9 @@ from capset.definitions.governance import Roles
 from capset.errors import DefinitionError, Unauthenticated
 from capset.ext import Governance
 from capset.kernel.ttl_cache import TtlCache
-from capset.server.auth.callers import Caller
-from capset.server.auth.tokens import MAX_TOKEN, Issuer, Tokens
-from capset.testing import FakeClock
+from capset_server.auth.callers import Caller
+from capset_server.auth.tokens import MAX_TOKEN, Issuer, Tokens
+from capset_testing import FakeClock
 from tests.server.auth.issuing import (
     AUDIENCE,
     ISSUER,

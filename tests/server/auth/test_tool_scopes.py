@@ -11,8 +11,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from capset.errors import DefinitionError
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.server.auth.issuing import issuing, token
 from tests.server.mcp.support import Era, bench
 from tests.server.support import Site, call, problem

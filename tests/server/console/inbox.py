@@ -15,7 +15,7 @@ from capset.clock import iso
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
-from capset.testing.store_suite.support import approval_row
+from capset_testing.store_suite.support import approval_row
 from tests.server.approving import till
 from tests.server.support import Site, call, make_session, site
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import httpx2
 
 from capset import Capability, Progress, Reply, tool
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, ScriptStep
 from capset.ext import Governance
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, ScriptStep
+from capset_agents.runner import AgentRunner
 from tests.server.approving import till
 from tests.server.support import ALL_SCOPES, Site, make_session, site
 from tests.waiting import until

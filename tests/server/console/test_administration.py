@@ -13,9 +13,9 @@ import pytest
 from capset import Principal
 from capset.definitions.allowances import Allowance
 from capset.ext import Governance
-from capset.server.auth.callers import Caller
-from capset.server.auth.keys import create_key
-from capset.server.console.pages.administration import TABS
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import create_key
+from capset_server.console.pages.administration import TABS
 from tests.server.auth.issuing import issuing, token
 from tests.server.console.test_keys import ADMIN, sign_in
 from tests.server.support import Site, call, make_session, site

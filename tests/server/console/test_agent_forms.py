@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from capset import Capability, Preset, tool
-from capset.adapters.agents.rows import merge_patch
 from capset.errors import Field, InvalidArguments
-from capset.server.console.agent_forms import (
+from capset.stores.base import AGENT_FIELDS
+from capset.wire.agents import AgentInput
+from capset.wire.capabilities import capability_detail
+from capset_connect.agent_files.rows import merge_patch
+from capset_server.console.agent_forms import (
     agent_of,
     form_of,
     merge_agents,
@@ -26,10 +29,7 @@ from capset.server.console.agent_forms import (
     with_capability,
     without,
 )
-from capset.server.console.forms import Form, read_form
-from capset.stores.base import AGENT_FIELDS
-from capset.wire.agents import AgentInput
-from capset.wire.capabilities import capability_detail
+from capset_server.console.forms import Form, read_form
 from tests.adapters.agents.test_fields import AGENTS
 
 

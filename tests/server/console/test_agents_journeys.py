@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from capset import Capability, tool
-from capset.server.auth.keys import revoke_key
+from capset_server.auth.keys import revoke_key
 from tests.server.console.browsing import hold_page, sign_in, signed_in
 from tests.server.support import Site, make_agent, site
 

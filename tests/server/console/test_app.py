@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
-from capset.server.auth.keys import revoke_key
-from capset.server.auth.sign_ins import FAILURES
-from capset.server.console.app import SIGN_IN
-from capset.server.console.login import local_path
+from capset_server.auth.keys import revoke_key
+from capset_server.auth.sign_ins import FAILURES
+from capset_server.console.app import SIGN_IN
+from capset_server.console.login import local_path
 from tests.server.approving import till
 from tests.server.support import Site, call, make_session, site
 
@@ -191,7 +191,7 @@ async def test_static_files_are_kept_by_browsers_and_small(shop: Site, browser: 
 @pytest.mark.spec("N1")
 async def test_without_keys_everybody_is_signed_in() -> None:
     from capset import Principal
-    from capset.server.auth.callers import Caller
+    from capset_server.auth.callers import Caller
 
     anyone = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
     async with site(till, anyone=anyone) as found, found.client(None, follow_redirects=True) as client:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from capset import Capability, tool
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.inbox import at_console, inbox, requested, sent, stored
 from tests.server.support import Site, call, make_session, site

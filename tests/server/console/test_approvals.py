@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
 from capset.definitions.governance import Governance
-from capset.testing import FakeClock
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.inbox import EVIL, NAKED, at_console, hostile, inbox, requested, sent, stored
 from tests.server.rest.test_agent_turns import read_until

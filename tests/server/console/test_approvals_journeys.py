@@ -10,10 +10,10 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from capset import Capability, tool
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
-from capset.testing import FakeClock
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_testing import FakeClock
 from tests.server.approving import till
 from tests.server.console.browsing import faults_of, hold_page, signed_in, visiting
 from tests.server.console.inbox import EVIL, hostile

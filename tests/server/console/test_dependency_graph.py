@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from capset.server.console.dependency_graph import WIDTH, draw_graph
+from capset_server.console.dependency_graph import WIDTH, draw_graph
 
 
 def test_each_stands_after_all_that_need_it() -> None:

@@ -12,9 +12,9 @@ from typing import Any, get_args
 import httpx2
 import pytest
 
-from capset.server.auth.keys import Scope
-from capset.server.console.pages.keys import SCOPES
 from capset.stores.base import KeyRow
+from capset_server.auth.keys import Scope
+from capset_server.console.pages.keys import SCOPES
 from tests.server.console.visitors import token_of
 from tests.server.support import ALL_SCOPES, Site, site
 from tests.waiting import until

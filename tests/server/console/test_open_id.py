@@ -15,8 +15,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from capset.errors import DefinitionError, Unreachable
-from capset.server.auth.open_id import CALLBACK, OpenIdClient
-from capset.server.auth.tokens import Issuer, Tokens
+from capset_server.auth.open_id import CALLBACK, OpenIdClient
+from capset_server.auth.tokens import Issuer, Tokens
 from tests.server.auth.authorizing import Provider, protected, provider
 from tests.server.console.browsing import visiting
 from tests.server.support import Site, site

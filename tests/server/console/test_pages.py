@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from capset.server.console import pages
-from capset.server.console.app import MENU, PAGES
+from capset_server.console import pages
+from capset_server.console.app import MENU, PAGES
 
 HERE: Final = Path(__file__).parent
 TESTS_OF: Final = {
@@ -36,13 +36,13 @@ NOUNS: Final = sorted({route.path.split("/")[1] for module in routed() for route
 
 def test_every_module_with_routes_is_among_the_pages() -> None:
     missing = sorted(module.__name__ for module in routed() if module not in PAGES)
-    assert not missing, f"put {missing} into PAGES of src/capset/server/console/app.py"
+    assert not missing, f"put {missing} into PAGES of capset_server/console/app.py"
 
 
 def test_every_place_of_the_menu_is_a_page() -> None:
     paths = {route.path for module in PAGES for route in module.ROUTES if route.method == "GET"}
     missing = sorted(place.path for place in MENU if f"/{place.path}" not in paths)
-    assert not missing, f"{missing} in MENU of src/capset/server/console/app.py: no page has such a path"
+    assert not missing, f"{missing} in MENU of capset_server/console/app.py: no page has such a path"
 
 
 @pytest.mark.parametrize("noun", NOUNS)

@@ -1,6 +1,6 @@
 """Every page with 500 capabilities, 10,000 agents and 1,000,000 records in the database (spec 9, N34).
 
-``make nightly`` asks a small one, with a bound that any machine keeps; ``make scale`` the large one, with the bound of
+``make nightly`` asks a small one, with a bound that any machine keeps; ``make lab-scale`` the large one, with that of
 the specification.
 """
 
@@ -20,11 +20,11 @@ import pytest
 from pydantic import BaseModel, Field
 
 from capset import Capability, tool
-from capset.cli.serve.process import settle
 from capset.fingerprint.canonical import PROFILE, canonical, digest
-from capset.server.console.app import PAGES
 from capset.stores.base import PayloadRow
-from capset.testing.store_suite.support import NOW, entry
+from capset_cli.serve.process import settle
+from capset_server.console.app import PAGES
+from capset_testing.store_suite.support import NOW, entry
 from tests.server.approving import asked, till
 from tests.server.console.auditing import auditing, called, reading
 from tests.server.rest.test_tool_sources import wholesale

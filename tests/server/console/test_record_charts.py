@@ -15,7 +15,7 @@ import pytest
 from capset import Principal
 from capset.definitions.allowances import Allowance
 from capset.definitions.limits import Limit
-from capset.server.auth.keys import create_key
+from capset_server.auth.keys import create_key
 from tests.server.console.auditing import auditing, called, reading
 from tests.server.support import Site
 

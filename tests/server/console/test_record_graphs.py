@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from capset.server.console.pages.record_charts import HEIGHT, WIDTH, bars_of, count_series, grouped, latency_series
+from capset_server.console.pages.record_charts import HEIGHT, WIDTH, bars_of, count_series, grouped, latency_series
 
 
 def bucket(start: str, p50: int | None = None, **outcomes: int) -> dict[str, Any]:

@@ -14,10 +14,10 @@ import httpx2
 import pytest
 from markupsafe import escape
 
-from capset.server.auth.keys import revoke_key
-from capset.server.console.pages import records as pages
-from capset.server.http import record_exports
-from capset.testing.store_suite.support import NOW, entry
+from capset_server.auth.keys import revoke_key
+from capset_server.console.pages import records as pages
+from capset_server.http import record_exports
+from capset_testing.store_suite.support import NOW, entry
 from tests.server.console.auditing import TEXTS, auditing, called, hidden, reading
 from tests.server.support import Site, call, make_session
 from tests.stores.sql.support import path_of, raw

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from playwright.async_api import Browser, expect
 
-from capset.server.console.pages import records as pages
+from capset_server.console.pages import records as pages
 from tests.server.console.auditing import TEXTS, auditing, called, changed_agent
 from tests.server.console.browsing import hold_page, signed_in, visiting
 from tests.server.support import Site

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.errors import Field, InvalidArguments
-from capset.server.console.forms import Form
-from capset.server.console.schema_forms import FormField, arguments, fields_of, values_of
+from capset_server.console.forms import Form
+from capset_server.console.schema_forms import FormField, arguments, fields_of, values_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from capset.agents.scripts import Call
+from capset_agents.playback.scripts import Call
 from tests.server.approving import asked
 from tests.server.console.browsing import signed_in
 from tests.server.console.talking import shop

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from capset.adapters.agents.server_allowances import ServerAllowances
+from capset_connect.agent_files.server_allowances import ServerAllowances
 from tests.adapters.mcp.test_urls import serving
 from tests.server.console.test_app import sign_in, token_of
 from tests.server.rest.test_agent_servers import Shop

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from capset.agents.scripts import Call, ScriptStep, ToolCall
-from capset.server.auth.keys import revoke_key
-from capset.server.console.pages import conversations, session_files, sessions, tool_calls
-from capset.server.console.pages.conversations import WINDOW
 from capset.stores.base import NewEvent, TurnRow
+from capset_agents.playback.scripts import Call, ScriptStep, ToolCall
+from capset_server.auth.keys import revoke_key
+from capset_server.console.pages import conversations, session_files, sessions, tool_calls
+from capset_server.console.pages.conversations import WINDOW
 from tests.server.console.talking import HOSTILE, Visitor, session_of, shop, until_state, visitor
 from tests.server.support import Site
 

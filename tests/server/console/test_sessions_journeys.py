@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 from pydantic import JsonValue
 
-from capset.agents.scripts import Call, ScriptStep, ToolCall
-from capset.server.auth.keys import revoke_key
+from capset_agents.playback.scripts import Call, ScriptStep, ToolCall
+from capset_server.auth.keys import revoke_key
 from tests.server.console.browsing import hold_page, signed_in
 from tests.server.console.talking import HOSTILE, Brake, session_of, shop
 

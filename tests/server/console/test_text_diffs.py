@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.server.console.markup import diff_lines
+from capset_server.console.markup import diff_lines
 
 TEXTS = st.lists(st.sampled_from("abc"), max_size=30).map("\n".join)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from capset.server.console.tool_differences import Row, compare_tools
+from capset_server.console.tool_differences import Row, compare_tools
 
 
 def changed(before: str, after: str) -> list[Row]:

@@ -10,9 +10,9 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from capset.server.console.app import PAGES
-from capset.server.console.page import PageRoute
 from capset.stores.base import AuditQuery
+from capset_server.console.app import PAGES
+from capset_server.console.page import PageRoute
 from tests.server.approving import till
 from tests.server.support import Site, call, site
 

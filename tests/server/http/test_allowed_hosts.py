@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset.errors import DefinitionError
-from capset.server.http.middleware import AllowedHosts, is_loopback
+from capset_server.http.middleware import AllowedHosts, is_loopback
 from tests.server.support import Site, checked_problem, problem, site
 from tests.server.wire import ask
 

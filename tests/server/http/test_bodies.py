@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from capset import Capability, tool
-from capset.server.http.request_context import RequestLimits
+from capset_server.http.request_context import RequestLimits
 from tests.server.support import Site, call, checked_problem, make_session, problem, site
 from tests.server.wire import Line, ask, line, request
 from tests.waiting import moment, until

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from capset.server.http.bodies import ClientLeft, DisconnectWatch
+from capset_server.http.bodies import ClientLeft, DisconnectWatch
 from tests.waiting import moment
 
 pytestmark = pytest.mark.spec("P9")

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from capset import Record
-from capset.server.http.request_context import RequestLimits
+from capset_server.http.request_context import RequestLimits
 from tests.server.support import Fountain, Site, Sleeper, call, make_session, site
 from tests.server.wire import line, request
 from tests.waiting import until

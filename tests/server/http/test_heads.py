@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from capset.server.http.request_context import RequestLimits
+from capset_server.http.request_context import RequestLimits
 from tests.server.support import Site, Sleeper, checked_problem, make_session, site
 from tests.server.wire import ask, line, request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.server.http.request_context import MAX_ID
+from capset_server.http.request_context import MAX_ID
 from tests.server.support import Site, checked_problem, make_session
 from tests.server.wire import ask, line, request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.server.http.request_context import KEY, RequestContext, caller_of
+from capset_server.http.request_context import KEY, RequestContext, caller_of
 
 
 def test_a_path_that_is_open_to_everyone_has_no_caller_to_act_for() -> None:

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from capset import Capability, Principal, tool
-from capset.server.http.fair_shares import Turns
-from capset.server.http.request_context import HttpRefusal
+from capset_server.http.fair_shares import Turns
+from capset_server.http.request_context import HttpRefusal
 from tests.server.support import make_session, site
 from tests.waiting import moment, until
 

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from capset.errors import DefinitionError
-from capset.server.http.root_paths import place_request, root_path_of
-from capset.server.http.uvicorn_server import bind
+from capset_server.http.root_paths import place_request, root_path_of
+from capset_server.http.uvicorn_server import bind
 from tests.server.support import Site, call, problem, site
 from tests.server.walk import MCP_HEADERS
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from capset.server.http.request_context import KEY, RequestContext
-from capset.server.http.routes import MCP_PATHS, DirectRoutes, Routes
+from capset_server.http.request_context import KEY, RequestContext
+from capset_server.http.routes import MCP_PATHS, DirectRoutes, Routes
 
 ROUTES = Routes(
     [

@@ -17,10 +17,10 @@ from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from capset.errors import Unreachable
-from capset.server.http.uvicorn_server import bind
+from capset_server.http.uvicorn_server import bind
 from tests.server.support import Site
 
-PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+PROJECT = Path(__file__).parents[3] / "packages/capset-server/pyproject.toml"
 
 
 def test_a_free_port_is_taken_and_listened_on() -> None:

@@ -21,9 +21,9 @@ from capset import Agent, Capability, Kernel, Principal, Progress, Record, Reply
 from capset.definitions.mcp_offers import McpOffer
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field
-from capset.server.mcp import McpDoor
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp import McpDoor
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.kernel.support import records_of
 from tests.waiting import moment
 

@@ -7,8 +7,8 @@ from mcp import Client
 
 from capset import Agent, Capability, Kernel, Principal
 from capset.ext import Governance
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.kernel.support import records_of
 from tests.server.mcp.support import KIT, text_of
 

@@ -13,7 +13,7 @@ from capset import Agent, Capability, Principal, tool
 from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
 from capset.ext import Answer
-from capset.server.mcp import approvals
+from capset_server.mcp import approvals
 from tests.server.mcp.support import PREFIX
 from tests.server.mcp.tasking import TASKS, Tasker
 from tests.server.support import Site, site

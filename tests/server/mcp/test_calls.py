@@ -18,8 +18,8 @@ from mcp_types import (
     SetLevelRequestParams,
 )
 
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.tools import call_tool
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.tools import call_tool
 from tests.kernel.support import desk
 from tests.server.mcp.support import PREFIX, Era, bench, echo, text_of
 
@@ -158,7 +158,7 @@ async def test_a_defect_of_the_door_says_nothing_of_itself(era: Era, monkeypatch
     def broken(*_: object) -> None:
         raise RuntimeError("/home/ada/secret.py")
 
-    monkeypatch.setattr("capset.server.mcp.tools.answer", broken)
+    monkeypatch.setattr("capset_server.mcp.tools.answer", broken)
     async with bench(era) as here:
         with pytest.raises(MCPError) as raised:
             await here.client.call_tool("echo", {"text": "x"})

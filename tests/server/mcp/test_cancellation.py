@@ -9,8 +9,8 @@ import pytest
 from anyio import CancelScope
 from mcp_types import CallToolRequestParams
 
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.tools import call_tool
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.tools import call_tool
 from tests.kernel.support import desk
 from tests.server.mcp.support import Era, Site, Sleeper, bench, echo, site
 from tests.waiting import until

@@ -24,10 +24,10 @@ from mcp.shared.exceptions import MCPError
 
 from capset import Kernel, Principal
 from capset.kernel.kernel import Kernel as AnyKernel
-from capset.server.http.request_context import RequestLimits
-from capset.server.mcp import changes
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.http.request_context import RequestLimits
+from capset_server.mcp import changes
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.databases import require_scheme
 from tests.server.dynamic import Door
 from tests.server.killed import serving

@@ -13,8 +13,8 @@ from mcp_types import TextResourceContents as TextOf
 from capset import Agent, Capability, Principal, Progress, Reply, tool
 from capset.ext import Audio, Content, Embedded, Governance, Image, Link, Text
 from capset.kernel.kernel import Kernel
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.server.mcp.support import PREFIX, Era, bench
 
 BYTES = bytes(range(256))

@@ -10,8 +10,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from capset import Agent, Kernel, Principal
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.server.dynamic import Door, shelf
 from tests.server.mcp.support import PREFIX, Bench, Era, text_of
 

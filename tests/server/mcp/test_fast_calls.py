@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Context, ToolError, tool
-from capset.server.mcp import fast_calls
-from capset.server.mcp.fast_calls import FastCalls
+from capset_server.mcp import fast_calls
+from capset_server.mcp.fast_calls import FastCalls
 from tests.server.mcp.support import KIT, PREFIX, Site, Sleeper, site
 from tests.waiting import until
 
@@ -269,7 +269,7 @@ async def test_a_client_that_leaves_cancels_its_call(fast: list[object]) -> None
 
 @pytest.mark.spec("M16")
 async def test_closing_cancels_a_call_that_goes_on(fast: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.server.mcp.http.DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr("capset_server.mcp.http.DRAIN_SECONDS", 0.1)
     sleeper = Sleeper()
     async with site(sleeper.tool()) as here:
         asking = asyncio.ensure_future(post(here, body_of("sleep", {})))

@@ -13,8 +13,8 @@ from mcp_types import INVALID_PARAMS
 from starlette.types import Message
 
 from capset import Principal
-from capset.server.mcp import McpDoor
-from capset.server.mcp.http import SessionTokens
+from capset_server.mcp import McpDoor
+from capset_server.mcp.http import SessionTokens
 from tests.kernel.support import desk, records_of
 from tests.server.mcp.support import Era, Site, Sleeper, echo, site
 from tests.waiting import until
@@ -183,7 +183,7 @@ async def test_null_is_no_set_of_answers() -> None:
 
 
 async def test_closing_the_door_cancels_what_does_not_end_in_time(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.server.mcp.http.DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr("capset_server.mcp.http.DRAIN_SECONDS", 0.1)
     sleeper = Sleeper()
     async with site(sleeper.tool()) as here:
         door = McpDoor()

@@ -16,8 +16,8 @@ from starlette.types import Message
 
 from capset import Progress, Reply, tool
 from capset.definitions.tools.definition import AnyTool
-from capset.server.mcp import kept_streams
-from capset.server.mcp.kept_streams import AnswerOwner, KeptStream
+from capset_server.mcp import kept_streams
+from capset_server.mcp.kept_streams import AnswerOwner, KeptStream
 from tests.server.mcp.support import Site, echo, site, text_of
 from tests.waiting import until
 

@@ -11,8 +11,8 @@ from mcp_types import HEADER_MISMATCH
 
 from capset import Agent, Capability, Context, Principal, tool
 from capset.kernel.kernel import Kernel
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.server.mcp.support import Site, site
 
 META = {

@@ -13,8 +13,8 @@ from pydantic import Field
 from capset import Agent, Capability, Context, Kernel, Principal, ToolError, tool
 from capset.definitions.references import AnyRef
 from capset.ext import Content, Image, McpPrompt, McpResource
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.server.mcp.support import PREFIX, Era, bench, echo
 
 Tone = Literal["friendly", "formal", "FIRM"]

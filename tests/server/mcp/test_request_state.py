@@ -12,9 +12,9 @@ from mcp_types import INVALID_PARAMS, CallToolResult, ElicitResult, InputRequire
 from pydantic import BaseModel
 
 from capset import Context, Session, tool
-from capset.server.auth.signing_keys import FixedKey, KeySource
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.auth.signing_keys import FixedKey, KeySource
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.kernel.support import desk
 from tests.server.mcp.support import text_of
 

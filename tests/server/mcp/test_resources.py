@@ -14,9 +14,9 @@ from mcp_types import INVALID_PARAMS, BlobResourceContents, ResourceTemplateRefe
 from capset import ToolError, tool
 from capset.errors import Unreachable
 from capset.ext import Content, Embedded, Image, Link, McpResource
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
-from capset.server.mcp.resources import MAX_READ, PAGE
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
+from capset_server.mcp.resources import MAX_READ, PAGE
 from tests.server.mcp.support import PREFIX, Bench, Era, bench
 
 READ = {"session_files:read"}

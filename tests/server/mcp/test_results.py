@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 from mcp_types import TextContent
 
-from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.protocol import make_server
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.protocol import make_server
 from tests.adapters.mcp.direct import ADD, BOTH, IMAGE, STRUCTURED, Answering, plain, scripted, site_of
 from tests.adapters.mcp.test_servers import Site
 from tests.kernel.support import records_of

@@ -19,9 +19,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.server.observability import log_writer, logs
-from capset.server.observability.log_writer import MAX_PENDING, LogWriter
-from capset.server.observability.logs import AccessLog
+from capset_server.observability import log_writer, logs
+from capset_server.observability.log_writer import MAX_PENDING, LogWriter
+from capset_server.observability.logs import AccessLog
 from tests.cli.support import CAPSET, Command, clean_environment
 from tests.server.support import site
 from tests.waiting import until, wait_until

@@ -19,9 +19,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from capset import Context, tool
 from capset.definitions.capabilities import Capability
 from capset.ext import Governance
-from capset.server.mcp.protocol import make_server
-from capset.server.observability import logs
-from capset.server.observability.log_writer import LogWriter
+from capset_server.mcp.protocol import make_server
+from capset_server.observability import logs
+from capset_server.observability.log_writer import LogWriter
 from tests.server.mcp.support import Era
 from tests.server.support import Site, call, make_agent, make_session, site
 from tests.traces import Traces, context_of, said

@@ -13,8 +13,8 @@ import pytest
 from pydantic_ai.messages import BinaryContent, ModelMessage, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from capset.agents.runner import AgentRunner
-from capset.server.protocols.attachments import Attachment
+from capset_agents.runner import AgentRunner
+from capset_server.protocols.attachments import Attachment
 from tests.server.protocols.test_front_ends import run, run_input
 from tests.server.support import Site, make_agent, problem, site
 

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
 from capset.definitions.approvers import ApproverRule
 from capset.definitions.governance import Governance
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
 from tests.server.approving import till
 from tests.server.support import make_agent, site
 

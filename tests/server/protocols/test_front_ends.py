@@ -12,12 +12,12 @@ import pytest
 from ag_ui_validate.pytest_plugin import assert_valid_agui
 from fastapi.routing import APIRoute
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
-from capset.server.app import make_api
-from capset.server.http.routes import FRONT_END_PATHS, OPENAI_PATHS
-from capset.server.protocols import front_ends, openai
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_server.app import make_api
+from capset_server.http.routes import FRONT_END_PATHS, OPENAI_PATHS
+from capset_server.protocols import front_ends, openai
 from tests.server.approving import till
 from tests.server.protocols.breaking import breaking_model
 from tests.server.support import Site, make_agent, problem, site
@@ -151,7 +151,7 @@ async def test_progress_is_told_beside_the_messages(tmp_path: Path) -> None:
 
 @pytest.mark.spec("R3", "R19")
 async def test_what_a_model_did_not_finish_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
     generator = AgentRunner(breaking_model())
     async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
         made = await make_agent(ada, "kit")

@@ -13,9 +13,9 @@ import pytest
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseStreamEvent, ResponseTextDeltaEvent
 from pydantic import TypeAdapter
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, Say
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, Say
+from capset_agents.runner import AgentRunner
 from tests.server.approving import till
 from tests.server.protocols.breaking import breaking_model
 from tests.server.support import Site, make_agent, site
@@ -367,7 +367,7 @@ async def test_progress_has_no_words_there_and_changes_nothing(tmp_path: Path, a
 @pytest.fixture
 async def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Bank]:
     """Give a server whose model breaks off in the middle of its first answer in each turn."""
-    monkeypatch.setattr("capset.agents.turn_model.BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
     async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=AgentRunner(breaking_model())) as here:
         async with here.client() as ada:
             agent = (await make_agent(ada, "kit"))["id"]

@@ -13,10 +13,10 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
-from capset.server.protocols.openai_requests import CONTEXT
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_server.protocols.openai_requests import CONTEXT
 from tests.server.approving import till
 from tests.server.protocols.test_openai import Bank
 from tests.server.support import make_agent, site

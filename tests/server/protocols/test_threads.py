@@ -16,8 +16,8 @@ import pytest
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.runner import AgentRunner
 from tests.server.approving import till
 from tests.server.protocols.test_front_ends import PAYS, run, run_input, user
 from tests.server.support import Site, make_agent, site

@@ -15,7 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset import Capability, tool
-from capset.adapters.agents.server_allowances import ServerAllowances
+from capset_connect.agent_files.server_allowances import ServerAllowances
 from tests.adapters.mcp.test_urls import There, serving
 from tests.server.support import Site, call, make_agent, problem, site
 

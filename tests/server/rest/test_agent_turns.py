@@ -10,12 +10,12 @@ import httpx2
 import pytest
 
 from capset import Principal
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call, ScriptStep
 from capset.ext import Allowance
-from capset.server.auth.keys import create_key
 from capset.stores.base import AuditQuery
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call, ScriptStep
+from capset_agents.runner import AgentRunner
+from capset_server.auth.keys import create_key
 from tests.server.approving import till
 from tests.server.rest.test_turns import events, send
 from tests.server.runners import Parrot

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from capset import Agent, Capability
-from capset.client import Client
+from capset_server.client import Client
 from tests.server.support import Site, make_agent, make_session, problem, site
 
 FULL: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 
 from capset import Agent, Capability, Principal, tool
 from capset.ext import Allowance, Budget, Governance, Limit
-from capset.server.auth.keys import create_key
+from capset_server.auth.keys import create_key
 from tests.server.rest.test_turns import turn
 from tests.server.runners import Parrot
 from tests.server.support import Site, call, kit, make_agent, problem, site

@@ -13,11 +13,11 @@ import pytest
 
 from capset import Principal
 from capset.evaluation.code import code_of
-from capset.server.auth.keys import create_key
-from capset.testing import FakeClock
 from capset.wire.approvals import ApprovalShape
 from capset.wire.calls import CallProblem, CallShape
 from capset.wire.fingerprints import code_shape
+from capset_server.auth.keys import create_key
+from capset_testing import FakeClock
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_calls import events
 from tests.server.support import ALL_SCOPES, Site, call, make_session, problem, site

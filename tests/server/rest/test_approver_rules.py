@@ -9,8 +9,8 @@ import pytest
 
 from capset.definitions.approvers import ApproverRule
 from capset.ext import Governance
-from capset.testing import FakeClock
 from capset.wire.approvals import ApprovalShape
+from capset_testing import FakeClock
 from tests.server.approving import again, approved, asked, till
 from tests.server.support import Site, make_session, problem, site
 

@@ -13,9 +13,9 @@ import pytest
 from capset.definitions.records import COLUMNS
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.chain import link_payload
-from capset.server.auth.callers import Caller
-from capset.server.http import record_exports
-from capset.testing.store_suite.support import NOW, entry
+from capset_server.auth.callers import Caller
+from capset_server.http import record_exports
+from capset_testing.store_suite.support import NOW, entry
 from tests.server.support import call, make_session, problem, site
 from tests.stores.sql.support import path_of, raw
 

@@ -12,7 +12,7 @@ import pytest
 from capset.clock import iso
 from capset.ext import CheckpointKey, Checkpoints
 from capset.kernel.governance.acts import HOST
-from capset.testing.store_suite.support import NOW, entry
+from capset_testing.store_suite.support import NOW, entry
 from tests.server.support import call, make_session, problem, site
 from tests.stores.sql.support import path_of, raw
 

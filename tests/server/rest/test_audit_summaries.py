@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from capset.stores.base import Measured, MeasuredCall
-from capset.testing.store_suite.support import entry
 from capset.wire.audit import summary_shape
+from capset_testing.store_suite.support import entry
 from tests.server.support import Site, call, make_session, problem, site
 
 pytestmark = pytest.mark.spec("P55")

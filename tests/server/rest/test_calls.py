@@ -14,8 +14,8 @@ import pytest
 
 from capset import Capability, ToolError, tool
 from capset.ext import Governance
-from capset.server import app
 from capset.wire.calls import CallProblem, CallShape
+from capset_server import app
 from tests.server.approving import again, approved, till
 from tests.server.support import Site, call, make_session, problem, site
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from capset.server.http.request_context import RequestLimits
-from capset.server.rest.calls import EventStream
+from capset_server.http.request_context import RequestLimits
+from capset_server.rest.calls import EventStream
 from tests.waiting import moment, until
 
 

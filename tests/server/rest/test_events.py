@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from capset import Principal
-from capset.agents.journal import HELD_SECONDS
 from capset.clock import SystemClock
-from capset.server.auth.keys import create_key
-from capset.server.followers import PAGE
 from capset.stores.base import KEPT, NewEvent, TurnRow
+from capset_agents.journal import HELD_SECONDS
+from capset_server.auth.keys import create_key
+from capset_server.followers import PAGE
 from tests.databases import require_scheme
 from tests.server.killed import serving
 from tests.server.rest.test_turns import events, send, turn

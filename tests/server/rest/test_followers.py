@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from capset import Principal
-from capset.server import followers
-from capset.server.auth.keys import create_key
-from capset.server.http.request_context import RequestLimits
 from capset.stores.sql.postgres import store as postgres_store
+from capset_server import followers
+from capset_server.auth.keys import create_key
+from capset_server.http.request_context import RequestLimits
 from tests.databases import require_scheme
 from tests.server.rest.test_turns import AS_EVENTS, send, turn
 from tests.server.runners import Parrot

@@ -11,9 +11,9 @@ import pytest
 from capset.definitions.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.ext import Governance
-from capset.server.auth.callers import Caller
-from capset.server.auth.keys import create_key
-from capset.server.rest import identities
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import create_key
+from capset_server.rest import identities
 from tests.server.auth.issuing import ISSUER, issuing, token
 from tests.server.rest.test_keys import ADMIN, BOT
 from tests.server.support import FILES, make_agent, make_session, problem, site

@@ -11,8 +11,8 @@ import pytest
 
 from capset.definitions.allowances import Allowance
 from capset.definitions.principals import Principal
-from capset.server.auth.callers import Caller
-from capset.server.auth.keys import MAX_MAKERS, create_key, digest_of
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import MAX_MAKERS, create_key, digest_of
 from tests.server.support import ALL_SCOPES, FILES, Site, make_session, problem, site
 
 ADMIN = (*ALL_SCOPES, "capset:admin")

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from capset import Agent, Capability
 from capset.errors import CapsetError
 from capset.kernel.registry import Registry
-from capset.server.observability import metrics
-from capset.server.observability.metrics import BUCKETS, Durations
+from capset_server.observability import metrics
+from capset_server.observability.metrics import BUCKETS, Durations
 from tests.server.support import (
     ALL_SCOPES,
     Site,

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.client import Client
 from capset.definitions.approvals import ApprovalRow
 from capset.stores.base import LinkRow, SessionRow
-from capset.testing.store_suite.support import approval_row
 from capset.wire.pages import PAGE_BYTES
+from capset_server.client import Client
+from capset_testing.store_suite.support import approval_row
 from tests.server.support import Site, make_agent, make_session, site
 
 KIB = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from capset.server.runs import submission
+from capset_server.runs import submission
 from tests.server.runners import Parrot
 from tests.server.support import Site, make_agent, make_session, problem, site
 
@@ -75,7 +75,7 @@ async def test_an_organisation_has_no_more_unfinished_runs_than_it_may(monkeypat
 @pytest.mark.spec("D10", "D13")
 async def test_a_run_that_is_a_turn_begins_once_and_follows_it() -> None:
     """As a worker begins it; its server cancels it like any turn."""
-    from capset.server.runs.worker import Worker
+    from capset_server.runs.worker import Worker
 
     parrot = Parrot()
     async with site(generator=parrot) as here, here.client() as client:
@@ -97,7 +97,7 @@ async def test_a_run_that_is_a_turn_begins_once_and_follows_it() -> None:
 @pytest.mark.spec("D10")
 @pytest.mark.parametrize("given", [{"content": {"say": "hi"}}, {"tool": "echo", "arguments": {"text": "hi"}}])
 async def test_a_run_of_a_revoked_key_fails(given: dict[str, object]) -> None:
-    from capset.server.runs.worker import Worker
+    from capset_server.runs.worker import Worker
 
     async with site(generator=Parrot()) as here, here.client() as client:
         worker = Worker(here.service, "w-1", ["default"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from capset.server.runs import schedules
+from capset_server.runs import schedules
 from tests.server.support import Site, make_agent, make_session, problem
 
 DAILY = {"cron": "0 9 * * 1-5", "timezone": "Europe/Berlin"}

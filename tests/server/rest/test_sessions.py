@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from capset import Kernel, Principal
-from capset.server.auth.callers import Caller
+from capset_server.auth.callers import Caller
 from tests.server.support import ALL_SCOPES, Site, call, make_agent, make_session, problem, site
 from tests.waiting import until
 

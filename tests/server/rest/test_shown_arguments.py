@@ -11,10 +11,10 @@ import pytest
 from pydantic import Field
 
 from capset import Capability, Context, tool
-from capset.client import Client
 from capset.definitions.secrets import MASK
 from capset.errors import Conflict
 from capset.ext import session_file
+from capset_server.client import Client
 from tests.server.approving import approved
 from tests.server.support import Site, call, make_session, problem, site
 

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 from capset import Capability, Kernel
-from capset.adapters.declared_sources import DeclaredSources
-from capset.adapters.mcp import McpServer, McpServers
-from capset.adapters.openapi import OpenApi, OpenApiClient
-from capset.client import Client
 from capset.errors import Conflict, PermissionDenied
+from capset_connect.declared_sources import DeclaredSources
+from capset_connect.mcp import McpServer, McpServers
+from capset_connect.openapi import OpenApi, OpenApiClient
+from capset_server.client import Client
 from tests.adapters.mcp.test_urls import described, serving
 from tests.adapters.openapi.support import pets
 from tests.adapters.openapi.support import serving as serving_api

@@ -12,7 +12,7 @@ from capset.definitions.usage import AgentUsage
 from capset.ext import Allowance, Budget, Governance, Limit
 from capset.kernel.governance.quotas import session_limits
 from capset.kernel.governance.usage import UsageMeter
-from capset.server.auth.keys import create_key
+from capset_server.auth.keys import create_key
 from tests.server.rest.test_keys import ADMIN
 from tests.server.support import Site, call, foreman, problem, site
 

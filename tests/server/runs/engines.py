@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from capset.server.runs.worker import Worker
-from capset.server.service import Service
+from capset_server.runs.worker import Worker
+from capset_server.service import Service
 
 
 @dataclass

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from capset.errors import StoreError
-from capset.server.http import idempotency
-from capset.server.http.idempotency import Idempotency
 from capset.stores.base import ApprovalQuery, RunRow
+from capset_server.http import idempotency
+from capset_server.http.idempotency import Idempotency
 from tests.server.runs.engines import worker_of
 from tests.server.runs.working import ADA, ended, look_at, queued
 from tests.server.runs.workshop import DAY, Bench, workshop

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.errors import InvalidArguments
-from capset.server.auth.keys import create_key
-from capset.server.runs import schedules
-from capset.server.runs.schedules import next_time, pause_schedule, queue_due
-from capset.server.service import Service
 from capset.stores.base import AuditQuery, RunQuery, ScheduleRow
+from capset_server.auth.keys import create_key
+from capset_server.runs import schedules
+from capset_server.runs.schedules import next_time, pause_schedule, queue_due
+from capset_server.service import Service
 from tests.server.runs.working import ADA, PAST, scheduled, service_on
 
 

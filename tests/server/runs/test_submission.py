@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capset.server.runs.calls import do_call
-from capset.server.runs.submission import cancel_run, content_of_call, submit
+from capset_server.runs.calls import do_call
+from capset_server.runs.submission import cancel_run, content_of_call, submit
 from tests.server.runs.working import ADA, look_at, service_on
 
 

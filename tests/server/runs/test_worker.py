@@ -10,10 +10,10 @@ import pytest
 
 from capset import Kernel, Principal
 from capset.definitions.approvals import Answer
-from capset.server.auth.keys import create_key
-from capset.server.runs.submission import submit
-from capset.server.service import Service
 from capset.stores.base import ApprovalQuery, RunRow
+from capset_server.auth.keys import create_key
+from capset_server.runs.submission import submit
+from capset_server.service import Service
 from tests.server.runners import Parrot
 from tests.server.runs.engines import worker_of
 from tests.server.runs.working import ADA, Notes, ended, look_at, queued, scheduled, service_on

@@ -17,16 +17,16 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.agents.runner import AgentRunner
-from capset.agents.script_model import ScriptedModel
-from capset.agents.scripts import Call
-from capset.cli.worker import read_queue
-from capset.server.auth.callers import Caller
-from capset.server.runs.schedules import create_schedule
-from capset.server.runs.submission import content_of_call, submit
-from capset.server.service import Service
 from capset.stores.base import RunRow, ScheduleRow
 from capset.stores.base.runs import UNFINISHED
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_cli.worker import read_queue
+from capset_server.auth.callers import Caller
+from capset_server.runs.schedules import create_schedule
+from capset_server.runs.submission import content_of_call, submit
+from capset_server.service import Service
 from tests.server.support import registry_of
 from tests.waiting import until
 
@@ -118,7 +118,7 @@ def working(store: str, notes: Path, *queues: str, **environ: str) -> Generator[
     ``ASKING=1`` has its agent ask for an approval.
     """
     root = Path(__file__).parents[3]
-    variables = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}", **environ}
+    variables = {**os.environ, "PYTHONPATH": str(root), **environ}
     command = [sys.executable, __file__, store, str(notes), *(queues or ("default",))]
     with Popen(command, env=variables, stdout=PIPE, text=True) as process:
         try:
@@ -177,8 +177,8 @@ async def ended(service: Service, run: RunRow, *, or_in: Sequence[str] = ()) -> 
 
 async def main(store: str, notes: Path, *names: str) -> None:
     """Work until SIGTERM."""
-    from capset.adapters.dbos import RunEngine
-    from capset.server.runs.worker import Worker
+    from capset_agents.dbos import RunEngine
+    from capset_server.runs.worker import Worker
 
     queues = [read_queue(name, 4) for name in names]
     async with service_on(store, notes) as service:

@@ -12,9 +12,9 @@ from capset import Agent, Capability, Context, Kernel, Principal, ToolError, too
 from capset.clock import SystemClock
 from capset.definitions.approvals import Answer
 from capset.errors import StoreError
-from capset.server.runs.calls import do_call
-from capset.server.service import Service
 from capset.stores.base import RunRow
+from capset_server.runs.calls import do_call
+from capset_server.service import Service
 from tests.kernel.support import TappedStore
 from tests.server.runs.working import ADA, look_at
 from tests.server.support import registry_of

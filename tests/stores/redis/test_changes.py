@@ -18,9 +18,9 @@ from redis.asyncio import Redis
 from capset.errors import DefinitionError
 from capset.stores.base import ChangeNotice, NewEvent, Store, TurnRow, make_store, share_changes
 from capset.stores.redis.store import ANNOUNCED, ENTRIES
-from capset.testing.store_suite.admission_checks import CHECKS as ADMISSIONS
-from capset.testing.store_suite.event_checks import CHECKS as EVENTS
-from capset.testing.store_suite.support import LATER, NOW, approval_row, begin
+from capset_testing.store_suite.admission_checks import CHECKS as ADMISSIONS
+from capset_testing.store_suite.event_checks import CHECKS as EVENTS
+from capset_testing.store_suite.support import LATER, NOW, approval_row, begin
 from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import until

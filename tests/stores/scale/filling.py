@@ -40,7 +40,7 @@ FEW: Final = Sizes(agents=1_000, sessions=5_000, records=30_000)
 
 
 def sizes() -> Sizes:
-    """Return the sizes to test with: all of them by ``make scale``."""
+    """Return the sizes to test with: all of them by ``make lab-scale``."""
     return FULL if os.environ.get("CAPSET_SCALE") == "full" else FEW
 
 

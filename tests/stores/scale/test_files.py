@@ -1,6 +1,6 @@
 """What is done to a session's files costs as much as that session has, however many others there are (spec 5, P25).
 
-`make test` asks a few sessions; `make scale` asks 1,000 with 1,000 files each.
+`make test` asks a few sessions; `make lab-scale` asks 1,000 with 1,000 files each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from capset.stores.base import Store
-from capset.testing.store_suite.support import LATER, NOW, session_row
+from capset_testing.store_suite.support import LATER, NOW, session_row
 from tests.databases import Server
 from tests.stores.scale.filling import connected_to
 from tests.stores.scale.metering import Meter, metered, walks

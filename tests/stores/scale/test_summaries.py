@@ -1,6 +1,6 @@
 """A summary of calls costs the same, however many records there are (spec 5, P55).
 
-`make scale` asks a log of 1,000,000 records.
+`make lab-scale` asks a log of 1,000,000 records.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ from capset.stores.base import (
     WorkerRow,
 )
 from capset.stores.sql.blobs import PART_BYTES
-from capset.testing.store_suite.delivery_checks import PERSON, delivery_row
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row
-from capset.testing.store_suite.run_checks import run_row
-from capset.testing.store_suite.schedule_checks import schedule_row
-from capset.testing.store_suite.support import LATER, NOW, entry, intent
+from capset_testing.store_suite.delivery_checks import PERSON, delivery_row
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row
+from capset_testing.store_suite.run_checks import run_row
+from capset_testing.store_suite.schedule_checks import schedule_row
+from capset_testing.store_suite.support import LATER, NOW, entry, intent
 
 Filters = tuple[dict[str, Any], ...]
 """Fields of queries, some together."""

@@ -12,7 +12,7 @@ from capset.definitions.files import FileQuota
 from capset.errors import FileError, QuotaExceeded, StoreError
 from capset.stores.sql.blobs import PART_BYTES
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened_at, run_at
 from tests.waiting import until
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 from tests.stores.sql.support import line_of, opened, process
 from tests.stores.sql.writer.test_writer import writer_of
 
@@ -19,7 +19,7 @@ LIMITED = """
 import asyncio, resource, sys
 from capset.errors import StoreError
 from capset.stores.base import make_store
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 
 async def main():
     store = make_store("sqlite:///" + sys.argv[1])

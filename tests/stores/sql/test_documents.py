@@ -13,7 +13,7 @@ from sqlalchemy import event
 from capset.stores.base import DocumentRow, ScopeKey
 from capset.stores.sql.documents import Fts5
 from capset.stores.sql.sqlite import SqliteStore
-from capset.testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened, raw
 
 KEY = ScopeKey("session", "acme", "s", "memories")

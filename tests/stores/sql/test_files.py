@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capset.errors import FileError
-from capset.testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened, opened_at, run_at
 
 

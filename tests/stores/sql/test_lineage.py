@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import event
 
 from capset.stores.base import LinkQuery, RegistrationRow
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset.testing.store_suite.support import NOW
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
+from capset_testing.store_suite.support import NOW
 from tests.stores.sql.support import let_go, line_of, opened, opened_at, process, raw, run_at
 
 TURNS = """
@@ -23,8 +23,8 @@ import asyncio, sys
 from dataclasses import replace
 from capset.ids import Ids
 from capset.stores.base import RegistrationRow
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset.testing.store_suite.support import NOW
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
+from capset_testing.store_suite.support import NOW
 
 async def main(url, name, times):
     store = store_at(url)
@@ -52,7 +52,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 UNTIL_KILLED = """
 import asyncio, sys
 from dataclasses import replace
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
 
 async def main():
     store = store_at(sys.argv[1])
@@ -70,7 +70,7 @@ asyncio.run(main())
 DIE_BEFORE_THE_COMMIT = """
 import asyncio, os, signal, sys
 from sqlalchemy import event
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
 
 async def main():
     store = store_at(sys.argv[1])

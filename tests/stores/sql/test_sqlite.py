@@ -15,7 +15,7 @@ from capset.stores.base import make_store
 from capset.stores.sql import open_sqlite
 from capset.stores.sql.problems import store_error
 from capset.stores.sql.sqlite import _use_wal, _waiting
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 from tests.stores.sql.support import opened
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import event
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 from tests.stores.sql.support import let_go, opened, opened_at, process, raw
 from tests.stores.sql.writer.test_writer import count_commits
 
@@ -22,7 +22,7 @@ KEY = ScopeKey("session", "acme", "s", "counter")
 INCREMENT = """
 import asyncio, sys
 from capset.stores.base import ScopeKey
-from capset.testing.store_suite.support import NOW, entry
+from capset_testing.store_suite.support import NOW, entry
 
 KEY = ScopeKey("session", "acme", "s", "counter")
 
@@ -46,7 +46,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
 DIE_IN_THE_MIDDLE = """
 import asyncio, os, signal, sys
 from capset.stores.base import ScopeKey
-from capset.testing.store_suite.support import NOW
+from capset_testing.store_suite.support import NOW
 
 KEY = ScopeKey("session", "acme", "s", "counter")
 

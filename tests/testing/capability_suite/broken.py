@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from capset import Capability, Context, Preset, Resource, ToolError, deny, policy, tool
 from capset.ext import Documents
 from capset.schemas.schema import schema_of
-from capset.testing.capability_suite import Example
+from capset_testing.capability_suite import Example
 
 DESCRIPTION: Final = "Does some things for tests."
 BROKEN: dict[str, list[tuple[Capability[Any, Any], Mapping[str, list[Example]], str]]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from capset import Context, Preset, Resource, tool
 from capset.ext import Documents
-from capset.testing.capability_suite import Example
+from capset_testing.capability_suite import Example
 from tests.testing.capability_suite.broken import BROKEN, broken, double
 
 __all__ = ["BROKEN"]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Preset, Resource, Session, allow, policy, tool
-from capset.testing.capability_suite import Arguments, Example
+from capset_testing.capability_suite import Arguments, Example
 
 
 class Settings(BaseModel):

@@ -12,8 +12,8 @@ import pytest
 
 from capset import Capability, DefinitionError, tool
 from capset.extras import install_command
-from capset.testing import capability_suite
-from capset.testing.capability_suite import Check, Example
+from capset_testing import capability_suite
+from capset_testing.capability_suite import Check, Example
 from tests.testing.capability_suite.leaking import BROKEN
 from tests.testing.capability_suite.sound import EXAMPLES, Rules, Settings, ruled, sound, ticking
 
@@ -115,7 +115,7 @@ def test_without_hypothesis_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = None\n"
         "from capset import Capability, CapsetError\n"
-        "from capset.testing import capability_suite\n"
+        "from capset_testing import capability_suite\n"
         "try: capability_suite(Capability('bare'))\n"
         "except CapsetError as error: print(error.message, error.hint)\n"
     )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from capset.schemas.schema import schema_of
-from capset.testing.capability_suite.schema_fit import misfit
-from capset.testing.capability_suite.strategies import ANY_JSON, changed, fitting
+from capset_testing.capability_suite.schema_fit import misfit
+from capset_testing.capability_suite.strategies import ANY_JSON, changed, fitting
 
 
 class Leaf(BaseModel):

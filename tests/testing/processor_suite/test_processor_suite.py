@@ -12,8 +12,8 @@ import pytest
 
 from capset import Capability, DefinitionError, Tool, handles, policy, tool
 from capset.extras import install_command
-from capset.testing import processor_suite
-from capset.testing.processor_suite import Check
+from capset_testing import processor_suite
+from capset_testing.processor_suite import Check
 from tests.testing.processor_suite.broken import BROKEN, FACTORIES, STATE
 from tests.testing.processor_suite.sound import SOUND, counter, handling, idler, take, taker
 
@@ -127,7 +127,7 @@ def test_without_hypothesis_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = None\n"
         "from capset import CapsetError\n"
-        "from capset.testing import processor_suite\n"
+        "from capset_testing import processor_suite\n"
         "try: processor_suite(None)\n"
         "except CapsetError as error: print(error.message, error.hint)\n"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from capset import Context, Kernel, Message, Meta, Principal, Progress, Reply, Tool, tool
 from capset.errors import DeadlineExceeded, InvalidArguments
-from capset.testing import FakeClock
+from capset_testing import FakeClock
 from tests.kernel.support import Desk, ask, desk, read, turns
 from tests.virtual_time import anyio_backend
 from tests.waiting import until

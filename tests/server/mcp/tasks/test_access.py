@@ -11,8 +11,8 @@ from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING
 from capset import Agent, Capability, Principal, tool
 from capset.definitions.governance import Governance
 from capset.kernel import kernel
-from capset.server.mcp import tasks
 from capset.stores.base import ApprovalQuery
+from capset_server.mcp import tasks
 from tests.server.mcp import support
 from tests.server.mcp.support import PREFIX, bench
 from tests.server.mcp.tasking import TASKS, Tasker, data_of, text_in

@@ -12,8 +12,8 @@ from mcp_types import INVALID_PARAMS
 
 from capset.definitions.governance import Governance
 from capset.ext import Answer
-from capset.server.mcp import tasks
-from capset.testing import FakeClock
+from capset_server.mcp import tasks
+from capset_testing import FakeClock
 from tests.server.mcp.support import PREFIX
 from tests.server.mcp.tasking import TASKS, Tasker, text_in
 from tests.server.mcp.tasks.teller import (

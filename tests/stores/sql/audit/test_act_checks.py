@@ -9,17 +9,17 @@ from typing import Final, LiteralString
 import pytest
 
 from capset import Kernel, Principal
-from capset.adapters.agents.permissions import Author
-from capset.adapters.agents.store import StoredAgents
 from capset.ext import CheckpointKey, Checkpoints
 from capset.kernel.governance.acts import actor_of
 from capset.kernel.registry import Registry
-from capset.server.approvals.people import add_person, remove_person
-from capset.server.auth.keys import create_key, revoke_key
 from capset.stores.base import AuditQuery, PersonRow
 from capset.stores.sql.schema.maintenance import check
-from capset.testing.store_suite.support import LATER, NOW
 from capset.wire.agents import AgentInput
+from capset_connect.agent_files.permissions import Author
+from capset_connect.agent_files.store import StoredAgents
+from capset_server.approvals.people import add_person, remove_person
+from capset_server.auth.keys import create_key, revoke_key
+from capset_testing.store_suite.support import LATER, NOW
 from tests.stores.sql.support import opened_at, run_at, store_at
 
 ADA = Principal("ada", org="acme", permissions=["bills:pay"], attributes={"tier": "pro"})

@@ -13,7 +13,7 @@ from capset.errors import StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import Pruned
 from capset.stores.sql.audit import log as audit
-from capset.testing.store_suite.support import LATER, NOW, entry
+from capset_testing.store_suite.support import LATER, NOW, entry
 from tests.stores.sql.support import opened, opened_at, raw
 
 OLD = "2025-01-01T00:00:00.000000Z"

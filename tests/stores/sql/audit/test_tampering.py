@@ -19,7 +19,7 @@ from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.examples import examples
 from tests.stores.sql.support import raw
 

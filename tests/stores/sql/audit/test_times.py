@@ -9,7 +9,7 @@ import pytest
 
 from capset.stores.base import AuditQuery
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.stores.sql.support import opened_at
 
 

@@ -15,7 +15,7 @@ from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.stores.sql.postgres import engines
 from capset.stores.sql.postgres.engines import TURN, SessionLeases, lock_key, locking_engine
 from capset.stores.sql.postgres.store import PostgresStore
-from capset.testing.store_suite.support import NOW, begin, entry, intent
+from capset_testing.store_suite.support import NOW, begin, entry, intent
 from tests.databases import Server, connected
 from tests.stores.sql.postgres.support import connections, cut_off, holding_lock_of_makers, opened_soon, writing
 from tests.stores.sql.support import opened_at, run_at

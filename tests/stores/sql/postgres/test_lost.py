@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import NOW, SampleEntry, begin, entry, intent
+from capset_testing.store_suite.support import NOW, SampleEntry, begin, entry, intent
 from tests.databases import Server
 from tests.stores.sql.postgres.support import cut_off
 from tests.stores.sql.support import opened_at, run_at, store_at

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from capset.stores.sql.schema.maintenance import check, migrations, plan, upgrade
 from capset.stores.sql.schema.revisions import ENOUGH, HEAD, raise_to
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at
 from tests.stores.sql.upgrades.eras import engine_at

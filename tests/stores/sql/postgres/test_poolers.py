@@ -8,7 +8,7 @@ import pytest
 
 from capset.errors import StoreError
 from capset.stores.sql.postgres.store import open_postgres
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 from tests.databases import Server
 from tests.stores.sql.postgres.pooling import pgbouncer
 from tests.stores.sql.support import opened_at

@@ -20,7 +20,7 @@ from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AgentQuery, AuditQuery, SessionQuery
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import entry, intent, session_row
+from capset_testing.store_suite.support import entry, intent, session_row
 from tests.databases import Server, connected
 from tests.examples import examples
 from tests.stores.sql.support import opened_at, run_at, store_at

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from capset.stores.base import AuditQuery
 from capset.stores.sql.schema.maintenance import check, upgrade
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at
 

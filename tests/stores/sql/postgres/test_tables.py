@@ -20,7 +20,7 @@ from capset.stores.sql.postgres.engines import reading_engine
 from capset.stores.sql.postgres.store import WordTable
 from capset.stores.sql.schema import tables
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.schema.test_revisions import OPEN, is_no_index_of_words
 from tests.stores.sql.support import let_go, opened_at, process, run_at, store_at

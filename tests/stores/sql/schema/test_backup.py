@@ -18,7 +18,7 @@ from capset.stores.base import AuditQuery, ScopeKey
 from capset.stores.sql.schema.maintenance import back_up, check
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import NOW, begin, entry, intent
+from capset_testing.store_suite.support import NOW, begin, entry, intent
 from tests.databases import Server
 from tests.stores.sql.support import opened_at, store_at
 

@@ -9,7 +9,7 @@ import pytest
 from capset.errors import StoreError
 from capset.stores.sql.schema.maintenance import check
 from capset.stores.sql.schema.revisions import HEAD
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.databases import Server
 from tests.stores.sql.support import make, opened_at, raw, run_at, store_at
 

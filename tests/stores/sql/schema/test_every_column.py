@@ -13,7 +13,7 @@ from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.chain import Verification
 from capset.stores.sql.schema.tables import records
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.stores.sql.support import opened_at
 
 WHOLE = {"approval": "approval-1", "repeats": 3, "causation": "c", "org": "acme", "reason": "why", "code": "x"}

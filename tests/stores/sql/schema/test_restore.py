@@ -9,8 +9,8 @@ import pytest
 
 from capset.errors import Conflict, DefinitionError, StoreError
 from capset.stores.sql.schema.maintenance import back_up, check, restore
-from capset.testing import FakeClock
-from capset.testing.store_suite.support import LATER, entry
+from capset_testing import FakeClock
+from capset_testing.store_suite.support import LATER, entry
 from tests.databases import Server
 from tests.kernel.governance.approving import FOR_SESSION, till
 from tests.stores.sql.schema.test_backup import use

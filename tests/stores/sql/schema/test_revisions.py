@@ -23,7 +23,7 @@ from capset.stores.sql.schema import revisions as making
 from capset.stores.sql.schema import tables
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.sqlite import STUCK_SECONDS, SqliteStore, make_engine
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 from tests.databases import Server
 from tests.stores.sql.support import let_go, line_of, make, opened, opened_at, process, raw, run_at
 

@@ -21,8 +21,8 @@ from capset.stores.base import (
     StateRow,
 )
 from capset.stores.sql.sqlite import SqliteStore
-from capset.testing.store_suite.lineage_checks import envelope_row, link_row
-from capset.testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row
+from capset_testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import make, opened, raw
 
 AGENT = AgentRow(

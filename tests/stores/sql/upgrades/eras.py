@@ -27,7 +27,7 @@ from capset.stores.sql.audit.checkpoints import put_checkpoint
 from capset.stores.sql.postgres.engines import writing_engine
 from capset.stores.sql.schema.revisions import HEAD, KNOWN, raise_to
 from capset.stores.sql.sqlite import make_engine
-from capset.testing.store_suite.support import LATER, NOW, entry, intent
+from capset_testing.store_suite.support import LATER, NOW, entry, intent
 from tests.stores.sql.support import path_of
 
 REVISIONS: Final = tuple(sorted(KNOWN - {HEAD}))

@@ -17,7 +17,7 @@ import pytest
 from capset.stores.sql.postgres.engines import lock_key
 from capset.stores.sql.schema.revisions import HEAD, raise_to
 from capset.stores.sql.schema.tables import metadata
-from capset.testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.support import NOW, begin
 from tests.stores.sql.everything import read_everything, write_everything
 from tests.stores.sql.support import opened_at, path_of, run_at
 from tests.stores.sql.upgrades.eras import engine_at

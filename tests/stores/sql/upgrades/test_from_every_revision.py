@@ -10,7 +10,7 @@ from capset.stores.base import AgentQuery, ApprovalQuery, ScopeKey, SessionQuery
 from capset.stores.sql.schema.maintenance import check
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.store import SqlStore
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 from tests.stores.sql.support import opened_at, store_at
 from tests.stores.sql.upgrades.eras import KEY, REVISIONS, engine_at, made, still_there
 

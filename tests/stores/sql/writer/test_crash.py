@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from capset.stores.base import AuditQuery
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.stores.sql.support import let_go, line_of, opened_at, process
 
 INTENT_THEN_WAIT = """
 import asyncio, sys
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 
 async def main():
     store = store_at(sys.argv[1])
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 APPEND_MANY = """
 import asyncio, sys
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 
 async def main():
     store = store_at(sys.argv[1])
@@ -49,7 +49,7 @@ asyncio.run(main())
 
 LEAVE_WITHOUT_CLOSING = """
 import asyncio, sys
-from capset.testing.store_suite.support import entry
+from capset_testing.store_suite.support import entry
 
 async def main():
     store = store_at(sys.argv[1])

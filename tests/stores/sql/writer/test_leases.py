@@ -14,7 +14,7 @@ import pytest
 from capset.stores.base import AuditQuery
 from capset.stores.sql.writer import leases
 from capset.stores.sql.writer.leases import FileLeases
-from capset.testing.store_suite.support import entry, intent
+from capset_testing.store_suite.support import entry, intent
 from tests.stores.sql.support import opened, raw
 
 

@@ -16,7 +16,7 @@ from capset.stores.audit_rules import BadEntry
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.writer.writer import TOGETHER, Writer
-from capset.testing.store_suite.support import NOW, BrokenEntry, begin, entry
+from capset_testing.store_suite.support import NOW, BrokenEntry, begin, entry
 from tests.stores.sql.support import opened, raw
 
 

@@ -1,0 +1,77 @@
+"""The report of a matrix: what is saved of it, and the table that is printed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from lab.faults.matrix.cells import ROWS
+from lab.faults.matrix.moments import MOMENTS
+from lab.faults.matrix.run import Run
+
+Report = dict[str, Any]
+"""What ``--save`` writes: the machine, the seed, and a cell for each fault, engine and moment."""
+Results = Mapping[tuple[str, str], Sequence[Run]]
+"""The runs by the name of their row and their moment."""
+
+
+def report_of(results: Results, seed: int) -> Report:
+    """Return the report of runs."""
+    cells: list[dict[str, Any]] = [
+        {
+            "component": row.component,
+            "fault": row.fault,
+            "engine": row.engine,
+            "moment": moment,
+            "runs": len(runs),
+            "acknowledged": sum(one.acknowledged for one in runs),
+            "recovery": round(max(one.recovery for one in runs), 2),
+            "lost": sum(len(one.lost) for one in runs),
+            "doubled": sum(len(one.doubled) for one in runs),
+            "open": sum(max(one.open_intents, 0) for one in runs),
+            "chains": sum(not one.chain for one in runs),
+            "held": sum(one.is_held for one in runs),
+            "misses": [miss for one in runs for miss in one.misses],
+        }
+        for row in ROWS
+        for moment in row.moments
+        if (runs := results.get((row.name, moment)))
+    ]
+    system = f"{platform.system()} {platform.machine()}"
+    machine = {"cores": os.cpu_count(), "system": system, "python": platform.python_version()}
+    return {"machine": machine, "seed": seed, "runs": sum(cell["runs"] for cell in cells), "cells": cells}
+
+
+def table_of(report: Report) -> Table:
+    """Return the matrix as a table: a row for each fault, a column for each moment, and what came of all."""
+    table = Table(
+        title=f"{report['runs']} runs, seed {report['seed']}: runs × the slowest recovery in seconds", padding=(0, 1)
+    )
+    for column in ("component", "fault", "engine", *MOMENTS, "lost", "doubled", "chain"):
+        table.add_column(column, justify="left" if column in ("component", "fault", "engine") else "right")
+    for row in ROWS:
+        own = {one["moment"]: one for one in cells_of(report, row.component, row.fault, row.engine)}
+        if own:
+            told = [_cell(own[moment]) if moment in own else "" for moment in MOMENTS]
+            lost, doubled = (str(sum(one[key] for one in own.values())) for key in ("lost", "doubled"))
+            runs = sum(one["runs"] for one in own.values())
+            chains = sum(one["chains"] for one in own.values())
+            verified = "verifies" if chains == runs else f"{chains} of {runs}"
+            table.add_row(row.component, row.fault, row.engine, *told, lost, doubled, verified)
+    return table
+
+
+def cells_of(report: Report, component: str, fault: str, engine: str) -> list[dict[str, Any]]:
+    """Return the cells of one row."""
+    return [
+        one for one in report["cells"] if (one["component"], one["fault"], one["engine"]) == (component, fault, engine)
+    ]
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    wrong = "" if cell["held"] == cell["runs"] else f" ({cell['runs'] - cell['held']} not held)"
+    return f"{cell['runs']} × {cell['recovery']:.1f}{wrong}"

@@ -1,0 +1,1 @@
+"""The part that runs in the environment of mcp-guardbench: ``python -m lab.guardbench.lab``."""

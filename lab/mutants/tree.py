@@ -1,0 +1,154 @@
+"""A copy of the tree, with an environment of its own that imports from it, and tests that run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pytest
+
+_PLUGIN: Final = Path(__file__).with_name("plugin.py")
+_SLOWER: Final = 5.0
+"""How many times as long as it was measured a test may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of some tests; ``test`` is the one that failed, or that hung."""
+
+    kind: Literal["passed", "failed", "hung", "broken"]
+    test: str | None = None
+    failed: tuple[str, ...] = ()
+
+
+class Tree:
+    """A copy of what git knows of a folder, in another, whose Python imports the copy's packages.
+
+    A test hangs after ``test_seconds``, and a run of tests ``start_seconds`` after it should have ended.
+    """
+
+    def __init__(self, root: Path, folder: Path, *, test_seconds: int = 60, start_seconds: float = 60.0) -> None:
+        self.root = folder / "tree"
+        self._folder = folder
+        self._test_seconds = test_seconds
+        self._start_seconds = start_seconds
+        for path in _files_of(root):
+            if (root / path).is_file():
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / path, self.root / path)
+        self._python = self._environment()
+        self._stamp = time.time()
+        (folder / "tmp").mkdir()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the copy, at a time of its own: by the time and the size Python knows what it compiled."""
+        self._stamp += 10
+        (self.root / path).write_text(text, "utf-8")
+        os.utime(self.root / path, (self._stamp, self._stamp))
+
+    def measure(self, folder: str, files: Sequence[str], told: Path) -> None:
+        """Run the tests of some files, and keep which reached which line of a folder in ``told``, and beside it."""
+        marks = "not nightly and not weekly and not clients and not browser"
+        self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, told, None)
+
+    def run(self, tests: Sequence[str], seconds: float, *, at_once: bool = True) -> Outcome:
+        """Run some tests, up to the first that fails; ``seconds`` is what they took when they were measured."""
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        options = [*(["-x"] if at_once else []), "--tb=no", "-o", f"timeout={self._test_seconds}"]
+        told = self._folder / "told.json"
+        told.unlink(missing_ok=True)
+        code = self._run(
+            {"tests": list(tests), "arguments": [*options, *files]}, told, self._start_seconds + _SLOWER * seconds
+        )
+        said: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
+        failed, running = tuple[str, ...](said.get("failed", ())), str(said.get("running") or tests[0])
+        if code is None:
+            return Outcome("hung", running, failed)
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return Outcome("passed")
+        if failed:
+            return Outcome("failed", failed[0], failed)
+        return Outcome("broken", running)
+
+    def _run(self, asked: dict[str, Any], told: Path, seconds: float | None) -> int | None:
+        """Return what pytest ended with; ``None`` if it had to be killed, with all that it had started."""
+        request = self._folder / "asked.json"
+        request.write_text(json.dumps(asked))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
+        environment |= {"TMPDIR": str(self._folder / "tmp"), "VIRTUAL_ENV": str(self._python.parents[1])}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [str(self._python), "-P", str(_PLUGIN), str(request), str(told)]
+        with subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                return self._wait(process, told, seconds)
+            except BaseException as error:
+                os.killpg(process.pid, signal.SIGKILL)  # it is its group's first: what the tests started goes too
+                if isinstance(error, subprocess.TimeoutExpired):
+                    return None
+                raise
+
+    def _wait(self, process: subprocess.Popen[bytes], told: Path, seconds: float | None) -> int:
+        """Wait for pytest, which writes down every test that it starts.
+
+        Raises ``TimeoutExpired`` once its time is up, or one test takes longer than it is given and some more: a change
+        may leave tasks that hang where pytest's own timeout cannot end them.
+        """
+        if seconds is None:
+            return process.wait()
+        end, stalled = time.monotonic() + seconds, self._test_seconds + self._start_seconds
+        while True:
+            try:
+                return process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                begun = told.stat().st_mtime if told.exists() else time.time()
+                if time.monotonic() > end or time.time() - begun > stalled:
+                    raise
+
+    def _sources(self) -> list[Path]:
+        return sorted([*self.root.glob("packages/*/src"), *self.root.glob("src")])
+
+    def _environment(self) -> Path:
+        """Make an environment that has what this one has, but the copy's own package; return its Python."""
+        there, here = Path(sys.prefix), self.root / ".venv"
+        venv.create(here, with_pip=False, symlinks=True)
+        paths = sysconfig.get_paths("venv", vars={"base": str(here), "platbase": str(here)})
+        installed = dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
+        Path(paths["purelib"], "copy.pth").write_text("\n".join([*map(str, self._sources()), *installed]))
+        for program in (there / "bin").iterdir():
+            if not (own := here / "bin" / program.name).exists():
+                if program.read_bytes()[:2] == b"#!":
+                    own.write_text(program.read_text().replace(str(there), str(here)))
+                    own.chmod(0o755)
+                else:
+                    own.symlink_to(program)
+        return here / "bin" / "python"
+
+
+def _files_of(root: Path) -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [name for name in listed.stdout.split("\0") if name]

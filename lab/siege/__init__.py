@@ -1,0 +1,1 @@
+"""Attacks on real servers, measured from the point of view of a bystander: ``make lab-siege``."""

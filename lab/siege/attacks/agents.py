@@ -1,0 +1,53 @@
+"""Agents that use their model at once: 60 in one step of another, of sessions that may take ten steps each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from typing import Any, Final
+
+from lab.siege.attack import Attack, Bounds
+from lab.siege.connection import Connection, request, status
+from lab.siege.site import STEPS, Site
+
+_EVENTS: Final = {"accept": "text/event-stream"}
+
+
+async def _crowds(site: Site, until: float) -> Counter[str]:
+    """Have one turn after the other begin them, on both servers, and look at what each session has used."""
+    told = Counter[str]()
+
+    async def turns(port: int) -> None:
+        async with Connection(port) as connection:
+            while time.monotonic() < until:
+                await _crowd(connection, site, told)
+                await asyncio.sleep(0.2)  # what is attacked is the limit
+
+    await asyncio.gather(*map(turns, site.ports))
+    return told
+
+
+async def _crowd(connection: Connection, site: Site, told: Counter[str]) -> None:
+    key = site.spender.key
+    begun = await connection.ask(_posted("/v1/sessions", key, {"agent_id": site.spender.agent}))
+    told[status(begun)] += 1
+    if begun.status != 201:
+        return
+    session = begun.json["id"]
+    asked = _posted(f"/v1/sessions/{session}/messages", key, {"content": "go"}, _EVENTS)
+    told[status(await connection.ask(asked, whole=True))] += 1
+    answer = await connection.ask(request("GET", f"/v1/usage?session={session}", key))
+    told[status(answer)] += 1
+    if answer.status == 200:
+        used = sum(one["used"] for one in answer.json["items"] if one["resource"] == "model_steps")
+        told["all steps" if used == STEPS else f"{used:g} steps"] += 1
+
+
+def _posted(path: str, key: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
+    return request("POST", path, key, json.dumps(body).encode(), headers)
+
+
+_ANSWERS: Final = frozenset({"200", "201", "429", "all steps"})
+ATTACKS = (Attack("60 agents at once", _crowds, _ANSWERS, Bounds(health=0.5)),)

@@ -1,0 +1,118 @@
+"""Clients that send slowly, read nothing, or come in numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+
+from lab.siege.attack import Attack
+from lab.siege.connection import Connection, request
+from lab.siege.site import Site
+
+_MIB = 2**20
+
+
+@contextlib.asynccontextmanager
+async def _opened(port: int) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**12)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def _unread(site: Site, until: float) -> Counter[str]:
+    """Ask for files of 20 MB on 32 connections, and read none of them."""
+    path = f"/v1/sessions/{site.attacker.session}/files/large.bin"
+    async with Connection(site.port) as connection:
+        put = await connection.ask(request("PUT", path, site.attacker.key, os.urandom(20 * _MIB)))
+    told = Counter({str(put.status): 1})
+
+    async def one() -> None:
+        async with _opened(site.port) as (_, writer):
+            writer.write(request("GET", path, site.attacker.key))
+            await asyncio.sleep(max(0.0, until - time.monotonic()))
+            told["unread"] += 1
+
+    await asyncio.gather(*(one() for _ in range(32)))
+    return told
+
+
+async def _trickle(site: Site, until: float) -> Counter[str]:
+    """Declare bodies of 16 MB on 200 connections, send a megabyte of each, and then a byte a second."""
+    path, told = f"/v1/sessions/{site.attacker.session}/calls", Counter[str]()
+    head = request("POST", path, site.attacker.key, headers={"content-length": str(16 * _MIB)})
+
+    async def one() -> None:
+        async with _opened(site.port) as (reader, writer):
+            writer.write(head + b" " * _MIB)
+            while time.monotonic() < until and not writer.is_closing():
+                writer.write(b" ")
+                with contextlib.suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(1):
+                        line = await reader.readline()
+                    told[line[9:12].decode() or "closed"] += 1
+                    return
+            told["trickled"] += 1
+
+    await asyncio.gather(*(one() for _ in range(200)))
+    return told
+
+
+async def _idle(site: Site, until: float) -> Counter[str]:
+    """Open 800 connections, and send half a request on each."""
+    told: Counter[str] = Counter()
+
+    async def one() -> None:
+        with contextlib.suppress(OSError):
+            async with _opened(site.port) as (_, writer):
+                writer.write(b"GET /v1/healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ")
+                await asyncio.sleep(max(0.0, until - time.monotonic()))
+                told["idle"] += 1
+                return
+        told["closed"] += 1
+
+    await asyncio.gather(*(one() for _ in range(800)))
+    return told
+
+
+async def _reads(site: Site, until: float) -> Counter[str]:
+    """Read as fast as 64 connections can."""
+    asked, told = request("GET", f"/v1/agents/{site.attacker.agent}", site.attacker.key), Counter[str]()
+
+    async def one() -> None:
+        async with Connection(site.port) as connection:
+            while time.monotonic() < until:
+                told[str((await connection.ask(asked)).status)] += 1
+
+    await asyncio.gather(*(one() for _ in range(64)))
+    return told
+
+
+async def _uploads(site: Site, until: float) -> Counter[str]:
+    """Write files of 8 MB on eight connections, again and again."""
+    content, told = os.urandom(8 * _MIB), Counter[str]()
+
+    async def one(number: int) -> None:
+        path = f"/v1/sessions/{site.attacker.session}/files/{number}.bin"
+        asked = request("PUT", path, site.attacker.key, content)
+        async with Connection(site.port) as connection:
+            while time.monotonic() < until:
+                told[str((await connection.ask(asked)).status or "closed")] += 1
+
+    await asyncio.gather(*map(one, range(8)))
+    return told
+
+
+_ALIVE = frozenset({"200", "201", "503", "429", "closed"})
+ATTACKS = (
+    Attack("32 downloads of 20 MB, unread", _unread, _ALIVE | {"unread"}),
+    Attack("200 bodies of 16 MB that trickle", _trickle, _ALIVE | {"trickled", "408"}),
+    Attack("800 unfinished requests", _idle, _ALIVE | {"idle"}),
+    Attack("64 readers", _reads, _ALIVE),
+    Attack("8 uploads of 8 MB", _uploads, _ALIVE),
+)

@@ -1,0 +1,186 @@
+"""The execution of one turn: its agent runs to the end, or until it has to wait, and the outcome is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from capset.definitions.hooks import Hooks, ToolExecuted
+from capset.errors import (
+    Cancelled,
+    CapsetError,
+    DeadlineExceeded,
+    InternalError,
+    Interrupted,
+    InvalidOutput,
+    LimitExceeded,
+    StoreError,
+    TurnSuspended,
+)
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.stores.base import SUSPENDED, NewEvent, SessionRow
+from capset.wire.turns import (
+    cancelled_event,
+    ended_event,
+    executed_event,
+    failed_event,
+    requested_event,
+    suspended_event,
+)
+from capset_agents.journal import TurnJournal
+
+_log = logging.getLogger("capset.agents")
+
+
+def owner_of(row: SessionRow) -> tuple[str | None, str, str]:
+    """Return the principal whose turns of a session count together."""
+    return row.org, row.principal_kind, row.principal
+
+
+class TooManyTurns(LimitExceeded):
+    """Too many turns of one principal run in this process."""
+
+    code = "too_many_turns"
+
+
+class RunningTurn:
+    """One turn that this process runs."""
+
+    journal: TurnJournal
+
+    def __init__(self, kernel: Kernel, row: SessionRow, seconds: float) -> None:
+        self.ended = asyncio.Event()
+        self.owner = owner_of(row)
+        self._kernel = kernel
+        self._seconds = seconds
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled_by: str | None = None
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks with which the session reports its calls to this turn."""
+        return Hooks(on_tool_executed=self._executed)
+
+    async def cancel(self, by: str) -> None:
+        """Cancel it, and return once it has ended: in another way, or suspended, if its agent had just come to that."""
+        self._cancelled_by = self._cancelled_by or by
+        if self._task is not None:
+            self._task.cancel()
+        await self.ended.wait()
+
+    def abandon(self) -> None:
+        """Cancel it without another word: its session is gone, and takes no more events."""
+        self.journal.is_lost = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self, session: Session) -> None:
+        """Run the agent to its end, or until it has to wait for approvals, and store the outcome."""
+        journal, loop = self.journal, asyncio.get_running_loop()
+        self._task, began = asyncio.current_task(), loop.time()
+        keeper = loop.create_task(journal.keep(self._task))
+        try:
+            if self._cancelled_by is not None or journal.is_lost:  # before it began
+                raise asyncio.CancelledError
+            try:
+                last = await self._outcome(session)
+            finally:
+                self._task = None  # what comes of it is stored, also if it is cancelled now, or once more
+        except TurnSuspended as suspended:
+            await self._stop(keeper, began)
+            await self._suspend(session, suspended)
+        except StoreError as error:
+            await self._stop(keeper, began)
+            _log.warning("the turn %s stops here, and is to be continued: %s", journal.turn, error.message)
+            await journal.end(then=journal.left("", self._kernel.now()))
+        except asyncio.CancelledError:
+            await self._stop(keeper, began)
+            if journal.is_lost:
+                _log.warning("the turn %s of the session %s is no longer this process's", journal.turn, journal.session)
+            elif self._cancelled_by is not None:
+                await journal.end(cancelled_event(self._cancelled_by))
+                return
+            elif journal.can_be_continued:
+                await journal.end(then=journal.left("", self._kernel.now()))
+            else:
+                cut_off = Cancelled("The turn was cut off: the server is closing")
+                cut_off.retryable = False  # it may have had effects
+                await journal.end(failed_event(cut_off, journal.checkpoint.correlation))
+            raise
+        else:
+            await self._stop(keeper, began)
+            await journal.end(last)
+
+    async def _stop(self, keeper: asyncio.Task[None], began: float) -> None:
+        journal = self.journal
+        journal.stop()
+        await keeper
+        seconds = journal.checkpoint.seconds + asyncio.get_running_loop().time() - began
+        journal.checkpoint = replace(journal.checkpoint, seconds=seconds)
+
+    async def _suspend(self, session: Session, suspended: TurnSuspended) -> None:
+        journal, approvals = self.journal, self._kernel.store.approvals
+        org = session.snapshot.principal.org
+        found = [await approvals.get(org, one) for one in suspended.approvals]
+        requests = [one for one in found if one is not None]
+        for request in requests:
+            journal.add_event(requested_event(request))
+        journal.checkpoint = replace(journal.checkpoint, approvals=tuple(one.id for one in requests))
+        until = max((one.expires_at for one in requests), default=self._kernel.now())
+        left = journal.left(SUSPENDED, until)
+        await journal.end(suspended_event(suspended.approvals, suspended.calls), then=left)
+        now = [await approvals.get(org, one.id) for one in requests]
+        if not any(one is not None and one.status == "pending" for one in now):  # decided just before it was suspended
+            await self._kernel.store.events.take(left, replace(left, until=self._kernel.now()))
+
+    async def _outcome(self, session: Session) -> NewEvent:
+        """Return the last event. Raises ``TurnSuspended``, and ``StoreError`` where another process may go on later."""
+        journal = self.journal
+        redact, correlation = self._kernel.redactor, journal.checkpoint.correlation
+        left = self._seconds - journal.checkpoint.seconds
+        try:
+            if left <= 0:
+                raise DeadlineExceeded(f"Deadline exceeded: the turn has run for {self._seconds:g} seconds.")
+            options = session.options(timeout=left, approvals="defer")
+            with session.until_withdrawn():
+                output = await options.run(journal.checkpoint.content, journal=journal)
+            try:
+                data = from_json(to_json(output), allow_inf_nan=False)
+            except ValueError:
+                raise InvalidOutput("The agent gave an output that JSON cannot carry.") from None
+            data = data if redact is None else redact(data)
+            given = await session.for_model(journal.turn, data)
+            return ended_event(given.text, given.file) if given.is_cut else ended_event(data)
+        except TurnSuspended:
+            raise
+        except CapsetError as error:
+            if isinstance(error, StoreError) and error.retryable and journal.can_be_continued:
+                raise
+            if redact is not None:
+                error.message = redact(error.message)
+            return failed_event(error, correlation)
+        except Exception:
+            _log.exception("a turn failed, correlation %s", correlation)
+            return failed_event(InternalError("The turn failed unexpectedly; the log has the details."), correlation)
+
+    def _executed(self, told: ToolExecuted) -> None:
+        self.journal.add_event(executed_event(told))
+
+
+def interrupted() -> NewEvent:
+    """Return the last event of a turn whose process has died, and that cannot be continued."""
+    return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
+
+
+def waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
+    """Return the error of what cannot be while a turn waits for approvals."""
+    told = ", ".join(approvals)
+    return TurnSuspended(
+        f"the turn {turn!r} waits for an approval: {told}; have it decided, or cancel the turn", approvals=approvals
+    )

@@ -1,0 +1,406 @@
+"""The journal of a running turn: its events and messages, stored in batches that renew the hold on the turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from capset.clock import iso
+from capset.errors import CapsetError, LimitExceeded, StateError
+from capset.kernel.kernel import Kernel
+from capset.stores.base import Attempt, MessageRow, NewEvent, NewMessage, TurnHold, TurnRow
+from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset_agents.model_calls import readable
+
+HELD_SECONDS: Final = 30
+"""How long a turn is held without renewal before its process counts as dead."""
+RENEW_SECONDS: Final = 10.0
+"""How often a process renews its hold."""
+BATCH_SECONDS: Final = 0.08
+"""The time between two batches. It is less than a record waits, so that records are written with them."""
+SETTLE_SECONDS: Final = 0.02
+"""How long an event waits at least for others to be stored with it, where the last batch is longer ago."""
+MESSAGE_BYTES: Final = 16 * 1024 * 1024
+"""The maximum size of one message of a conversation."""
+CONVERSATION_BYTES: Final = 64 * 1024 * 1024
+"""The maximum size of all messages of a conversation."""
+CONVERSATION_MESSAGES: Final = 10_000
+"""The maximum number of messages of a conversation."""
+KEPT_FROM: Final = "kept_from"
+"""The member of a summary's metadata with the number of the first message before it that it does not stand for."""
+_PAGE_BYTES: Final = 1024 * 1024
+_LAST_TRIES: Final = 5
+"""How often storing the end of a turn is tried while the store is unavailable."""
+_log = logging.getLogger("capset.agents")
+
+
+class ConversationFull(LimitExceeded):
+    """The conversation of a session has no room for another message."""
+
+    code = "conversation_full"
+    retryable = False
+
+
+class TurnJournal:
+    """The journal of one turn in one process, for as long as the turn is its own."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        held: TurnRow,
+        checkpoint: TurnCheckpoint,
+        *,
+        org: str | None,
+        conversation: Conversation,
+        stored: Callable[[str], None],
+    ) -> None:
+        """``held`` is the turn as stored; ``stored`` gets the session's id whenever something was stored."""
+        own = [one for one in conversation.rows if one.turn == held.turn]
+        self.history = tuple(one.data for one in conversation.rows if one.kind != "inner")
+        self.numbers = tuple(row.seq for row in conversation.rows if row.kind != "inner")
+        self.is_continued = bool(own)
+        self.place: Final = ""
+        self._inner = [from_json(one.data) for one in own if one.kind == "inner"]
+        self.is_lost = False
+        """Whether the turn is another process's, or its session was deleted."""
+        self.checkpoint = checkpoint
+        self._kernel = kernel
+        self._events = kernel.store.events  # a closing kernel gives no store, but lets turns end
+        self._audit = kernel.store.audit
+        self._held = held
+        self._org = org
+        self._count, self._bytes = conversation.count, conversation.bytes
+        self._stored = stored
+        self._redact = kernel.redactor
+        self._new_events: list[NewEvent] = []
+        self._new_messages: list[NewMessage] = []
+        self._text: tuple[str, int, int, list[str]] | None = None
+        """The type, step and part of the text that is being emitted, and its pieces."""
+        self._has_new = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._attempts: Sequence[Attempt] | None = None
+        self._renewed = 0.0
+
+    @property
+    def turn(self) -> str:
+        """The id of the turn."""
+        return self._held.turn
+
+    @property
+    def hold(self) -> TurnHold:
+        """The turn, as this process holds it."""
+        return TurnHold(self._held.session, self._held.turn, self._held.holder)
+
+    @property
+    def session(self) -> str:
+        """The id of the turn's session."""
+        return self._held.session
+
+    @property
+    def streams(self) -> bool:
+        """Whether texts may be emitted in pieces: not where the host masks patterns, which may span two of them."""
+        return self._redact is None
+
+    @property
+    def can_be_continued(self) -> bool:
+        """Whether another process could continue the turn."""
+        return self._held.checkpoint is not None
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """The usage of the turn so far."""
+        return self.checkpoint.usage
+
+    def count(self, usage: Mapping[str, float]) -> None:
+        """Note the usage of the turn so far."""
+        self.checkpoint = replace(self.checkpoint, usage=usage)
+
+    def result(self, call: str) -> str | None:
+        """Return the stored result of a tool call of the newest message."""
+        return self.checkpoint.results.get(call)
+
+    async def attempts(self, call: str) -> Sequence[Attempt]:
+        """Return the attempts at a tool call that were made before the turn was continued."""
+        if not self.is_continued:
+            return ()
+        if self._attempts is None:
+            self._attempts = await self._audit.attempts(self._org, self.turn)
+        return [one for one in self._attempts if one.causation == call]
+
+    def emit(self, type: str, data: Mapping[str, Any]) -> None:
+        """Add an event; matches of the host's patterns are masked in it."""
+        masked = data if self._redact is None else self._redact(data)
+        self.add_event(NewEvent(type, to_json(masked).decode()))
+
+    def emit_text(self, type: str, step: int, part: int, text: str) -> None:
+        """Add a piece of text; pieces that wait to be stored become one event."""
+        if self._text is None or self._text[:3] != (type, step, part):
+            self._end_text()
+            self._text = (type, step, part, [])
+        self._text[3].append(text)
+        self._has_new.set()
+
+    def add_event(self, event: NewEvent) -> None:
+        """Add an event as it is."""
+        self._end_text()
+        self._new_events.append(event)
+        self._has_new.set()
+
+    def add(self, message: str, *, is_summary: bool = False) -> None:
+        """Add a message, or a summary of all before, to the conversation; stored results of the last are forgotten.
+
+        Raises ``ConversationFull``, naming the limit.
+        """
+        self._add(NewMessage("summary" if is_summary else "message", message))
+        self._forget("")
+
+    def add_inner(self, place: str, message: str, *, is_summary: bool = False) -> None:
+        """Add a message of an agent within a call, or a summary of all its messages. Raises ``ConversationFull``."""
+        about = f'"within":{to_json(place).decode()}' + (',"summary":true' if is_summary else "")
+        self._add(NewMessage("inner", f'{{{about},"message":{message}}}'))
+        self._forget(place)
+
+    def within(self, place: str) -> InnerJournal:
+        """Return the journal of an agent within a call, with its messages so far."""
+        own = [one for one in self._inner if one["within"] == place]
+        first = max((number for number, one in enumerate(own) if "summary" in one), default=0)
+        return InnerJournal(self, place, [to_json(one["message"]).decode() for one in own[first:]])
+
+    def _add(self, message: NewMessage) -> None:
+        size = len(message.data.encode())
+        for limit, value, most in (
+            ("message_bytes", size, MESSAGE_BYTES),
+            ("conversation_bytes", self._bytes + size, CONVERSATION_BYTES),
+            ("conversation_messages", self._count + 1, CONVERSATION_MESSAGES),
+        ):
+            if value > most:
+                raise ConversationFull(
+                    f"The conversation is full: it would have {value}, and may have {most} ({limit})"
+                )
+        self._count, self._bytes = self._count + 1, self._bytes + size
+        self._new_messages.append(message)
+        self._has_new.set()
+
+    def _forget(self, place: str) -> None:
+        """Forget the results of calls of an agent that has gone on, and of the agents within them."""
+        left = {call: one for call, one in self.checkpoint.results.items() if not call.startswith(place)}
+        if len(left) < len(self.checkpoint.results):
+            self.checkpoint = replace(self.checkpoint, results=left)
+
+    async def store(self, results: Mapping[str, str] | None = None) -> None:
+        """Store everything added, and results of tool calls, durably.
+
+        Raises ``StateError`` if the turn is not this process's any more, and ``StoreError``.
+        """
+        if results:
+            self.checkpoint = replace(self.checkpoint, results={**self.checkpoint.results, **results})
+        elif not self._new_messages and asyncio.get_running_loop().time() < self._renewed + HELD_SECONDS / 2:
+            return
+        await self._write()
+
+    async def keep(self, running: asyncio.Task[Any] | None) -> None:
+        """Store what is added, and renew the hold, until the end; cancel the turn if it is no longer this process's."""
+        loop = asyncio.get_running_loop()
+        self._renewed = loop.time()
+        while not self._ending.is_set():
+            try:
+                async with asyncio.timeout_at(self._renewed + RENEW_SECONDS):
+                    await self._has_new.wait()
+            except TimeoutError:
+                pass  # time to renew
+            try:
+                async with asyncio.timeout_at(max(self._renewed + BATCH_SECONDS, loop.time() + SETTLE_SECONDS)):
+                    await self._ending.wait()
+            except TimeoutError:
+                pass  # time to store
+            self._has_new.clear()
+            if self._ending.is_set():
+                return
+            if not self._has_anything and loop.time() < self._renewed + RENEW_SECONDS:
+                continue
+            try:
+                await self._write()
+            except StateError:
+                if running is not None:
+                    running.cancel()
+                return
+            except CapsetError:
+                self._renewed = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: again in a second
+
+    def stop(self) -> None:
+        """Let ``keep`` end."""
+        self._ending.set()
+        self._has_new.set()
+
+    async def end(self, *last: NewEvent, then: TurnRow | None = None) -> bool:
+        """Store the rest, and end the turn with its last events, or leave it as ``then``; return whether it did."""
+        self._end_text()
+        self._new_events += last
+        for _ in range(_LAST_TRIES):
+            if self.is_lost:
+                return False
+            try:
+                await self._write(then, is_last=True)
+            except StateError:
+                return False
+            except CapsetError:
+                await asyncio.sleep(RENEW_SECONDS / 10)
+            else:
+                return True
+        _log.error("the end of the turn %s was not stored: it will count as interrupted", self.turn)
+        return False
+
+    def left(self, holder: str, until: str) -> TurnRow:
+        """Return the turn as another process may find it."""
+        return replace(self._held, holder=holder, until=until, checkpoint=write_checkpoint(self.checkpoint))
+
+    @property
+    def _has_anything(self) -> bool:
+        return bool(self._new_events or self._new_messages or self._text)
+
+    def _end_text(self) -> None:
+        """Make one event of the pieces of text that wait."""
+        if self._text is not None:
+            kind, step, part, pieces = self._text
+            self._text = None
+            self.emit(kind, {"step": step, "part": part, "text": readable("".join(pieces))})
+
+    async def _write(self, then: TurnRow | None = None, *, is_last: bool = False) -> None:
+        async with self._writing:
+            self._end_text()
+            events, self._new_events = self._new_events, []
+            messages, self._new_messages = self._new_messages, []
+            if not is_last:
+                then = self._next()
+            try:
+                now = self._kernel.now()
+                await self._events.append(self._held, events, now=now, then=then, messages=messages)
+            except StateError:  # the session was deleted, or the turn is another's
+                self.is_lost = True
+                raise
+            except CapsetError as error:
+                _log.error("the store did not keep events of the turn %s: %s", self.turn, error.message)
+                self._new_events = events + self._new_events
+                self._new_messages = messages + self._new_messages
+                raise
+            self._renewed = asyncio.get_running_loop().time()
+            self._held = self._held if then is None else then
+        self._stored(self.session)
+
+    def _next(self) -> TurnRow:
+        checkpoint = write_checkpoint(self.checkpoint) if self.can_be_continued else None
+        return replace(self._held, until=held_until(self._kernel), checkpoint=checkpoint)
+
+
+def held_until(kernel: Kernel) -> str:
+    """Return the time until which a turn is held from now on."""
+    return iso(kernel.clock.time_ns() + HELD_SECONDS * 1_000_000_000)
+
+
+class InnerJournal:
+    """The journal of an agent that works within a call of a turn: its messages are stored with those of the turn.
+
+    Its texts and calls are no events of the turn; their records are on the log. What it uses counts above.
+    """
+
+    def __init__(self, outer: TurnJournal, place: str, history: Sequence[str]) -> None:
+        self.history = tuple(history)
+        self.numbers: Sequence[int] = ()
+        self.is_continued = bool(history)
+        self.place: Final = f"{place}/"
+        self._outer = outer
+
+    @property
+    def turn(self) -> str:
+        """The id of the turn."""
+        return self._outer.turn
+
+    @property
+    def hold(self) -> TurnHold:
+        """The turn, as this process holds it."""
+        return self._outer.hold
+
+    @property
+    def streams(self) -> bool:
+        """Whether texts may be emitted in pieces: they are not emitted at all."""
+        return False
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """The usage so far: none of its own."""
+        return {}
+
+    def count(self, usage: Mapping[str, float]) -> None:
+        """Do nothing: the turn's own journal notes it."""
+
+    def emit(self, type: str, data: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def emit_text(self, type: str, step: int, part: int, text: str) -> None:
+        """Do nothing."""
+
+    def result(self, call: str) -> str | None:
+        """Return the stored result of a tool call of the newest message."""
+        return self._outer.result(self.place + call)
+
+    async def attempts(self, call: str) -> Sequence[Attempt]:
+        """Return the attempts at a tool call that were made before the turn was continued."""
+        return await self._outer.attempts(self.place + call)
+
+    def add(self, message: str, *, is_summary: bool = False) -> None:
+        """Add a message, or a summary of all before. Raises ``ConversationFull``."""
+        self._outer.add_inner(self.place.removesuffix("/"), message, is_summary=is_summary)
+
+    def within(self, place: str) -> InnerJournal:
+        """Return the journal of an agent within a call of this one."""
+        return self._outer.within(self.place + place)
+
+    async def store(self, results: Mapping[str, str] | None = None) -> None:
+        """Store everything added, and results of tool calls, durably. Raises as the turn's does."""
+        await self._outer.store({self.place + call: one for call, one in (results or {}).items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of a conversation since its newest summary, and the number and the bytes of all.
+
+    Messages before it that the summary does not stand for come after it.
+    """
+
+    rows: Sequence[MessageRow]
+    count: int
+    bytes: int
+
+
+async def read_conversation(kernel: Kernel, session: str) -> Conversation:
+    """Return the conversation of a session."""
+    events, found = kernel.store.events, list[MessageRow]()
+    after: int | None = None
+    while True:
+        page = await events.messages(session, after=after, max_bytes=_PAGE_BYTES)
+        found += page.items
+        if not page.items or page.items[-1].seq >= page.count:
+            break
+        after = page.items[-1].seq
+    if found and (first := _kept_from(found[0])) is not None:
+        earlier = await events.messages(session, after=first - 1, limit=found[0].seq - first)
+        found[2:2] = earlier.items  # after the summary, which is two messages: what the model was asked, and its answer
+    return Conversation(found, page.count, page.bytes)
+
+
+def _kept_from(row: MessageRow) -> int | None:
+    """Return the number of the first message before a summary that it does not stand for, if there is any."""
+    if row.kind != "summary":
+        return None
+    match from_json(row.data):  # in a form of the runner's own
+        case {"metadata": {**metadata}}:
+            first: object = metadata.get(KEPT_FROM)
+            return first if isinstance(first, int) and 0 < first < row.seq else None
+        case _:
+            return None

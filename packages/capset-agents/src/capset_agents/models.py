@@ -1,0 +1,84 @@
+"""The models that agents may use: a default one, and a list to choose from (extra ``agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, infer_model
+
+from capset.errors import CapsetError, unknown
+from capset_agents.playback.cassette_model import CassetteRecorder
+from capset_agents.playback.cassettes import CassetteFile
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Script
+
+
+class ModelUnavailable(CapsetError):
+    """The model of an agent cannot be used here: it is not on the list, unknown, or has no key."""
+
+    code = "model_unavailable"
+    status = 422
+
+
+class ModelChoice:
+    """A default model, and the models that agents may choose by name.
+
+    Models are made when they are first used; their keys come from the environment, as pydantic-ai reads them.
+    """
+
+    def __init__(
+        self,
+        default: str | Model | Script | None,
+        allowed: Iterable[str] | Mapping[str, str | Model] = (),
+        *,
+        record: CassetteFile | None = None,
+    ) -> None:
+        """Take a default, and the others: names as pydantic-ai knows them, or the host's own ones with models.
+
+        The answers of all of them are recorded in ``record``, if it is given.
+        """
+        self._record = record
+        self._default = default
+        self._allowed: dict[str, str | Model] = (
+            {**allowed} if isinstance(allowed, Mapping) else {name: name for name in allowed}
+        )
+        self._made: dict[str, Model] = {}
+
+    def resolve(self, name: str | None, agent: str) -> Model:
+        """Return the model for an agent, which may name one. Raises ``ModelUnavailable``."""
+        model = self._find(name, agent)
+        return model if self._record is None else CassetteRecorder(model, self._record)
+
+    def _find(self, name: str | None, agent: str) -> Model:
+        given = self._default if name is None or name == self._default else self._allowed.get(name)
+        if given is None:
+            if name is None:
+                raise ModelUnavailable(
+                    f"the agent {agent!r} names no model, and there is no default one",
+                    hint="name one in the agent, or give the runner a default: --model openai:gpt-5",
+                )
+            raise ModelUnavailable(
+                unknown("model", name, [*self._allowed, *([self._default] if isinstance(self._default, str) else [])])
+                + "; agents use only models that the host allows",
+                hint="allow it: --allow-model NAME",
+            )
+        if isinstance(given, Script):
+            return ScriptedModel(script=given, agent=agent)
+        if not isinstance(given, str):
+            return given
+        if given not in self._made:
+            self._made[given] = _make(given)
+        return self._made[given]
+
+
+def _make(name: str) -> Model:
+    try:
+        return infer_model(name)
+    except (UserError, ValueError) as error:
+        raise ModelUnavailable(f"the model {name!r} cannot be used: {error}") from error
+    except ImportError as error:
+        raise ModelUnavailable(
+            f"the model {name!r} needs a package that is not installed: {error}",
+            hint="install the provider's extra of pydantic-ai-slim",
+        ) from error

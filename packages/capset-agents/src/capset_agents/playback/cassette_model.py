@@ -1,0 +1,170 @@
+"""Models that record their answers in a cassette, or give those of one (extra ``agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent, PartDeltaEvent, PartStartEvent
+from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from capset_agents.playback.cassettes import Cassette, CassetteFile, RecordedExchange, StreamEvent
+from capset_agents.playback.request_hashes import HashedRequest, hash_request
+
+
+class CassetteRecorder(WrapperModel):
+    """A model whose answers are recorded: ``CassetteRecorder("openai:gpt-5", "talk.jsonl")``.
+
+    Each answer is written as soon as it is complete, with hashes of what was asked. Headers and keys are in no request
+    at this level, and so never in the file; the answers are, word for word.
+    """
+
+    def __init__(self, wrapped: str | Model, cassette: str | Path | CassetteFile) -> None:
+        """Take the model, and the file, which is replaced if it is there. Raises as ``CassetteFile`` does."""
+        super().__init__(wrapped)
+        self._file = cassette if isinstance(cassette, CassetteFile) else CassetteFile(cassette)
+
+    @property
+    def settings(self) -> None:
+        """None: those of the model are its own, which it applies itself, and are not part of what it is asked."""
+        return
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """Return messages as they are: a cassette asks the same, and cannot prepare them as each provider wants."""
+        return messages
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Ask the model, and record its answer."""
+        asked = hash_request(messages, model_settings, model_request_parameters)
+        prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
+        answer = await self.wrapped.request(prepared, model_settings, model_request_parameters)
+        self._record(asked, answer, None)
+        return answer
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Ask the model, and record its answer with the events of the stream, if that is read to its end."""
+        asked = hash_request(messages, model_settings, model_request_parameters)
+        prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
+        events, is_complete = list[StreamEvent](), False
+
+        async def recorded(live: AsyncIterator[ModelResponseStreamEvent]) -> AsyncIterator[ModelResponseStreamEvent]:
+            nonlocal is_complete
+            async for event in live:
+                if isinstance(event, PartStartEvent | PartDeltaEvent):
+                    events.append(deepcopy(event))
+                yield event
+            is_complete = True
+
+        async with self.wrapped.request_stream(
+            prepared, model_settings, model_request_parameters, run_context
+        ) as stream:
+            # As pydantic-ai does to look at first events: the stream stays the provider's own in everything else.
+            stream._event_iterator = recorded(aiter(stream))  # pyright: ignore[reportPrivateUsage]
+            yield stream
+        if is_complete:
+            self._record(asked, stream.get(), events)
+
+    def _record(self, asked: HashedRequest, answer: ModelResponse, events: list[StreamEvent] | None) -> None:
+        model = self.wrapped.model_id
+        answer = replace(answer, model_id=answer.model_id or model, provider_url=_without_keys(answer.provider_url))
+        self._file.add(RecordedExchange(asked=asked.hashes, model=model, answer=answer, events=events))
+
+
+def _without_keys(url: str | None) -> str | None:
+    """Return the URL of a provider without a user's name and password, and without parameters."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+class CassetteModel(Model):
+    """A model that gives the answers of a cassette, without a provider: ``CassetteModel("talk.jsonl")``.
+
+    Each answer is given once, if exactly what was recorded is asked: the same instructions, tools, settings and
+    conversation. Otherwise the run ends with ``CassetteMismatch``, which names what has changed.
+    """
+
+    def __init__(self, cassette: str | Path) -> None:
+        """Read the file. Raises ``DefinitionError`` if it is not a cassette, or damaged."""
+        super().__init__()
+        self._cassette = Cassette(cassette)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the file; each answer names the model that gave it."""
+        return self._cassette.name
+
+    @property
+    def system(self) -> str:
+        """The name of the provider: ``cassette``."""
+        return "cassette"
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """Return messages as they are, since they were recorded so."""
+        return messages
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Return the recorded answer. Raises ``CassetteMismatch``."""
+        return self._cassette.take(hash_request(messages, model_settings, model_request_parameters)).answer
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Stream the recorded answer, in the pieces in which it came. Raises ``CassetteMismatch``."""
+        found = self._cassette.take(hash_request(messages, model_settings, model_request_parameters))
+        if found.events is None:
+            yield CompletedStreamedResponse(
+                found.answer, model_request_parameters=model_request_parameters, replay_events=True
+            )
+        else:
+            yield _RecordedStream(found.answer, found.events, model_request_parameters)
+
+
+class _RecordedStream(CompletedStreamedResponse):
+    """A stream of recorded events."""
+
+    def __init__(
+        self, answer: ModelResponse, events: Sequence[StreamEvent], model_request_parameters: ModelRequestParameters
+    ) -> None:
+        super().__init__(answer, model_request_parameters=model_request_parameters, replay_events=True)
+        self._events = events
+
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        for event in self._events:
+            self._parts_manager.apply_event(event)
+            yield event

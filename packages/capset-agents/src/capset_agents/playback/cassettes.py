@@ -1,0 +1,161 @@
+"""Cassettes: files with the answers of a model, to be given again (``--record FILE``, ``--model cassette:FILE``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError
+from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent
+from pydantic_core import from_json
+
+from capset.errors import CapsetError, DefinitionError, InternalError, counted
+from capset_agents.playback.request_hashes import HashedRequest, RequestHashes, find_changes
+
+FORMAT: Final = 1
+"""The version of the format of each line."""
+
+StreamEvent = Annotated[PartStartEvent | PartDeltaEvent, Discriminator("event_kind")]
+"""An event of a streamed answer. Others follow from these, and are not recorded."""
+
+
+class CassetteMismatch(CapsetError):
+    """A model is asked something else than was recorded, or more than was recorded."""
+
+    code = "cassette_mismatch"
+    status = 409
+
+
+class RecordedExchange(BaseModel):
+    """One line of a cassette: the hashes of a request, the model that answered, and its answer."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+    cassette: Literal[1] = FORMAT
+    asked: RequestHashes
+    model: str
+    answer: ModelResponse
+    events: list[StreamEvent] | None = None
+    """The events of the stream, if the answer was streamed."""
+
+
+class CassetteFile:
+    """A cassette that is being recorded: each exchange is written at once, as one line.
+
+    An older recording in the file is replaced by the first exchange, unless the new ones are to be appended to it.
+    """
+
+    def __init__(self, path: str | Path, *, append: bool = False) -> None:
+        """Name the file. Raises ``DefinitionError`` if it cannot be written, or holds anything but a cassette."""
+        self._path = Path(path)
+        self._mode = "ab" if append else "wb"
+        if append and self._path.exists():
+            read_cassette(self._path)
+        try:
+            self._path.touch(0o600)
+            with self._path.open("rb") as file:
+                first = file.readline()
+        except OSError as error:
+            raise DefinitionError(f"{self._path}: cannot be written: {error.strerror}") from None
+        if first and _format_of(first) is None:
+            raise DefinitionError(f"{self._path}: is not a cassette, and stays as it is", hint="name another file")
+
+    def add(self, exchange: RecordedExchange) -> None:
+        """Write an exchange. Raises ``InternalError`` if that fails."""
+        try:
+            with self._path.open(self._mode) as file:
+                file.write(exchange.model_dump_json().encode() + b"\n")
+        except OSError as error:
+            raise InternalError(f"the cassette {self._path.name} cannot be written: {error.strerror}") from error
+        self._mode = "ab"
+
+
+class Cassette:
+    """The exchanges of a cassette, each of which is given once."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Read a file. Raises ``DefinitionError`` as ``read_cassette`` does."""
+        self.name = Path(path).name
+        self._exchanges = read_cassette(Path(path))
+        self._left = [*range(len(self._exchanges))]
+
+    def take(self, request: HashedRequest) -> RecordedExchange:
+        """Return the first exchange left in which the same was asked. Raises ``CassetteMismatch``.
+
+        So agents that run side by side are each given their own answers, and another process can go on with a
+        conversation.
+        """
+        for number in self._left:
+            if self._exchanges[number].asked == request.hashes:
+                self._left.remove(number)
+                return self._exchanges[number]
+        raise CassetteMismatch(f"{self._explain(request)}. {self._advice}")
+
+    @property
+    def _advice(self) -> str:
+        model = self._exchanges[0].model if self._exchanges else "NAME"
+        again = f"capset run AGENT TASK --model {model} --record {self.name}"
+        return f"Record it again: {again}; in Python, CassetteRecorder(MODEL, {self.name!r})"
+
+    def _explain(self, request: HashedRequest) -> str:
+        """Return what differs from the exchange that comes next in the conversation."""
+        met = max(
+            (number for number, one in enumerate(self._exchanges) if request.continues(one.asked.conversation)),
+            default=-1,
+        )
+        expected = next((number for number in self._left if number > met), None)
+        if expected is None:
+            count = len(self._exchanges)
+            return (
+                f"The cassette {self.name} ends before the run does: "
+                f"it has {counted(count, 'exchange')}, and the model is asked once more"
+            )
+        changes = "; ".join(find_changes(self._exchanges[expected].asked, request.hashes))
+        first = self._exchanges[met].asked.conversation.messages + 1 if met >= 0 else 0
+        new = list(dict.fromkeys(one for contents in request.contents[first:] for one in contents))
+        if new and changes.endswith("the conversation changed"):
+            changes += f" (in {', '.join(new)})"
+        return (
+            f"The model is asked something else than in exchange {expected + 1} of the cassette {self.name}: {changes}"
+        )
+
+
+def read_cassette(path: Path) -> list[RecordedExchange]:
+    """Return the exchanges in a file.
+
+    Raises ``DefinitionError`` for a file that cannot be read, has another format, or has a damaged line.
+    """
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
+    return [_read_line(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _read_line(path: Path, number: int, line: bytes) -> RecordedExchange:
+    hint = "record it again: --record FILE, or in Python CassetteRecorder(MODEL, FILE)"
+    found = _format_of(line)
+    if found is not None and found != FORMAT:
+        told = f"{path}, line {number}: a cassette of the format {found!r}; this version of capset reads {FORMAT}"
+        raise DefinitionError(told, hint=hint)
+    if not line.endswith(b"\n"):
+        raise DefinitionError(f"{path}, line {number}: the line is cut off", hint=f"delete the line, or {hint}")
+    if found is None:
+        told = "not a cassette" if number == 1 else "the line is damaged"
+        raise DefinitionError(f"{path}, line {number}: {told}", hint=hint)
+    try:
+        return RecordedExchange.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        told = f"{path}, line {number}: the line is damaged: {place}: {first['msg']}"
+        raise DefinitionError(told, hint=hint) from None
+
+
+def _format_of(line: bytes) -> Any:  # any JSON
+    """Return the version of the format that a line names, or ``None`` if it is not one of a cassette."""
+    try:
+        data = from_json(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", data).get("cassette") if isinstance(data, dict) else None

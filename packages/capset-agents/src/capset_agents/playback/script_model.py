@@ -1,0 +1,133 @@
+"""A model that follows a script, for runs without a provider: demonstrations, tests and examples (extra ``agent``)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import ClassVar, Final
+
+from pydantic_ai.exceptions import ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import (
+    AgentInfo,
+    DeltaThinkingCalls,
+    DeltaThinkingPart,
+    DeltaToolCall,
+    DeltaToolCalls,
+    FunctionModel,
+)
+
+from capset.errors import counted
+from capset_agents.playback.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_of
+
+_PIECES: Final = re.compile(r"\S*\s*")
+"""The pieces in which a text is streamed: words, each with the spaces after it."""
+_STATUS: Final = {"unavailable": 503, "rate_limited": 429, "rejected": 400}
+
+
+class ScriptedModel(FunctionModel):
+    """A model of pydantic-ai that gives the answers of a script, one step for each request.
+
+    ``ScriptedModel(Call("save_note", text="milk"), "Done.")``: each call is one answer, a list of calls an answer with
+    all of them; a text ends the turn, and the next turn goes on behind it. It works wherever pydantic-ai takes a model.
+    Where a conversation stands in the script is read from its messages, so that any process continues it. A request
+    beyond the end raises ``ScriptError``.
+    """
+
+    answers_at_once: ClassVar[bool] = True
+    """Its answers come whole; where a caller streams them, it is in words."""
+
+    def __init__(
+        self, *moves: Call | Say | str | Sequence[Call] | ScriptStep, script: Script | None = None, agent: str = ""
+    ) -> None:
+        """Take the answers in order, or a ``script`` and the name of the agent to answer for."""
+        self._steps = (script or script_of(moves)).of(agent)
+        self._script_name = "script" if script is None else script.name
+        super().__init__(self._answer, stream_function=self._stream, model_name=self._script_name)
+
+    @property
+    def system(self) -> str:
+        """The name of the provider: ``script``."""
+        return "script"
+
+    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        number, step = self._next(messages)
+        _fail(step, self._script_name)
+        return ModelResponse(parts=[*_parts(number, step, info)])
+
+    async def _stream(
+        self, messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncGenerator[str | DeltaToolCalls | DeltaThinkingCalls]:
+        number, step = self._next(messages)
+        _fail(step, self._script_name)
+        for index, part in enumerate(_parts(number, step, info)):
+            if isinstance(part, ThinkingPart):
+                for piece in _pieces(part.content):
+                    yield {index: DeltaThinkingPart(content=piece)}
+            elif isinstance(part, TextPart):
+                for piece in _pieces(part.content):
+                    yield piece
+            elif isinstance(part, ToolCallPart):
+                yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+
+    def _next(self, messages: list[ModelMessage]) -> tuple[int, ScriptStep]:
+        """Return the next step and its number: each answer so far has used one up, after those that it skipped."""
+        results: list[ToolResult] = []
+        number = 0
+        for message in messages:
+            if isinstance(message, ModelResponse):
+                if message.model_name is None:  # of no model: it closes a turn that was ended
+                    continue
+                number = self._following(number, results)[0] + 1
+            else:
+                results += [
+                    ToolResult(part.tool_name, part.model_response_str(), part.outcome == "success")
+                    for part in message.parts
+                    if isinstance(part, ToolReturnPart)
+                ]
+        return self._following(number, results)
+
+    def _following(self, number: int, results: Sequence[ToolResult]) -> tuple[int, ScriptStep]:
+        for at in range(number, len(self._steps)):
+            step = self._steps[at]
+            if step.when is None or step.when.holds(results):
+                return at, step
+        raise ScriptError(
+            f"the script {self._script_name} is over after {number} of {counted(len(self._steps), 'step')}"
+        )
+
+
+def _parts(number: int, step: ScriptStep, info: AgentInfo) -> Iterable[ModelResponsePart]:
+    if step.reasoning:
+        yield ThinkingPart(step.reasoning)
+    if step.text is not None or not (step.calls or step.output is not None):
+        yield TextPart(step.text or "")
+    for place, call in enumerate(step.calls, 1):
+        yield ToolCallPart(call.tool, call.arguments, tool_call_id=f"call-{number + 1}-{place}")
+    if step.output is not None:
+        if info.output_tools:
+            given = {"response": step.output} if not isinstance(step.output, dict) else step.output
+            yield ToolCallPart(info.output_tools[0].name, given, tool_call_id=f"call-{number + 1}-output")
+        else:
+            yield TextPart(json.dumps(step.output))
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for piece in _PIECES.findall(text) if piece]
+
+
+def _fail(step: ScriptStep, name: str) -> None:
+    if step.fail is None:
+        return
+    if step.fail == "broken":
+        raise UnexpectedModelBehavior("the answer of the model cannot be read")
+    raise ModelHTTPError(_STATUS[step.fail], name, {"error": step.fail})

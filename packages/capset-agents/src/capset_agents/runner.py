@@ -1,0 +1,452 @@
+"""The runner of agents: the loop of pydantic-ai over the steps and tools of a session (extra ``agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from capset.extras import install_command
+
+try:
+    from pydantic_ai import Agent, DeferredToolRequests, StructuredDict, UsageLimits
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f"agents run with pydantic-ai: {install_command('agent')}", name=missing.name) from None
+from pydantic_ai.exceptions import AgentRunError, UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.output import ToolOutput
+from pydantic_ai.settings import ModelSettings
+
+from capset.definitions.usage import AgentUsage
+from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
+from capset.kernel.blocks.generation import Journal, Turn
+from capset.kernel.call.media import Medium, medium_of
+from capset.schemas.schema import Schema
+from capset_agents.budgets import SUMMARISE_AT, TurnBudget
+from capset_agents.content import MAX_FILES, context_messages, prompt_of
+from capset_agents.journal import KEPT_FROM
+from capset_agents.meter import TurnMeter
+from capset_agents.models import ModelChoice
+from capset_agents.toolset import MEDIA, OUTPUT, TurnTools, TurnToolset, journal_of
+from capset_agents.turn_model import BYTES_A_TOKEN, RETRIES, TurnModel, price_of
+
+_KEPT_PART: Final = 4
+"""The newest turn stays beside a summary of the older ones if it has at most this part of ``summarise_at``."""
+_SUMMARISE: Final = (
+    "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
+    "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
+)
+_GO_ON: Final = "Go on with it."
+
+
+_Loop = Agent[TurnToolset | None, Any]
+
+
+class AgentRunner:
+    """Runs agents: ``Kernel(generator=AgentRunner("openai:gpt-5"))``.
+
+    Instructions, context and tools come from the session before every step; calls go through the session. Of a turn
+    with a journal, everything is stored as it happens, so that another process can continue it.
+    """
+
+    continues: Final = True
+    """Another process can continue its turns, from their journals."""
+
+    def __init__(
+        self,
+        model: str | Model | ModelChoice,
+        *,
+        budget: TurnBudget | None = None,
+        retries: int = RETRIES,
+        summarise_at: int | None = SUMMARISE_AT,
+    ) -> None:
+        """Take the model that agents without a model use, and what each turn may use, by default ``TurnBudget()``.
+
+        Agents choose among the models of a ``ModelChoice``. A turn that begins after more than about ``summarise_at``
+        tokens of conversation has its model summarise the older turns first; ``None`` never does.
+        """
+        self._summarise_at = summarise_at
+        self._models = model if isinstance(model, ModelChoice) else ModelChoice(model)
+        self._budget = budget or TurnBudget()
+        self._retries = retries
+        # pydantic-ai's own retries are for output that does not fit; arguments are judged by the kernel alone.
+        self._agent = Agent[TurnToolset | None, Any](
+            None,
+            deps_type=TurnToolset | None,
+            capabilities=[TurnTools()],
+            retries={"tools": 1_000, "output": 2},
+        )
+
+    async def run(self, turn: Turn) -> Any:  # of the type that the agent declares as its output
+        """Run a turn to its end, and return its output.
+
+        Raises ``TurnSuspended`` if a call needs an approval first, ``ModelFailed`` if the provider fails, and
+        ``BudgetExceeded`` beyond the turn's budget.
+        """
+        model = self._models.resolve(turn.model, turn.name)
+        return await _TurnRun(model, turn, self._budget, self._retries, self._summarise_at).run(self._agent)
+
+
+class ModelFailed(CapsetError):
+    """The provider of a model failed; the turn can be resumed."""
+
+    code = "model_failed"
+    status = 502
+    retryable = True
+
+
+class _TurnRun:
+    """One turn, or what is left of it."""
+
+    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int | None) -> None:
+        self._model = model
+        self._retries = retries
+        self._summarise_at = summarise_at
+        self._turn = turn
+        self._journal = journal_of(turn)
+        self._meter = TurnMeter(turn, budget)
+        self._kept = 0
+        """How many messages of the run are in the journal."""
+        self._counted = 0
+        """How many messages have no events of their own: those of the turns before, a summary, what closes a turn."""
+        self._again = range(0)
+        """The places of messages after a summary that are in the journal before it."""
+        self._is_retried = False
+        """Whether the run begins with the calls of an answer that a failed attempt has left."""
+        self._size = 0
+        """The size of the messages of the run as they are stored, without images and other files."""
+        self._number = 0
+        """The number of the current step, for events."""
+        self._has_told = False
+        """Whether a part of the answer of that step was told."""
+        self._media: dict[str, Medium | None] = {}
+        """The images and recordings of this turn's results, by the paths of their files; ``None`` for other files."""
+        self._tools = TurnToolset(turn, self._journal, self._keep)
+
+    async def run(self, agent: _Loop) -> Any:
+        """Run it. Raises as ``AgentRunner.run`` does."""
+        with self._meter.counting():
+            return await self._loop(agent)
+
+    async def _loop(self, agent: _Loop) -> Any:
+        history = _read(self._journal.history) if self._journal is not None else []
+        if self._journal is not None:
+            self._size = sum(map(_text_size, history, self._journal.history))
+        self._kept = len(history)
+        is_new = self._journal is None or not self._journal.is_continued
+        if is_new:
+            history += _closing(history)
+            self._counted = len(history)
+        else:
+            self._tools.past = _own(history)
+            last, journal = history[-1], self._turn.journal
+            has_calls = isinstance(last, ModelResponse) and bool(last.tool_calls)
+            self._is_retried = has_calls and journal is not None and not journal.usage
+        try:
+            if is_new and self._is_long:
+                history = await self._summarise(agent, history, self._newest(history))
+            async with agent.iter(
+                await prompt_of(self._turn.input, self._turn.files, self._turn.principal.permissions)
+                if is_new
+                else None,
+                model=self._turn_model(streams=self._journal is not None and self._journal.streams),
+                message_history=history,
+                output_type=_output(self._turn.output),
+                deps=self._tools,
+                usage_limits=UsageLimits(request_limit=None),  # the budget counts, also where a turn is continued
+            ) as running:
+                state, node = running.ctx.state, running.next_node
+                while not Agent.is_end_node(node):  # which costs less than iteration
+                    messages = state.message_history
+                    if Agent.is_model_request_node(node):
+                        self._number, self._has_told = self._number + 1, False
+                        self._keep([*messages, node.request])
+                        if self._is_long:
+                            messages[:] = await self._summarise(agent, [*messages, node.request])
+                            node.request = ModelRequest(parts=[UserPromptPart(_GO_ON)])
+                            self._keep([*messages, node.request])
+                    elif Agent.is_call_tools_node(node):
+                        self._keep(messages)
+                        await self._check(node.model_response)
+                    node = await running.next(node)
+                result = running.result
+                assert result is not None  # noqa: S101  # the loop has ended
+                if isinstance(result.output, DeferredToolRequests):
+                    # The results so far are kept apart: the turn goes on from the model's answer, with all its calls.
+                    if self._journal is not None:
+                        await self._journal.store(self._tools.results)
+                    raise _suspended(result.output)
+                self._keep(state.message_history)
+                return result.output
+        except (AgentRunError, UserError) as error:
+            raise _failed(error) from error
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the conversation is to be summarised before the next request."""
+        most = self._summarise_at
+        return self._journal is not None and most is not None and self._size // BYTES_A_TOKEN > most
+
+    def _newest(self, history: Sequence[ModelMessage]) -> int:
+        """Return how many messages of the newest turn a summary leaves as they are: none if they are much."""
+        newest, most = _own(history), (self._summarise_at or 0) // _KEPT_PART
+        size = sum(_text_size(message, _written(message)) for message in newest)
+        return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= most else 0
+
+    async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage], left: int = 0) -> list[ModelMessage]:
+        """Return a summary in the place of messages, and the last ``left`` of them as they are.
+
+        It is kept together with what comes next: alone it would be the answer of a turn that is continued.
+        """
+        model = TurnModel(self._model, self._retries, self._meter)
+        older, newest = messages[: len(messages) - left], messages[len(messages) - left :]
+        done = await agent.run(_SUMMARISE, model=model, message_history=older, output_type=str)
+        if self._journal is not None:
+            self._emit_response(self._journal, done.response)
+        self._meter.check()
+        if self._journal is not None:
+            size = self._size // BYTES_A_TOKEN
+            told = {"messages": len(older), "unsummarised": left, "tokens": size, "model": done.response.model_name}
+            self._journal.emit("conversation.summarised", told)
+        stored = self._journal.numbers[len(older) :] if left and self._journal is not None else ()
+        metadata = {KEPT_FROM: stored[0]} if stored else None
+        summary: list[ModelMessage] = [
+            ModelRequest(parts=[UserPromptPart(_SUMMARISE)], metadata=metadata),
+            done.response,
+            *newest,
+        ]
+        self._kept, self._counted, self._size = 0, len(summary), 0
+        self._again = range(2, 2 + len(stored))
+        return summary
+
+    def _turn_model(self, *, streams: bool) -> TurnModel:
+        emit = self._emit_event if streams else None
+        return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard, self._show)
+
+    def _discard(self) -> None:
+        """Take back what was told of an answer that broke off."""
+        if self._has_told and self._journal is not None:
+            self._journal.emit("text.discarded", {"step": self._number})
+        self._has_told = False
+
+    def _emit_event(self, event: ModelResponseStreamEvent) -> None:
+        if isinstance(event, PartStartEvent):
+            self._emit_text(event.index, event.part, getattr(event.part, "content", None))
+        elif isinstance(event, PartDeltaEvent):
+            self._emit_text(event.index, event.delta, getattr(event.delta, "content_delta", None))
+
+    def _emit_text(self, part: int, of: object, text: str | None) -> None:
+        if not text or self._journal is None:
+            return
+        self._has_told = True
+        if isinstance(of, TextPart | TextPartDelta):
+            self._journal.emit_text("text.delta", self._number, part, text)
+        elif isinstance(of, ThinkingPart | ThinkingPartDelta):
+            self._journal.emit_text("reasoning.delta", self._number, part, text)
+
+    def _keep(self, messages: Sequence[ModelMessage]) -> None:
+        """Add the messages that the conversation does not have yet, and the events of each."""
+        journal, start, counted = self._journal, self._kept, self._counted
+        if start < len(messages):
+            self._kept, self._counted = len(messages), 0
+        for place, message in enumerate(messages[start:], start):
+            if journal is None:
+                continue
+            text = _written(message)
+            self._size += _text_size(message, text)
+            if place in self._again:
+                continue
+            journal.add(text, is_summary=place == 0 and counted > 0)
+            if isinstance(message, ModelResponse) and place >= counted:
+                self._emit_response(journal, message)
+
+    async def _check(self, response: ModelResponse) -> None:
+        """Raise ``BudgetExceeded`` if an answer used more than may be used: its calls are refused, on record."""
+        try:
+            if self._is_retried:  # its budget begins again, and calls that were refused were not counted
+                self._is_retried = False
+                step = await self._meter.reserve(AgentUsage())
+                await self._meter.settle(step, AgentUsage(calls=len(response.tool_calls)))
+            self._meter.check()
+        except BudgetExceeded as error:
+            for part in response.tool_calls:
+                if part.tool_name != OUTPUT:
+                    await self._tools.refuse(part, error)
+            raise
+
+    def _emit_response(self, journal: Journal, message: ModelResponse) -> None:
+        for index, part in enumerate(message.parts):
+            if not journal.streams and isinstance(part, TextPart | ThinkingPart):
+                self._emit_text(index, part, part.content)
+            if isinstance(part, ToolCallPart) and part.tool_name != OUTPUT:
+                journal.emit(
+                    "tool.called",
+                    {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)},
+                )
+        used = message.usage
+        journal.emit(
+            "usage",
+            {
+                "step": self._number,
+                "model": message.model_name,
+                "input_tokens": used.input_tokens,
+                "output_tokens": used.output_tokens,
+                "cache_read_tokens": used.cache_read_tokens,
+                "cache_write_tokens": used.cache_write_tokens,
+                "reasoning_tokens": used.details.get("reasoning_tokens", 0),
+                "cost": price_of(message),
+            },
+        )
+
+    def _prepare(
+        self, messages: list[ModelMessage], settings: ModelSettings | None
+    ) -> tuple[list[ModelMessage], ModelSettings | None]:
+        """Return the messages and settings of a request with the ready-made messages and the settings of the step."""
+        step = self._tools.step
+        merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
+        return [*context_messages(step.messages), *messages] if step.messages else messages, merged or None
+
+    async def _show(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+        """Return the messages of a request with the images and recordings of this turn's results.
+
+        What is stored of them are the paths of their files. The newest are shown, up to ``MAX_FILES`` together, as far
+        as the model takes such.
+        """
+        left, shown, has_media = MAX_FILES, [*messages], False
+        for place in range(len(messages) - 1, len(messages) - len(_own(messages)) - 1, -1):
+            message = messages[place]
+            if not isinstance(message, ModelRequest):
+                continue
+            parts = [*message.parts]
+            for at, part in enumerate(parts):
+                if not isinstance(part, ToolReturnPart):
+                    continue
+                media: list[BinaryContent] = []
+                for path in _media_of(part):
+                    medium = await self._medium(path)
+                    if medium is not None and len(medium.data) <= left and self._takes(medium):
+                        left -= len(medium.data)
+                        media.append(BinaryContent(medium.data, media_type=medium.media_type))
+                if media:
+                    data = cast("Any", part.content)
+                    parts[at] = replace(part, content=[*(data if isinstance(data, list) else [data]), *media])
+                    has_media = True
+            shown[place] = replace(message, parts=parts)
+        return shown if has_media else messages
+
+    def _takes(self, medium: Medium) -> bool:
+        try:
+            profile = self._model.profile
+        except NotImplementedError:  # a model that stands for several, such as ``FallbackModel``: some may take none
+            return False
+        if medium.is_image:
+            return profile.get("supports_image_input", True)
+        return profile.get("supports_audio_file_input", True)
+
+    async def _medium(self, path: str) -> Medium | None:
+        if path not in self._media:
+            try:
+                file, content = await self._turn.files.read(path, size=MAX_FILES + 1)
+            except CapsetError:  # it was deleted since, or cannot be read now
+                return None
+            self._media[path] = medium_of(content) if file.size_bytes <= MAX_FILES else None
+        return self._media[path]
+
+
+def _read(history: Sequence[str]) -> list[ModelMessage]:
+    return ModelMessagesTypeAdapter.validate_json(f"[{','.join(history)}]")
+
+
+def _written(message: ModelMessage) -> str:
+    """Return the stored form of a message; instructions are left out, since each step has its own."""
+    if isinstance(message, ModelRequest) and message.instructions is not None:
+        message = replace(message, instructions=None)
+    return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+
+
+def _text_size(message: ModelMessage, written: str) -> int:
+    """Return the size of the stored form of a message without the files in it, which a model counts otherwise."""
+    size = len(written)
+    for part in message.parts:
+        content = getattr(part, "content", None)
+        for one in cast("Sequence[object]", content) if isinstance(content, list | tuple) else (content,):
+            if isinstance(one, BinaryContent):
+                size -= -(-len(one.data) // 3) * 4  # base64
+    return size
+
+
+def _media_of(part: ToolReturnPart) -> Sequence[str]:
+    """Return the paths of the images and recordings of a result, which its metadata has."""
+    metadata = cast("object", part.metadata)
+    paths = cast("Mapping[str, Any]", metadata).get(MEDIA) if isinstance(metadata, Mapping) else None
+    return cast("list[str]", paths) if isinstance(paths, list) else ()
+
+
+def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """Return the messages of the last turn: those since the newest prompt."""
+    for place in range(len(history) - 1, -1, -1):
+        if any(isinstance(part, UserPromptPart) for part in history[place].parts):
+            return history[place:]
+    return history
+
+
+def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return what closes a turn that was ended before its answer, so that a provider takes the history.
+
+    It ends with an answer in any case: pydantic-ai would join the next prompt with a request before it.
+    """
+    if not history:
+        return []
+    last, ended = history[-1], ModelResponse(parts=[TextPart("(The turn was ended here.)")])
+    if isinstance(last, ModelRequest):
+        return [ended]
+    if not last.tool_calls:
+        return []
+    told = "The turn was ended during this call: whether it had its effect is not known."
+    parts = [ToolReturnPart(one.tool_name, told, one.tool_call_id, outcome="interrupted") for one in last.tool_calls]
+    return [ModelRequest(parts=parts), ended]
+
+
+def _output(output: Schema | None) -> Any:  # what pydantic-ai takes as an output type
+    if output is None:
+        return [str, DeferredToolRequests]
+    schema = dict(output.json_schema)
+    if schema.get("type") != "object":
+        schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
+    return [ToolOutput(StructuredDict(schema, name=OUTPUT)), DeferredToolRequests]
+
+
+def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:
+    try:
+        return part.args_as_dict()
+    except ValueError:
+        return part.args_as_json_str()
+
+
+def _suspended(waiting: DeferredToolRequests) -> TurnSuspended:
+    asked = {call.tool_call_id: list(waiting.metadata[call.tool_call_id]["approvals"]) for call in waiting.approvals}
+    calls = {call: str(ids[0]) for call, ids in asked.items()}
+    ids = list(dict.fromkeys(one for several in asked.values() for one in several))
+    told = f"The turn waits for {'approvals' if len(ids) > 1 else 'an approval'}: {', '.join(ids)}"
+    return TurnSuspended(told, approvals=ids, calls=calls)
+
+
+def _failed(error: Exception) -> CapsetError:
+    return ModelFailed(f"The model failed: {error}")

@@ -1,0 +1,395 @@
+"""The tools of one turn for pydantic-ai: calls go through the session, and survive the process (extra ``agent``)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+
+from pydantic_ai import (
+    AbstractToolset,
+    CallToolsNode,
+    InstructionPart,
+    RunContext,
+    ToolDefinition,
+    ToolFailed,
+    ToolReturn,
+    ToolsetTool,
+)
+from pydantic_ai.capabilities import AbstractCapability, AgentNode, ToolSearch
+from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
+from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
+from pydantic_ai.tools import AgentNativeTool
+from pydantic_ai.toolsets import WrapperToolset
+from pydantic_core import from_json, to_json
+
+from capset.definitions.agents import Agent
+from capset.definitions.messages import Json
+from capset.definitions.records import UNTOUCHED
+from capset.errors import ApprovalRequired, CapsetError, LimitExceeded, NotFound, TurnLost, TurnSuspended, unknown
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.hashes import Ref
+from capset.kernel.blocks.generation import Journal, ModelStep, Turn
+from capset.kernel.results import Result
+from capset.stores.base import Attempt
+from capset_agents.brakes import Brakes
+from capset_agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
+from capset_agents.progress import CallProgress
+
+D = TypeVar("D")
+OUTPUT: Final = "final_result"
+"""The name of the tool by which a model gives structured output."""
+MEDIA: Final = "media"
+"""The member of a result's metadata with the paths of its images and recordings, which a model is shown."""
+_ENDED: Final = {"succeeded": "succeeded", "unknown": "was sent on, and no answer came"}
+"""How a call ended, in words for a model."""
+
+
+class TurnToolset(AbstractToolset["TurnToolset | None"]):
+    """The tools in play in each step of a turn.
+
+    A call that needs an approval defers the run; all other refusals and failures are failed results that the model
+    reads. Results of calls with effects are stored before the next one begins. Of a turn that is continued, stored
+    results are given again; a call whose outcome is not known is not repeated, unless its tool may be.
+    """
+
+    def __init__(self, turn: Turn, journal: Journal | None, keep: Callable[[Sequence[ModelMessage]], None]) -> None:
+        """``keep`` adds the messages of the run so far to the journal, those that it does not have yet."""
+        self.past: Sequence[ModelMessage] = ()
+        """The messages of the turn from before it was continued."""
+        self._turn = turn
+        self._journal = journal
+        self._place = "" if journal is None else journal.place
+        self._keep = keep
+        self.results: dict[str, str] = {}
+        """The results of the current step, as they are stored, by the model's ids of the calls."""
+        self._step: ModelStep | None = None
+        self._offered = OfferedTools()
+        self._brakes = Brakes()
+
+    @property
+    def id(self) -> str:
+        """The id of the toolset."""
+        return "capset"
+
+    @property
+    def step(self) -> ModelStep:
+        """The current step of the model."""
+        assert self._step is not None  # noqa: S101  # pydantic-ai begins each step with ``for_run_step``
+        return self._step
+
+    async def for_run_step(self, ctx: RunContext[TurnToolset | None]) -> Self:
+        """Resolve the next step: context, instructions and tools. Raises as ``Turn.step`` does."""
+        self._step, self.results = await self._turn.step(), {}
+        if self.past:
+            self._note_past()
+        return self
+
+    async def get_instructions(self, ctx: RunContext[TurnToolset | None]) -> InstructionPart | None:
+        """Return the system text of the step."""
+        text = self.step.system_text
+        return InstructionPart(text, dynamic=True) if text else None
+
+    async def get_tools(self, ctx: RunContext[TurnToolset | None]) -> dict[str, ToolsetTool[TurnToolset | None]]:
+        """Return exactly the tools in play in the step."""
+        offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
+        return {name: one for name, one in offered.items() if not self._brakes.is_left_out(name)}
+
+    async def refuse_absent(self, part: ToolCallPart) -> None:
+        """Have the kernel refuse, on record, a call of a tool that was not offered, also of one by another name."""
+        error: CapsetError = NotFound(unknown("tool", part.tool_name, self.step.snapshot.tools))
+        try:
+            self._brakes.check(part.tool_name, part.args_as_json_str().encode())
+        except LimitExceeded as stopped:
+            error = stopped
+        result = await self.refuse(part, error)
+        if self._journal is not None:
+            told = _result_event(part.tool_call_id, part.tool_name, _outcome(result))
+            self._journal.emit("tool.result", told)
+
+    async def refuse(self, part: ToolCallPart, error: CapsetError) -> Result[Any]:
+        """Refuse a call, on record."""
+        arguments = Json(self._arguments(part.tool_name, part.args_as_json_str()))
+        return await self.step.refuse(part.tool_name, arguments, error, cause=self._cause(part.tool_call_id))
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],  # any JSON: the kernel validates it
+        ctx: RunContext[TurnToolset | None],
+        tool: ToolsetTool[TurnToolset | None],
+    ) -> ToolReturn[Any]:
+        """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
+        call, journal = ctx.tool_call_id or "", self._journal
+        arguments = self._arguments(name, tool_args)
+        if journal is None:
+            return _given(_outcome(await self._made(name, arguments, call)))
+        if (stored := journal.result(call)) is not None:
+            self.results[call] = stored
+            return _given(from_json(stored))
+        tool_in_play = self.step.snapshot.tools.get(name)
+        has_effect = tool_in_play is not None and tool_in_play.tool.has_side_effects
+        # An agent goes on from its own messages, so that its call may be made again.
+        is_agent = tool_in_play is not None and isinstance(tool_in_play.tool.block, Agent)
+        may_repeat = not has_effect or is_agent or (tool_in_play is not None and tool_in_play.tool.idempotent)
+        unknown = None if may_repeat else _unknown(await journal.attempts(call))
+        if unknown is not None:
+            outcome: dict[str, Any] = {"text": unknown, "record": None, "code": "outcome_unknown"}
+        else:
+            if not may_repeat:
+                # First what the model asked for is stored: or the next process would ask it again, and call twice.
+                self._keep(ctx.messages)
+                await journal.store()
+            with agents_within(journal if is_agent else None, call):
+                result = await self._made(name, arguments, call)
+            if isinstance(result.error, TurnLost):
+                raise result.error  # another process goes on with it
+            if isinstance(result.error, ApprovalRequired) and result.error.approval is not None:
+                raise ApprovalNeeded({"approvals": [result.error.approval]})
+            if isinstance(result.error, TurnSuspended):  # of an agent that works for this one
+                raise ApprovalNeeded({"approvals": result.error.approvals})
+            outcome = _outcome(result)
+        journal.emit("tool.result", _result_event(call, name, outcome))
+        self.results[call] = to_json(outcome).decode()
+        if not may_repeat:
+            await journal.store({call: self.results[call]})
+        return _given(outcome)
+
+    def _cause(self, call: str) -> str | None:
+        """Return the causation of a call: the model's id of it, behind the place of an agent within a call."""
+        return f"{self._place}{call}" if call else None
+
+    def _arguments(self, name: str, written: object) -> bytes:
+        """Return the arguments that a model gave as JSON text of the tool's own schema, for the kernel to judge."""
+        arguments = arguments_of(written)
+        installed = self.step.snapshot.tools.get(name)
+        if installed is not None:
+            return arguments_json(installed.tool.arguments.for_models.restored(arguments))
+        return arguments_json(arguments)
+
+    def _note_past(self) -> None:
+        """Set the brakes as they were when the turn was left."""
+        called: dict[str, ToolCallPart] = {}
+        for message in self.past:
+            for part in message.parts:
+                if isinstance(part, ToolCallPart):
+                    called[part.tool_call_id] = part
+                elif isinstance(part, ToolReturnPart) and (call := called.get(part.tool_call_id)) is not None:
+                    succeeded = part.outcome == "success"
+                    told = to_json(part.content).decode() if succeeded else part.model_response_str()
+                    arguments = self._arguments(part.tool_name, call.args_as_json_str())
+                    has_effect = self._has_effect(part.tool_name)
+                    self._brakes.note(part.tool_name, arguments, told, succeeded=succeeded, has_effect=has_effect)
+        self.past = ()
+
+    def _has_effect(self, name: str) -> bool:
+        installed = self.step.snapshot.tools.get(name)
+        return installed is not None and installed.tool.has_side_effects
+
+    async def _made(self, name: str, arguments: bytes, call: str) -> Result[Any]:
+        """Make a call, or refuse it on record if a brake stops it."""
+        try:
+            self._brakes.check(name, arguments)
+        except LimitExceeded as error:
+            return await self.step.refuse(name, Json(arguments), error, cause=self._cause(call))
+        if self._journal is None:
+            result = await self.step.call(name, Json(arguments), cause=self._cause(call))
+        else:
+            with CallProgress(self._journal.emit, call, name) as progress:
+                result = await self.step.call(name, Json(arguments), cause=self._cause(call), listener=progress)
+        if not isinstance(result.error, ApprovalRequired | TurnSuspended):
+            told = error_text(result.error) if result.error is not None else to_json(result.data).decode()
+            has_effect = self._has_effect(name)
+            self._brakes.note(name, arguments, told, succeeded=result.success, has_effect=has_effect)
+        return result
+
+
+class AbsentCalls(AbstractCapability[D]):
+    """Has calls of tools that were not offered refused on record; pydantic-ai's own refusal leaves no trace."""
+
+    @abstractmethod
+    async def refuse_absent(self, ctx: RunContext[D], part: ToolCallPart) -> None:
+        """Have the kernel refuse such a call."""
+
+    async def before_node_run(self, ctx: RunContext[D], *, node: AgentNode[D]) -> AgentNode[D]:
+        """Look through the calls of an answer before they are made, unless a deferred run goes on with it."""
+        if isinstance(node, CallToolsNode) and node.tool_call_results is None:
+            for part in node.model_response.tool_calls:
+                if part.tool_name not in ctx.tools:
+                    await self.refuse_absent(ctx, part)
+        return node
+
+
+class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | None"]):
+    """Has each run take the toolset of its turn, its ``deps``, as it is; a run without one has no tools.
+
+    It stands in the place of the search for tools that pydantic-ai gives every agent: all tools of a step are offered.
+    Passed as one of a run's toolsets, a turn's would be asked in tasks of its own beside the agent's, which has no
+    tools: three times in each step.
+    """
+
+    def get_native_tools(self) -> Sequence[AgentNativeTool[TurnToolset | None]]:
+        """Return nothing: there is nothing to search."""
+        return ()
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
+        """Return what becomes the toolset of the turn when a run begins."""
+        return _OfTurn(toolset)
+
+    async def refuse_absent(self, ctx: RunContext[TurnToolset | None], part: ToolCallPart) -> None:
+        """Have the kernel refuse a call of the turn's; output that is not asked for is none."""
+        if ctx.deps is not None and part.tool_name != OUTPUT:
+            await ctx.deps.refuse_absent(part)
+
+
+class _OfTurn(WrapperToolset["TurnToolset | None"]):
+    async def for_run(self, ctx: RunContext[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
+        return ctx.deps or await super().for_run(ctx)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of a turn's model, within which agents may work; ``runs`` counts those of each name."""
+
+    journal: Journal
+    id: str
+    runs: Counter[str] = field(default_factory=Counter[str])
+
+
+_CALL: Final = ContextVar[_Call | None]("capset_turn_call", default=None)
+"""The call that the current task works for."""
+
+
+@contextmanager
+def agents_within(journal: Journal | None, call: str) -> Generator[None]:
+    """Have agents that run within a call store what they do with its turn, or nothing without a journal."""
+    token = _CALL.set(None if journal is None else _Call(journal, call))
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def journal_of(turn: Turn) -> Journal | None:
+    """Return the journal of a turn, or of an agent within a call of one; ``None`` if nothing is stored of it."""
+    call = _CALL.get()
+    if turn.journal is not None or call is None or call.journal.turn != turn.correlation:
+        return turn.journal
+    call.runs[turn.name] += 1
+    number = call.runs[turn.name]
+    return call.journal.within(f"{call.id}/{turn.name}" + (f"~{number}" if number > 1 else ""))
+
+
+class AnyArguments:
+    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt."""
+
+    def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
+        """Return the arguments of a text, JSON or not."""
+        return arguments_of(input)
+
+    def validate_python(self, input: object, **_: object) -> dict[str, Any]:
+        """Return the arguments of any value; a text that a client library left as it came is read as JSON."""
+        return arguments_of(input)
+
+
+class OfferedTools:
+    """The tools of snapshots as pydantic-ai offers them to models; described once for a snapshot that stays."""
+
+    def __init__(self) -> None:
+        self._described: tuple[Snapshot, list[_Described]] | None = None
+
+    def of(self, snapshot: Snapshot, toolset: AbstractToolset[D], max_retries: int) -> dict[str, ToolsetTool[D]]:
+        """Return the tools in play by their names, sorted, so that equal runtime hashes show a model the same list."""
+        if self._described is None or self._described[0] is not snapshot:
+            self._described = snapshot, [_Described.of(tool_definition(snapshot, ref)) for ref in snapshot.tool_refs]
+        return {
+            one.definition.name: ToolsetTool(
+                toolset=toolset, tool_def=one.copy(), max_retries=max_retries, args_validator=AnyArguments()
+            )
+            for one in self._described[1]
+        }
+
+
+class _Described(NamedTuple):
+    """A definition, and its schemas as JSON text: to read that takes a quarter of the time of a deep copy."""
+
+    definition: ToolDefinition
+    schemas: bytes
+
+    @classmethod
+    def of(cls, definition: ToolDefinition) -> Self:
+        return cls(definition, to_json((definition.parameters_json_schema, definition.return_schema)))
+
+    def copy(self) -> ToolDefinition:
+        """Return a copy that shares nothing, since functions that prepare tools for a step may modify it."""
+        parameters, returned = from_json(self.schemas)
+        metadata = dict(self.definition.metadata or {})
+        return replace(self.definition, parameters_json_schema=parameters, return_schema=returned, metadata=metadata)
+
+
+def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
+    """Return a tool in play as pydantic-ai describes it to models."""
+    installed = snapshot.tools[ref.name]
+    tool, shown = installed.tool, installed.tool.arguments.for_models
+    return ToolDefinition(
+        name=installed.name,
+        description=tool.description,
+        parameters_json_schema=dict(shown.json_schema),
+        return_schema=dict(tool.output.json_schema),
+        strict=None if shown.may_be_strict else False,
+        metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
+    )
+
+
+def _outcome(result: Result[Any]) -> dict[str, Any]:
+    """Return what came of a call as JSON data: what the model reads, the record, and the code of an error."""
+    if (error := result.error) is None:
+        media = [] if result.content is None else _media_in(result.data)
+        return {"data": result.data, "record": result.record, "code": None, **({MEDIA: media} if media else {})}
+    return {"text": f"{error_text(error)}\n{error_suffix(error)}", "record": result.record, "code": error.code}
+
+
+def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of the event of a result."""
+    shown = {name: value for name, value in outcome.items() if name != MEDIA}
+    return {"call": call, "tool": tool, "success": outcome["code"] is None, **shown}
+
+
+def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
+    if outcome["code"] is not None:
+        raise ToolFailed(outcome["text"])
+    media = {MEDIA: outcome[MEDIA]} if MEDIA in outcome else {}
+    return ToolReturn(outcome["data"], metadata={"untrusted": True, "record": outcome["record"], **media})
+
+
+def _media_in(data: Any) -> list[str]:  # JSON data
+    """Return the paths of the images and recordings in a result that is content."""
+    paths: list[str] = []
+    for piece in cast("list[Any]", data) if isinstance(data, list) else [data]:
+        match piece:
+            case {"type": "file", "path": str(path), "media_type": str(media_type)}:
+                paths += [path] if media_type.startswith(("image/", "audio/")) else []
+            case _:
+                pass
+    return paths
+
+
+def _unknown(attempts: Sequence[Attempt]) -> str | None:
+    """Return what to tell the model of a call that may have been made already, or ``None`` if it was not."""
+    made = next((one for one in attempts if one.outcome not in UNTOUCHED), None)
+    if made is None:
+        return None
+    if made.outcome is None or made.outcome == "interrupted":
+        return (
+            "The server stopped during this call: whether it had its effect is not known, and it was not repeated. "
+            f"Find out before you do it again. (outcome_unknown; record {made.record})"
+        )
+    ended = _ENDED.get(made.outcome, f"ended as {made.outcome}")
+    return (
+        f"This call {ended}, but the server stopped before its result was stored, and it was not repeated. "
+        f"(outcome_unknown; record {made.record})"
+    )

@@ -1,0 +1,400 @@
+"""Turns of agents: each belongs to its session, not to a connection or a process, one at a time in a session (P10).
+
+A row in the store says which process holds a session's current turn, and until when; that process renews it. A turn
+that waits for approvals is held by no process. A turn whose process has died, and one whose approvals are decided, is
+continued by any process that looks for such turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from capset.clock import iso
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.hooks import Hooks
+from capset.errors import (
+    ApprovalExpired,
+    CapsetError,
+    Conflict,
+    InternalError,
+    Interrupted,
+    NotFound,
+    StateError,
+    StoreError,
+    TurnRunning,
+    Unauthenticated,
+)
+from capset.kernel.blocks.generation import continues
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.stores.base import SUSPENDED, Begun, EventRow, SessionRow, TurnRow
+from capset.wire.turns import (
+    cancelled_event,
+    discarded_event,
+    failed_event,
+    resumed_event,
+    retried_event,
+    started_event,
+)
+from capset_agents.checkpoints import TurnCheckpoint, read_checkpoint, write_checkpoint
+from capset_agents.execution import RunningTurn, TooManyTurns, interrupted, owner_of, waits
+from capset_agents.hosts import CallerAway, NewTurn, NotHere, TurnHost
+from capset_agents.journal import TurnJournal, held_until, read_conversation
+
+LOOK_SECONDS: Final = 1.0
+"""How often a process looks for turns to continue."""
+_LOOK_AT: Final = 100
+"""How many turns it looks at each time, beside those that it left to others the time before."""
+TURN_SECONDS: Final = 3_600.0
+"""How long a turn may run in all, without the time that it waits for approvals."""
+MOST: Final = 16
+"""How many turns of one principal a process runs at once: each holds a conversation in memory."""
+TAKEOVERS: Final = 3
+"""How often a turn is continued after its process died: a turn that ends processes must not end them all."""
+_NEWEST: Final = 3
+"""How many events are looked at for an answer that broke off: its turn may have failed since, and been retried."""
+_DAY_NS: Final = 24 * 3_600 * 1_000_000_000
+CALLER: Final = "caller"
+"""The holder of a turn that waits for its caller, who has to come back with a valid credential."""
+_LATE: Final = "The approval of this turn did not come in time."
+_UNEXPECTED: Final = "The turn could not be continued, unexpectedly; the log has the details."
+_log = logging.getLogger("capset.agents")
+
+
+class TurnService:
+    """The turns that this process runs."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        host: TurnHost,
+        *,
+        seconds: float = TURN_SECONDS,
+        most: int = MOST,
+        stored: Callable[[str], None] = lambda session: None,
+    ) -> None:
+        """``seconds`` limits how long a turn runs, ``most`` how many of one principal run at once.
+
+        ``stored`` gets the id of each session whose events change.
+        """
+        self._most = most
+        self._kernel = kernel
+        self._host = host
+        self._seconds = seconds
+        self._stored = stored
+        self.holder = ""
+        """The name by which it holds turns: another's than every other process; one is made where none is given."""
+        self.running: dict[str, RunningTurn] = {}
+        """Those that run now, by id."""
+        self._wake = asyncio.Event()
+        self._beginning: Counter[tuple[str | None, str, str]] = Counter()
+        """How many turns of each principal are about to run."""
+        self._left = 0
+        """How many turns are due, and left to others, or until there is room."""
+
+    async def begin(self, row: SessionRow, new: NewTurn) -> Begun:
+        """Begin a turn of a session, and return its id and the number of its first event; it runs in the background.
+
+        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``StateError`` (409) for a run
+        that is not queued, ``TooManyTurns`` while as many run here as may, and ``StateError`` (404) if it was deleted.
+        """
+        with self._room(row) as has_room:
+            if not has_room:
+                raise TooManyTurns(
+                    f"The limit 'turns' is {self._most} turns at once for one principal: wait for the end of one, or "
+                    "cancel one"
+                )
+            return await self._begin(row, new)
+
+    async def _begin(self, row: SessionRow, new: NewTurn) -> Begun:
+        kernel, events = self._kernel, self._kernel.store.events
+        turn = RunningTurn(kernel, row, self._seconds)
+        session = await new.open(turn.hooks)
+        runtime_hash = session.snapshot.runtime_hash
+        checkpoint = TurnCheckpoint(
+            content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
+        )
+        # From the first moment on: what was acknowledged is done, also if this process dies at once.
+        kept = write_checkpoint(checkpoint) if continues(kernel.generator) else None
+        held = TurnRow(row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), kept)
+        started = started_event(row.agent, row.agent_version, runtime_hash)
+        is_run = new.run is not None
+        begun = await events.begin(held, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run)
+        if begun.turn != held.turn:
+            raise await self._busy(row, begun)
+        self._stored(row.id)
+        try:
+            turn.journal = await self._journal(row, held, checkpoint)
+        except CapsetError as error:
+            await self._give_up(held, error)
+            raise
+        self._spawn(turn, session)
+        return begun
+
+    def abandon(self, session: str) -> None:
+        """Cancel the turn of a session that was deleted, if it runs here; elsewhere it ends with its next event."""
+        for one in self.running.values():
+            if one.journal.session == session:
+                one.abandon()
+
+    async def cancel(self, row: SessionRow, id: str, *, by: str) -> None:
+        """Cancel a turn of a session, wherever it runs, and return once it has ended.
+
+        Raises ``NotFound`` if the session is not in that turn.
+        """
+        running = self.running.get(id)
+        is_here = running is not None and running.journal.session == row.id
+        if running is not None and is_here:
+            await running.cancel(by)
+        events, kernel = self._kernel.store.events, self._kernel
+        seen = (await events.read(row.id, after=0, limit=1)).running
+        if is_here and (seen is None or seen.turn != id):
+            return
+        if seen is None or seen.turn != id:
+            raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
+        # Taken from its process, which notices that by its next event, or when it renews its hold.
+        mine = replace(seen, holder=self._own_holder(), until=held_until(kernel))
+        if not await events.take(seen, mine):
+            raise Conflict("the turn has just been renewed or has ended: try again")
+        await events.append(mine, [cancelled_event(by)], now=kernel.now(), then=None)
+        if seen.checkpoint is not None:
+            with suppress(StateError):  # of a newer version: they expire
+                await kernel.approvals.withdraw(read_checkpoint(seen.checkpoint).approvals, org=row.org, by=by)
+        self._stored(row.id)
+
+    async def resume(
+        self, row: SessionRow, id: str, caller: Mapping[str, Any], opening: Callable[[Hooks], Awaitable[Session]]
+    ) -> None:
+        """Continue a turn that waits for its caller, whose process has died, or that has failed for the moment.
+
+        Its caller opens its session. Raises ``NotFound`` if the session is not in that turn, ``TurnRunning`` if a
+        process runs it, ``TurnSuspended`` while it waits for approvals, and ``ApprovalExpired`` if one came too late.
+        """
+        page = await self._kernel.store.events.read(row.id, after=0, limit=1)
+        seen = page.running
+        if seen is None:
+            seen = await self._begin_again(row, id, caller, page.last)
+        if seen is None or seen.turn != id:
+            raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
+        if seen.checkpoint is None or (seen.holder not in (SUSPENDED, CALLER) and seen.until > self._kernel.now()):
+            raise TurnRunning(f"the turn {id!r} is running")
+        checkpoint = replace(read_checkpoint(seen.checkpoint), caller=caller)
+        if seen.holder == SUSPENDED and any(map(self._has_expired, await self._requests(row, checkpoint))):
+            await self._give_up(seen, late := ApprovalExpired(_LATE))
+            raise late
+        if pending := await self._pending(row, checkpoint):
+            raise waits(id, [one.id for one in pending])
+        if not await self._take_up(row, seen, checkpoint, opening):
+            raise TurnRunning(f"the turn {id!r} is running")
+
+    async def _begin_again(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
+        """Return a session's newest turn, held by no process, if it has failed for the moment, and ``None`` if not.
+
+        What the agent was told must be in the conversation. The turn has its whole time and budget again.
+        """
+        kernel = self._kernel
+        newest = (await kernel.store.events.read(row.id, after=last - 1, limit=1)).items if last else ()
+        if not newest or newest[0].turn != id or newest[0].type != "turn.failed":
+            return None
+        failed = from_json(newest[0].data)["error"]
+        if not failed["retryable"] or await kernel.store.events.span(row.id, id) is None:
+            raise Conflict(f"the turn {id!r} has failed for good ({failed['code']}): send another message")
+        correlation = failed["correlation"] or kernel.new_id()
+        checkpoint = TurnCheckpoint(content=None, correlation=correlation, caller=caller, runtime_hash="")
+        again = TurnRow(row.id, id, self._own_holder(), kernel.now(), write_checkpoint(checkpoint))
+        begun = await kernel.store.events.begin(again, retried_event(), now=kernel.now(), interrupted=interrupted())
+        return again if begun.turn == id else None
+
+    async def waiting(self, row: SessionRow) -> tuple[str, Sequence[ApprovalRow]] | None:
+        """Return the turn of a session that waits for approvals, and those that are undecided, if there is one."""
+        seen = (await self._kernel.store.events.read(row.id, after=0, limit=1)).running
+        if seen is None or seen.checkpoint is None or seen.holder != SUSPENDED:
+            return None
+        return seen.turn, await self._pending(row, read_checkpoint(seen.checkpoint))
+
+    def wake(self) -> None:
+        """Look now for turns to continue, since an approval was decided."""
+        self._wake.set()
+
+    async def watch(self) -> None:
+        """Continue, until cancelled, the turns of dead processes, and those whose approvals are decided."""
+        while True:
+            try:
+                await self.continue_due()
+            except CapsetError as error:
+                _log.warning("the store did not say which turns are to be continued: %s", error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def continue_due(self) -> int:
+        """Continue the turns that are due now, and return how many were taken up or ended."""
+        kernel, count = self._kernel, 0
+        due = await kernel.store.events.due(kernel.now(), limit=_LOOK_AT + self._left)
+        for seen in due:
+            row = await kernel.find_session(seen.session)
+            if row is None or seen.checkpoint is None:
+                continue
+            try:
+                checkpoint = read_checkpoint(seen.checkpoint)
+            except StateError as error:  # of a newer version, whose processes continue it
+                _log.warning("the turn %s is left to others: %s", seen.turn, error.message)
+                continue
+            try:
+                is_done = await self._continue(row, seen, checkpoint)
+            except StoreError as error:
+                _log.warning("the turn %s is left for the moment: %s", seen.turn, error.message)
+                continue
+            except CapsetError as error:
+                is_done = await self._give_up(seen, error)
+            except Exception:  # of the code of others: one turn must not end the watch over all
+                _log.exception("the turn %s cannot be continued", seen.turn)
+                is_done = await self._give_up(seen, InternalError(_UNEXPECTED))
+            count += is_done
+        self._left = len(due) - count
+        return count
+
+    async def wait(self, id: str) -> None:
+        """Return once a turn of this process has ended, or has been suspended."""
+        if (running := self.running.get(id)) is not None:
+            await running.ended.wait()
+
+    async def _continue(self, row: SessionRow, seen: TurnRow, checkpoint: TurnCheckpoint) -> bool:
+        if seen.holder == CALLER:
+            return await self._give_up(seen, Unauthenticated("The caller of this turn did not come back in time."))
+        if seen.holder == SUSPENDED:
+            requests = await self._requests(row, checkpoint)
+            if any(map(self._has_expired, requests)):
+                return await self._give_up(seen, ApprovalExpired(_LATE))
+            if any(one.status == "pending" for one in requests):  # one of several was decided
+                later = replace(seen, until=max(one.expires_at for one in requests if one.status == "pending"))
+                await self._kernel.store.events.take(seen, later)
+                return False
+        elif checkpoint.takeovers >= TAKEOVERS:
+            died = f"The turn was interrupted: {checkpoint.takeovers + 1} processes have ended while they ran it"
+            return await self._give_up(seen, Interrupted(died))
+        else:
+            checkpoint = replace(checkpoint, takeovers=checkpoint.takeovers + 1)
+        return await self._take_up(
+            row, seen, checkpoint, lambda hooks: self._host.reopen(row, checkpoint.caller, hooks)
+        )
+
+    async def _take_up(
+        self,
+        row: SessionRow,
+        seen: TurnRow,
+        checkpoint: TurnCheckpoint,
+        opening: Callable[[Hooks], Awaitable[Session]],
+    ) -> bool:
+        with self._room(row) as has_room:
+            return has_room and await self._take(row, seen, checkpoint, opening)  # without, it is looked at again
+
+    async def _take(
+        self,
+        row: SessionRow,
+        seen: TurnRow,
+        checkpoint: TurnCheckpoint,
+        opening: Callable[[Hooks], Awaitable[Session]],
+    ) -> bool:
+        if seen.turn in self.running:
+            return False  # this process's own, which has only lapsed by a clock that jumped ahead: it is renewed
+        kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
+        try:
+            session = await opening(turn.hooks)
+        except NotHere:
+            return False
+        except CallerAway:
+            away = replace(seen, holder=CALLER, until=iso(kernel.clock.time_ns() + _DAY_NS))
+            return await kernel.store.events.take(seen, away)
+        runtime_hash = session.snapshot.runtime_hash
+        resumed = resumed_event(checkpoint.approvals, checkpoint.runtime_hash, runtime_hash, checkpoint.takeovers)
+        checkpoint = replace(checkpoint, approvals=(), runtime_hash=runtime_hash)
+        held = replace(
+            seen, holder=self._own_holder(), until=held_until(kernel), checkpoint=write_checkpoint(checkpoint)
+        )
+        if not await kernel.store.events.take(seen, held):
+            return False  # another process was faster
+        turn.journal = await self._journal(row, held, checkpoint)
+        if (discarded := discarded_event(await self._newest(row))) is not None:
+            turn.journal.add_event(discarded)
+        turn.journal.add_event(resumed)
+        self._spawn(turn, session)
+        return True
+
+    async def _journal(self, row: SessionRow, held: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
+        """Return the journal of a turn that is held: until then, another one may add to the conversation."""
+        conversation = await read_conversation(self._kernel, row.id)
+        return TurnJournal(self._kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored)
+
+    async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
+        """Return the newest events of a session: the last one of an answer is among them, if that broke off."""
+        events = self._kernel.store.events
+        last = (await events.read(row.id, after=0, limit=1)).last
+        return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
+
+    async def _give_up(self, seen: TurnRow, error: CapsetError) -> bool:
+        """End a turn that cannot be run, or continued."""
+        kernel = self._kernel
+        mine = replace(seen, holder=self._own_holder(), until=held_until(kernel))
+        if not await kernel.store.events.take(seen, mine):
+            return False
+        await kernel.store.events.append(mine, [failed_event(error)], now=kernel.now(), then=None)
+        self._stored(seen.session)
+        return True
+
+    def _spawn(self, turn: RunningTurn, session: Session) -> None:
+        own = turn.journal.turn
+        self.running[own] = turn
+
+        async def run() -> None:
+            try:
+                await turn.run(session)
+            finally:
+                del self.running[own]
+                turn.ended.set()
+                self._wake.set()  # an approval may have been decided while it was being suspended
+
+        self._kernel.spawn(run(), name=f"capset-turn-{own}")
+
+    @contextmanager
+    def _room(self, row: SessionRow) -> Generator[bool]:
+        """Hold room for one more turn of a session's principal while it begins, if there is any."""
+        owner = owner_of(row)
+        running = sum(turn.owner == owner for turn in self.running.values())
+        self._beginning[owner] += 1
+        try:
+            yield running + self._beginning[owner] <= self._most
+        finally:
+            self._beginning[owner] -= 1
+            if not self._beginning[owner]:
+                del self._beginning[owner]
+
+    async def _requests(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
+        found = [await self._kernel.store.approvals.get(row.org, one) for one in checkpoint.approvals]
+        return [one for one in found if one is not None]
+
+    async def _pending(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
+        found = await self._requests(row, checkpoint)
+        return [one for one in found if one.status == "pending" and not self._has_expired(one)]
+
+    def _has_expired(self, one: ApprovalRow) -> bool:
+        return one.status == "expired" or (one.status == "pending" and one.expires_at <= self._kernel.now())
+
+    async def _busy(self, row: SessionRow, begun: Begun) -> CapsetError:
+        running = (await self._kernel.store.events.read(row.id, after=begun.last, limit=1)).running
+        if running is not None and running.holder == SUSPENDED and running.checkpoint is not None:
+            return waits(running.turn, read_checkpoint(running.checkpoint).approvals)
+        return TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
+
+    def _own_holder(self) -> str:
+        self.holder = self.holder or self._kernel.new_id()
+        return self.holder

@@ -1,0 +1,231 @@
+"""``capset agents``: the agents of an organisation, in a database or on a server.
+
+Here are ``list``, ``show``, ``create``, ``change``, ``archive`` and ``rollback``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+
+import typer
+from pydantic_core import from_json
+
+from capset.errors import DefinitionError, unknown
+from capset.stores.base import AGENT_FIELDS, AgentRow, AgentStatus
+from capset.wire.agents import AgentDetail, AgentPageShape
+from capset_cli.agents.target import Expected, Id, LocalAgents, Org, Writer, asked, read_input
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db, read_object
+from capset_cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset_cli.common.remote import Url
+from capset_connect.agent_files.wire import detail_of, page_of
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+
+_SHOWN: Final = ("id", "name", "version", "status", "read_only", "static_hash", "description", "model", "tags")
+_TEXTS: Final = tuple(field.name for field in AGENT_FIELDS if field.name not in _SHOWN)
+_TIMES: Final = ("created_at", "updated_at", "author")
+
+Patch = Annotated[
+    str, typer.Argument(metavar="PATCH", help="A JSON merge patch (null clears), @FILE with one, or - for stdin.")
+]
+
+
+@guarded
+def list_command(
+    status: Annotated[str | None, typer.Option(help="Only agents of this status: active or archived.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many agents.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List agents: those that are installed, then the stored ones, newest first."""
+    wanted = _status(status)
+
+    async def there(client: Client) -> AgentPageShape:
+        return await client.agents.list(status=wanted, name=name, limit=limit, cursor=cursor)
+
+    async def here(place: LocalAgents) -> AgentPageShape:
+        return await page_of(
+            place.kernel, place.agents, place.org, status=wanted, name=name, limit=limit, cursor=cursor
+        )
+
+    page = asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("ID", "NAME", "VERSION", "STATUS", "HASH", "CAPABILITIES")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("NAME", "CAPABILITIES")))
+    if page.next is not None:
+        err().print(f"[dim]more: --cursor {cell(page.next)}[/]")
+    return Exit.DONE
+
+
+@guarded
+def show_command(
+    id: Id,
+    number: Annotated[int | None, typer.Option("--version", min=1, help="As it was in this version.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show one agent, as it is or as it was."""
+
+    async def there(client: Client) -> AgentDetail:
+        return await (client.agents.get(id) if number is None else client.agents.version(id, number))
+
+    async def here(place: LocalAgents) -> AgentDetail:
+        agents, org = place.agents, place.org
+        return detail_of(place.kernel, await (agents.get(org, id) if number is None else agents.at(org, id, number)))
+
+    show(asked(url, there, here, db=db, org=org), as_json=as_json)
+    return Exit.DONE
+
+
+def show(found: AgentDetail, *, as_json: bool) -> None:
+    """Print one agent and its warnings."""
+    told = found.plain()
+    if as_json:
+        print_json(told)
+        return
+    for notice in found.notices:
+        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+    for name in (*_SHOWN, *_TIMES, *_TEXTS):
+        value = told.get(name)
+        if value not in (None, "", [], False):
+            text = value if isinstance(value, str) else pretty(value)
+            out().print(f"{name:<14} {cell(text) if name in _SHOWN else verbatim(text)}", soft_wrap=True)
+
+
+def _row(one: AgentDetail) -> list[str]:
+    ids = ", ".join(entry.id for entry in one.capability_entries)
+    texts = (one.id, one.name, str(one.version), one.status)
+    return [*map(cell, texts), short(one.static_hash), cell(ids or "–")]
+
+
+def _status(named: str | None) -> AgentStatus | None:
+    if named is None:
+        return None
+    for known in get_args(AgentStatus):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("status", named, get_args(AgentStatus)))
+
+
+@guarded
+def create_command(
+    file: Annotated[
+        Path, typer.Argument(help="An agent file (YAML, JSON or TOML); it may have tags and a status too.")
+    ],
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Keep a new agent, and print its id. Every capability that cannot be had is named, and nothing is kept then."""
+    given = read_input(file)
+
+    async def here(place: LocalAgents) -> AgentDetail:
+        return await _detail(place, await place.agents.create(place.org, given, author=place.author))
+
+    made = asked(url, lambda client: client.agents.create(given), here, db=db, org=org, makes=True, principal=principal)
+    if as_json:
+        show(made, as_json=True)
+    else:
+        print(made.id, flush=True)
+    return Exit.DONE
+
+
+@guarded
+def change_command(
+    id: Id,
+    patch: Patch,
+    expected: Expected = None,
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Change an agent by a JSON merge patch, whole or not at all. Every change makes a version."""
+    given = _patch(patch)
+
+    async def there(client: Client) -> AgentDetail:
+        return await client.agents.change(id, given, version=expected)
+
+    async def here(place: LocalAgents) -> AgentDetail:
+        row = await place.agents.change(place.org, id, given, author=place.author, version=expected)
+        return await _detail(place, row)
+
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+@guarded
+def archive_command(
+    id: Id,
+    expected: Expected = None,
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Archive an agent: it takes no new sessions; those that it has can only be read; its versions stay."""
+
+    async def there(client: Client) -> AgentDetail:
+        return await client.agents.change(id, {"status": "archived"}, version=expected)
+
+    async def here(place: LocalAgents) -> AgentDetail:
+        archived = {"status": "archived"}
+        return await _detail(
+            place, await place.agents.change(place.org, id, archived, author=place.author, version=expected)
+        )
+
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+@guarded
+def rollback_command(
+    id: Id,
+    to: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version whose content is written again.")],
+    expected: Expected = None,
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write again what a version said, but for its status, as the next one. It is checked as every change is."""
+
+    async def there(client: Client) -> AgentDetail:
+        return await client.agents.rollback(id, to, version=expected)
+
+    async def here(place: LocalAgents) -> AgentDetail:
+        row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
+        return await _detail(place, row)
+
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+def _patch(given: str) -> dict[str, Any]:  # JSON
+    return from_json(read_object("PATCH", given))
+
+
+async def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
+    return detail_of(place.kernel, await place.agents.loaded(row))
+
+
+def _print_agent(found: AgentDetail, *, as_json: bool) -> Exit:
+    if as_json:
+        show(found, as_json=True)
+    else:
+        out().print(f"{cell(found.name)} {cell(found.id)} has version {found.version} ({found.status})", soft_wrap=True)
+    return Exit.DONE

@@ -1,0 +1,181 @@
+"""``capset agents tools``, ``approve`` and ``withdraw``: tools of an agent's own MCP servers, and their approval."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from capset.errors import DefinitionError
+from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals, ServerToolShape
+from capset_cli.agents.target import Id, LocalAgents, Org, Writer, asked
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db
+from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset_cli.common.remote import Url
+from capset_cli.common.texts import one_line
+from capset_connect.offers import described
+from capset_connect.tool_states import server_page, server_states
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_PAGE: Final = 200
+_DIGITS: Final = 64
+"""How many a whole hash has."""
+Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of one of its MCP servers.")]
+
+
+@guarded
+def tools_command(
+    id: Id,
+    server: Annotated[
+        str | None, typer.Argument(metavar="SERVER", help="One of its MCP servers, in full; all of them if left out.")
+    ] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List the tools of an agent's own MCP servers, which are asked; of one server, show what differs, too.
+
+    A tool is approved, changed since it was approved, new, or gone. Invisible characters are shown as their numbers.
+    """
+
+    async def there(client: Client) -> AgentServerStates:
+        if server is None:
+            return await client.agents.servers(id)
+        pages = [await client.agents.server(id, server, limit=_PAGE)]
+        while pages[-1].next is not None:
+            pages.append(await client.agents.server(id, server, limit=_PAGE, cursor=pages[-1].next))
+        return _joined(pages)
+
+    async def here(place: LocalAgents) -> AgentServerStates:
+        seen = await place.agents.servers.look(await place.agents.stored(place.org, id), server)
+        if server is None:
+            return server_states(seen)
+        (one,) = seen
+        pages = [server_page(one, limit=_PAGE, cursor=None)]
+        while pages[-1].next is not None:
+            pages.append(server_page(one, limit=_PAGE, cursor=pages[-1].next))
+        return _joined(pages)
+
+    found = asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(found.plain())
+        return Exit.DONE
+    rows = ([cell(text) for text in _row(one, tool)] for one in found.items for tool in one.tools)
+    columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
+    out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
+    for one in found.items:
+        for told in (*([one.problem] if one.problem else ()), *one.unmatched):
+            err().print(f"[yellow]warning:[/] {verbatim(f'{one.name}: {told}')}", soft_wrap=True)
+        for line in (line for tool in one.tools for line in _difference(id, one, tool)):
+            out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
+    return Exit.DONE
+
+
+@guarded
+def approve_command(
+    id: Id,
+    server: Server,
+    tools: Annotated[
+        list[str], typer.Argument(metavar="TOOL@HASH...", help="Tools by their names there, each with its whole hash.")
+    ],
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Approve tools of one of an agent's own MCP servers as capset agents tools shows them, on record: all or none."""
+    wanted = dict(map(_wanted, tools))
+
+    async def there(client: Client) -> ChangedApprovals:
+        return await client.agents.approve_tools(id, server, wanted)
+
+    async def here(place: LocalAgents) -> ChangedApprovals:
+        done = await place.agents.approve_tools(place.org, id, server, wanted, by=place.principal)
+        return ChangedApprovals(tools=[one.name for one in done])
+
+    changed = asked(url, there, here, db=db, org=org, principal=principal)
+    return _ended(changed, "is approved", as_json=as_json)
+
+
+@guarded
+def withdraw_command(
+    id: Id,
+    server: Server,
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools by their names there.")],
+    principal: Writer = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Take approvals of tools of an agent's own MCP servers back, on record. The server is not asked."""
+
+    async def there(client: Client) -> ChangedApprovals:
+        return await client.agents.withdraw_tools(id, server, tools)
+
+    async def here(place: LocalAgents) -> ChangedApprovals:
+        row = await place.agents.stored(place.org, id)
+        return ChangedApprovals(tools=await place.agents.servers.withdraw(row, server, tools, place.principal))
+
+    changed = asked(url, there, here, db=db, org=org, principal=principal)
+    return _ended(changed, "is no longer approved", as_json=as_json)
+
+
+def _joined(pages: Sequence[AgentServerState]) -> AgentServerStates:
+    """Return a server with the tools of all of its pages."""
+    tools = [tool for one in pages for tool in one.tools]
+    return AgentServerStates(items=[pages[0].model_copy(update={"tools": tools, "next": None})])
+
+
+def _wanted(given: str) -> tuple[str, str]:
+    name, _, seen = given.rpartition("@")
+    if not name or len(seen) != _DIGITS:
+        raise DefinitionError(
+            f"a tool is approved by its name and its whole hash, TOOL@HASH; got {given!r:.80}",
+            hint="capset agents tools ID SERVER shows it",
+        )
+    return name, seen
+
+
+def _ended(changed: ChangedApprovals, told: str, *, as_json: bool) -> Exit:
+    if as_json:
+        print_json(changed.plain())
+        return Exit.DONE
+    for name in changed.tools:
+        out().print(f"{verbatim(name)} {told}", soft_wrap=True)
+    if not changed.tools:
+        err().print("[dim]nothing has changed[/]")
+    return Exit.DONE
+
+
+def _row(server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
+    yield server.name
+    yield tool.tool
+    yield tool.state
+    yield short(tool.hash or (tool.approved.hash if tool.approved else None))
+    yield tool.effect
+    yield f"{tool.approved.by}, {tool.approved.at[:10]}" if tool.approved else "–"
+    yield "; ".join([*tool.problems, *tool.notes]) or "–"
+
+
+def _difference(id: str, server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
+    """Yield the lines of a unified diff of a tool that differs, and the command that approves it as it is."""
+    if tool.before is None and tool.now is None:
+        return
+    before: Mapping[str, object] = tool.before or {}
+    now: Mapping[str, object] = tool.now or {}
+    name = f"{server.name}/{tool.tool}"
+    yield from difflib.unified_diff(
+        described(before), described(now), f"{name} (approved)", f"{name} (now)", n=3, lineterm=""
+    )
+    if tool.hash:
+        yield f"  capset agents approve {id} {server.name} {shlex.quote(f'{tool.tool}@{tool.hash}')}"
+    yield ""

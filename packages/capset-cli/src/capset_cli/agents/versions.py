@@ -1,0 +1,202 @@
+"""``capset agents versions``, ``diff`` and ``preview``: earlier versions of an agent, and possible ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from pydantic_core import from_json
+
+from capset.errors import DefinitionError
+from capset.wire.agents import AgentDiffShape, PreviewShape, VersionPageShape, VersionShape
+from capset.wire.diffs import ChangeShape
+from capset_cli.agents.target import Id, LocalAgents, Org, asked, read_input
+from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, read_object
+from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset_cli.common.remote import Url
+from capset_cli.compose import tree_of
+from capset_connect.agent_files.wire import diff_of, shown_preview, versions_of
+from capset_connect.plain_files import ENDINGS
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red")}
+
+
+@guarded
+def versions_command(
+    id: Id,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many versions.")] = 50,
+    before: Annotated[int | None, typer.Option(min=1, help="Only versions before this one.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List the versions of an agent, newest first: when each was written, and by whom."""
+    cursor = None if before is None else str(before)
+
+    async def there(client: Client) -> VersionPageShape:
+        return await client.agents.versions(id, limit=limit, cursor=cursor)
+
+    async def here(place: LocalAgents) -> VersionPageShape:
+        return await versions_of(place.kernel, place.agents, place.org, id, limit=limit, cursor=cursor)
+
+    page = asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("VERSION", "WRITTEN", "AUTHOR", "STATUS", "HASH", "NAME")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("AUTHOR", "NAME")))
+    if page.next is not None:
+        err().print(f"[dim]more: --before {cell(page.next)}[/]")
+    return Exit.DONE
+
+
+@guarded
+def diff_command(
+    id: Id,
+    before: Annotated[int, typer.Argument(metavar="A", min=1, help="A version.")],
+    after: Annotated[
+        int | None, typer.Argument(metavar="B", min=1, help="Another version; the present one, if it is left out.")
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
+    principal: Who = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Compare two versions of an agent: what was written otherwise, and which hashes and tools moved by it."""
+
+    async def there(client: Client) -> AgentDiffShape:
+        return await client.agents.diff(id, before, after)
+
+    async def here(place: LocalAgents) -> AgentDiffShape:
+        return await diff_of(
+            place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
+        )
+
+    found = asked(url, there, here, db=db, org=org, principal=principal, grant=grant, attribute=attribute, env=env)
+    with ended():
+        if as_json:
+            print_json(found.plain())
+        else:
+            _show_diff(found)
+    differs = bool(found.fields) or found.composition is None or found.composition.differs
+    return Exit.DIFFERENT if exit_code and differs else Exit.DONE
+
+
+@guarded
+def preview_command(
+    agent: Annotated[str, typer.Argument(help="An agent file, the id of a stored agent, or an installed one's name.")],
+    patch: Annotated[
+        str | None, typer.Argument(metavar="[PATCH]", help="A JSON merge patch of it, @FILE with one, or - for stdin.")
+    ] = None,
+    principal: Who = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show what an agent would be, or everything that is wrong with it; nothing is kept.
+
+    It ends with 2 if anything is wrong with it.
+    """
+    path = Path(agent)
+    given = read_input(path) if path.suffix.lower() in ENDINGS else None
+    if given is not None and patch is not None:
+        raise DefinitionError("a patch is of a stored agent; a file is shown as it is", hint="change the file")
+    change: dict[str, Any] = {} if patch is None else from_json(read_object("PATCH", patch))
+
+    async def there(client: Client) -> PreviewShape:
+        return await (client.agents.preview_change(agent, change) if given is None else client.agents.preview(given))
+
+    async def here(place: LocalAgents) -> PreviewShape:
+        agents, org = place.agents, place.org
+        found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given, org=org))
+        whose = agent if given is None else None
+        return await shown_preview(
+            place.kernel, found, author=place.author, principal=place.principal, env=place.env, id=whose
+        )
+
+    found = asked(
+        url,
+        there,
+        here,
+        db=db,
+        org=org,
+        stored=given is None,
+        principal=principal,
+        grant=grant,
+        attribute=attribute,
+        env=env,
+    )
+    with ended():
+        if as_json:
+            print_json(found.plain())
+        else:
+            _show_preview(found)
+    return Exit.DONE if found.valid else Exit.BAD_INPUT
+
+
+def _row(one: VersionShape) -> list[str]:
+    texts = (str(one.version), one.created_at or "in code", one.author or "–", one.status)
+    return [*map(cell, texts), short(one.static_hash), cell(one.name)]
+
+
+def _show_diff(found: AgentDiffShape) -> None:
+    for notice in found.notices:
+        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+    console = out()
+    for line in _lines(found):
+        console.print(line, soft_wrap=True)
+
+
+def _lines(found: AgentDiffShape) -> Iterator[str]:
+    yield f"[bold]version {found.before} → {found.after}[/]"
+    yield from map(_change, found.fields)
+    if found.composition is None:
+        return
+    for name, one in found.composition.hashes.items():
+        moved = f"[yellow]~ {name:<10} {short(one.before)} → {short(one.after)}[/]"
+        yield moved if one.moved else f"[dim]= {name:<10} {short(one.before)}[/]"
+    tools = found.composition.tools
+    yield from (f"[green]+ tool {cell(one.name)}[/]" for one in tools.came)
+    yield from (f"[red]- tool {cell(one.name)}[/]" for one in tools.went)
+    yield from (f"[yellow]~ tool {cell(one.name)}[/]" for one in (*tools.changed, *tools.gated))
+
+
+def _change(one: ChangeShape) -> str:
+    sign, style = _SIGNS.get(one.kind, ("~", "yellow"))
+    sides = [cell(_value(value)) for value in (one.before, one.after) if value is not None]
+    return f"[{style}]{sign} {cell(one.path)}[/] {' → '.join(sides)}"
+
+
+def _value(value: Any) -> str:  # JSON
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _show_preview(found: PreviewShape) -> None:
+    for field in found.problems:
+        meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
+        err().print(f"[red]error:[/] {verbatim(f'{field.path}: {field.expected}{meant}')}", soft_wrap=True)
+    for conflict in found.conflicts:
+        err().print(f"[red]error:[/] {verbatim(conflict.message)}", soft_wrap=True)
+        if conflict.hint:
+            err().print(f"[dim]hint:[/]  {verbatim(conflict.hint)}", soft_wrap=True)
+    if found.needs_admin:
+        err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(found.needs_admin))}")
+    if found.snapshot is not None:
+        out().print(tree_of(found.snapshot))

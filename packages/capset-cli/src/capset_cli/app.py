@@ -1,0 +1,227 @@
+"""The command ``capset``: one module for each command or group of them, imported when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final
+
+import typer
+import typer.core
+import typer.main
+
+COMMANDS: Final = {
+    "list": "list:list_command",
+    "describe": "describe:describe_command",
+    "call": "call:call_command",
+    "check": "check:check_command",
+    "compose": "compose:compose_command",
+    "fingerprint": "fingerprint:fingerprint_command",
+    "diff": "diff:diff_command",
+    "replay": "replay:replay_command",
+    "bench": "bench:bench_command",
+    "schema": "schema:schema_command",
+    "export": "interop.exports:export_command",
+    "import": "interop.imports:import_command",
+    "kernel": "kernel:kernel_command",
+    "serve": "serve:serve_command",
+    "worker": "worker:worker_command",
+    "run": "conversation.commands:run_command",
+    "chat": "conversation.commands:chat_command",
+    "demo": "demo:demo_command",
+}
+"""The commands that are in no group: where the function of each is, below ``capset_cli``."""
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mcp": {
+        "serve": "mcp:mcp_command",
+        "list": "mcp.pins:list_command",
+        "diff": "mcp.pins:diff_command",
+        "approve": "mcp.pins:approve_command",
+        "withdraw": "mcp.withdrawal:withdraw_command",
+        "lock": "mcp.pins:lock_command",
+    },
+    "gateway": {
+        "serve": "gateway:gateway_command",
+        "import": "gateway:import_command",
+    },
+    "key": {
+        "create": "key:create_command",
+        "list": "key:list_command",
+        "revoke": "key:revoke_command",
+    },
+    "people": {
+        "add": "people:add_command",
+        "list": "people:list_command",
+        "remove": "people:remove_command",
+    },
+    "deliveries": {
+        "list": "deliveries:list_command",
+        "retry": "deliveries:retry_command",
+    },
+    "agents": {
+        "list": "agents:list_command",
+        "show": "agents:show_command",
+        "create": "agents:create_command",
+        "change": "agents:change_command",
+        "archive": "agents:archive_command",
+        "versions": "agents.versions:versions_command",
+        "diff": "agents.versions:diff_command",
+        "rollback": "agents:rollback_command",
+        "preview": "agents.versions:preview_command",
+        "tools": "agents.servers:tools_command",
+        "approve": "agents.servers:approve_command",
+        "withdraw": "agents.servers:withdraw_command",
+    },
+    "sessions": {
+        "list": "sessions:list_command",
+        "show": "sessions:show_command",
+        "create": "sessions:create_command",
+        "move": "sessions:move_command",
+        "delete": "sessions:delete_command",
+        "state": "sessions:state_command",
+        "events": "sessions:events_command",
+        "fork": "sessions:fork_command",
+        "rewind": "sessions:rewind_command",
+    },
+    "audit": {
+        "query": "audit.records:query_command",
+        "verify": "audit.chain:verify_command",
+        "tail": "audit.records:tail_command",
+        "export": "audit.records:export_command",
+        "keygen": "audit.keys:keygen_command",
+        "pin": "audit.keys:pin_command",
+        "succeed": "audit.keys:succeed_command",
+        "checkpoint": "audit.chain:checkpoint_command",
+        "checkpoints": "audit.chain:checkpoints_command",
+        "prune": "audit.chain:prune_command",
+    },
+    "db": {
+        "upgrade": "db:upgrade_command",
+        "check": "db:check_command",
+        "backup": "db:backup_command",
+        "restore": "db:restore_command",
+    },
+    "approvals": {
+        "list": "approvals:list_command",
+        "show": "approvals:show_command",
+        "approve": "approvals:approve_command",
+        "reject": "approvals:reject_command",
+    },
+}
+"""The groups of commands, in the same way."""
+HELP: Final = {
+    "mcp": "Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
+    "gateway": "Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
+    "key": "Make, list and revoke API keys for the server.",
+    "people": "Enter, list and remove the users of chats who may decide requests for approvals.",
+    "deliveries": "List what is told to channels, and try again what did not arrive.",
+    "agents": "List, write, compare and preview the agents that are stored.",
+    "sessions": "List, make, move and delete sessions, and follow their events.",
+    "audit": "Read, check, sign and cut the record of every attempt.",
+    "db": "Upgrade, check, back up and restore a database.",
+    "approvals": "List, approve and reject the calls that somebody has to approve.",
+}
+"""The purpose of each group."""
+_SERVING: Final = ("mcp", "gateway")
+"""Groups of which the command ``serve`` is meant where none is named: ``capset gateway FILE``."""
+
+
+class LazyCommands(MutableMapping[str, Any]):  # commands are of the click that typer has in it
+    """Commands by their names; the module of one is imported when it is asked for."""
+
+    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any]) -> None:
+        self._paths = paths
+        self._made: dict[str, Any] = {**dict.fromkeys(paths), **groups}
+
+    def __getitem__(self, name: str) -> Any:
+        if (made := self._made[name]) is None:
+            module, _, function = self._paths[name].partition(":")
+            alone = typer.Typer(add_completion=False)
+            alone.command(name)(getattr(import_module(f"capset_cli.{module}"), function))
+            made = self._made[name] = typer.main.get_command(alone)
+        return made
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """A group of commands that are imported when they are used."""
+
+    paths: ClassVar[Mapping[str, str]]
+
+    def __init__(self, **settings: Any) -> None:  # typer's own
+        super().__init__(**settings)
+        self.commands = LazyCommands(self.paths, self.commands)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # as above
+        """Return names without their help, for which every command would be imported at each key press."""
+        commands = self.commands
+        self.commands = {name: typer.core.TyperCommand(name) for name in commands}
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self.commands = commands
+
+
+class ServingGroup(LazyGroup):
+    """A group of commands of which ``serve`` is meant where none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # as above
+        """Name the command ``serve`` if the first argument is none, and not the misspelt name of one."""
+        first = args[0] if args else ""
+        is_named = first in self.commands or first in ctx.help_option_names or self._is_misspelt(first)
+        return super().parse_args(ctx, args if is_named else ["serve", *args])
+
+    def _is_misspelt(self, word: str) -> bool:
+        from capset.errors import closest  # not for commands that need no errors
+
+        return not word.startswith("-") and closest(word, self.commands) is not None and not Path(word).exists()
+
+
+def _typer(paths: Mapping[str, str], base: type[LazyGroup] = LazyGroup, **settings: Any) -> typer.Typer:  # typer's own
+    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths}), **settings)
+
+
+app = _typer(
+    COMMANDS,
+    name="capset",
+    help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _paths in GROUPS.items():
+    _serves = _name in _SERVING
+    _base = ServingGroup if _serves else LazyGroup
+    app.add_typer(_typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves), name=_name)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"capset {version('capset')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""

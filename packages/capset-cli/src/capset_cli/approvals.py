@@ -1,0 +1,277 @@
+"""``capset approvals``: listing and deciding the calls that need an approval (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, get_args
+
+import typer
+from pydantic_core import from_json
+
+from capset.definitions.approvals import Answer, ApprovalScope, ApprovalStatus
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, unknown
+from capset.evaluation.code import read_code_of
+from capset.kernel.governance.approvals import ApprovalService
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import ApprovalQuery
+from capset.wire.approvals import ApprovalPageShape, ApprovalShape, approval_page_shape, approval_shape
+from capset_cli.common.actors import acting_here
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Attribute, Db, Grant, read_arguments
+from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.remote import Url, ask, server_of
+from capset_cli.common.settings import Settings, existing_db, load_settings
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+T = TypeVar("T")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as capset approvals list shows it.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
+Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
+Note = Annotated[str | None, typer.Option(help="A text for the caller.")]
+_LINES: Final = ("id", "status", "scope", "tool", "arguments", "files", "modified", "reason", "principal")
+_MORE: Final = (
+    "on_behalf_of",
+    "tool_hash",
+    "code_hash",
+    "code",
+    "agent",
+    "session",
+    "created_at",
+    "expires_at",
+    "decided_by",
+    "decided_at",
+    "note",
+    "needs",
+    "approvals",
+    "round",
+    "escalates_at",
+    "escalated_at",
+    "decidable",
+    "refusal",
+)
+
+
+@guarded
+def list_command(
+    status: Annotated[str | None, typer.Option(help="Only requests of this status, such as pending.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only requests of this session.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many requests.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only requests before this one, by its id.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List requests for approvals, the newest first."""
+    wanted = ApprovalQuery(org, _status(status), session, limit=limit, before=before)
+
+    async def there(client: Client) -> ApprovalPageShape:
+        return await client.approvals.list(
+            status=wanted.status, session=wanted.session, limit=wanted.limit, cursor=wanted.before
+        )
+
+    async def here(desk: ApprovalService) -> ApprovalPageShape:
+        return await approval_page_shape(desk.list, wanted)
+
+    page = _asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("ID", "STATUS", "PRINCIPAL", "TOOL", "ARGUMENTS", "WHY")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "ARGUMENTS", "WHY")))
+    if page.next is not None:
+        err().print(f"[dim]more: --before {page.next}[/]")
+    return Exit.DONE
+
+
+@guarded
+def show_command(
+    id: Id,
+    unmasked: Annotated[
+        bool,
+        typer.Option("--unmasked", help="With the arguments masked only where the tool's schema says so; on record."),
+    ] = False,
+    principal: Annotated[str | None, typer.Option("--principal", help="Who reads them unmasked.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show one request, and what became of it."""
+
+    async def there(client: Client) -> ApprovalShape:
+        request = await client.approvals.get(id)
+        if not unmasked:
+            return request
+        view = await client.approvals.arguments(id)
+        return _unmasked(request, view.arguments, view.modified)
+
+    async def here(desk: ApprovalService) -> ApprovalShape:
+        row = await desk.get(id, org=org)
+        if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
+            await read_code_of(Registry.installed().tools)
+        if not unmasked:
+            return approval_shape(row)
+        who = _Decider(principal, None, None, org, db).found()
+        with acting_here(who):
+            view = await desk.show_arguments(row, by=who)
+        return _unmasked(approval_shape(row), view.arguments, view.modified)
+
+    return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+def _unmasked(request: ApprovalShape, arguments: Any, modified: Any) -> ApprovalShape:  # JSON data
+    return request.model_copy(update={"arguments": arguments, "modified": modified, "masked": False})
+
+
+@guarded
+def approve_command(
+    id: Id,
+    for_session: Annotated[
+        bool, typer.Option("--session", help="For every call of the session with this tool and these arguments.")
+    ] = False,
+    arguments: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Other arguments, whole, in the place of those asked for."),
+    ] = None,
+    of_round: Annotated[
+        int | None,
+        typer.Option("--round", min=0, help="The arguments as an approver has changed them, by the round shown."),
+    ] = None,
+    note: Note = None,
+    principal: Decider = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Approve a call. A principal cannot approve its own request, nor what rules leave to others (exit code 3)."""
+    given: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
+    scope: ApprovalScope = "session" if for_session else "once"
+    answer = Answer(approved=True, scope=scope, arguments=given, note=note, round=of_round)
+    return _decide(id, answer, _Decider(principal, grant, attribute, org, db), url, as_json=as_json)
+
+
+@guarded
+def reject_command(
+    id: Id,
+    note: Note = None,
+    principal: Decider = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Reject a call; its caller reads the note."""
+    decider = _Decider(principal, None, None, org, db)
+    return _decide(id, Answer(approved=False, note=note), decider, url, as_json=as_json)
+
+
+class _Decider(NamedTuple):
+    """The options that say who decides, in a database of this machine."""
+
+    principal: str | None
+    grant: list[str] | None
+    attribute: list[str] | None
+    org: str | None
+    db: str | None
+
+    def found(self) -> Principal:
+        """Return the principal, by the settings."""
+        settings = load_settings(db=self.db, principal=self.principal, grant=self.grant, attribute=self.attribute)
+        return replace(settings.principal, org=self.org)
+
+
+def _decide(id: str, answer: Answer, decider: _Decider, url: str | None, *, as_json: bool) -> Exit:
+    async def there(client: Client) -> ApprovalShape:
+        if not answer.approved:
+            return await client.approvals.reject(id, note=answer.note)
+        return await client.approvals.approve(
+            id, scope=answer.scope, arguments=answer.arguments, round=answer.round, note=answer.note
+        )
+
+    async def here(desk: ApprovalService) -> ApprovalShape:
+        who = decider.found()
+        with acting_here(who):
+            decided = await desk.decide(id, answer, by=who)
+        return approval_shape(decided, partial(desk.refusal, by=who))
+
+    return _show(_asked(url, there, here, **decider._asdict()), as_json=as_json)
+
+
+def _asked(
+    url: str | None,
+    there: Callable[[Client], Awaitable[T]],
+    here: Callable[[ApprovalService], Awaitable[T]],
+    db: str | None,
+    **local: object,
+) -> T:
+    """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
+    server = server_of(url, db=db, **local)
+    if server is not None:
+        return ask(server, there)
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    return asyncio.run(_at_desk(settings, here))
+
+
+async def _at_desk(settings: Settings, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
+        return await work(kernel.approvals)
+
+
+def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
+    if as_json:
+        print_json(found.plain())
+        return Exit.DONE
+    told = found.plain()
+    if found.code is not None:
+        told["code"] = " ".join(filter(None, (found.code.name, found.code.version)))
+    if found.needs is not None:
+        told["needs"] = found.needs.text
+    told["approvals"] = [
+        " ".join(filter(None, (one.by, one.on_behalf_of and f"for {one.on_behalf_of}", "at", one.at, one.note)))
+        for one in found.approvals
+    ]
+    told["files"] = [
+        f"{file.path or file.argument}, {file.size_bytes} bytes, SHA-256 {file.sha256}" for file in found.files
+    ]
+    if found.masked:
+        err().print("[yellow]a part of the arguments is masked here:[/] --unmasked shows it")
+    if found.status != "pending":
+        told.pop("refusal", None)  # it would only say that the request is decided
+    for name in (*_LINES, *_MORE):
+        if name in told and told[name] not in ([], 0):
+            value = told[name]
+            out().print(f"{name:<13} {cell(value if isinstance(value, str) else _json(value))}", soft_wrap=True)
+    return Exit.DONE
+
+
+def _row(found: ApprovalShape) -> list[str]:
+    needed = 1 if found.needs is None else found.needs.approvals
+    status = f"{found.status} {len(found.approvals)}/{needed}" if needed > 1 else found.status
+    texts = (found.id, status, found.principal, found.tool, _json(found.arguments), found.note or found.reason)
+    return list(map(cell, texts))
+
+
+def _json(value: Any) -> str:  # plain JSON data
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _status(named: str | None) -> ApprovalStatus | None:
+    if named is None:
+        return None
+    for known in get_args(ApprovalStatus):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("status", named, get_args(ApprovalStatus)))

@@ -1,0 +1,324 @@
+"""``capset audit checkpoint|checkpoints|prune|verify``: signing, checking and pruning the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast
+
+import typer
+
+from capset.clock import iso
+from capset.definitions.limits import window_seconds
+from capset.definitions.records import COLUMNS, NUMBERS
+from capset.errors import Conflict, DefinitionError, counted
+from capset.fingerprint.chain import Verification, verify
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, Unsound, checkpoints_in
+from capset.ids import Ids
+from capset.kernel.governance.checkpoints import prune_act
+from capset.stores.base import Pruned
+from capset.wire.audit import PrunedShape, VerificationShape, verification_shape
+from capset_cli.audit.keys import Pins, existing_file, hint_at_pin, private_key, public_key, trusted_keys
+from capset_cli.common.actors import actor_here
+from capset_cli.common.checkpoint_keys import default_pins_file, read_pin
+from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.options import AsJson, Db, instant
+from capset_cli.common.output import cell, err, out, print_error, print_json, short, table, verbatim
+from capset_cli.common.remote import NamedUrl, Server, ask, named_server
+from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.targets import opened_store
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_RECORDS_ALONE: Final = "records alone are verified, not agents, keys, people or settings"
+_OTHERS: Final = "capset db check --verify compares the first three with their acts"
+
+PrivateKey = Annotated[
+    Path,
+    typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen FILE makes it."),
+]
+
+
+@guarded
+def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
+    """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives any change of the log."""
+    made = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
+    if made is None:
+        raise DefinitionError("there are no records to sign for")
+    if as_json:
+        print_json(asdict(made))
+    else:
+        print(json.dumps(asdict(made)), flush=True)
+        err().print(f"[dim]checkpoint {made.number} covers records {made.since}–{made.seq}[/]")
+    return Exit.DONE
+
+
+@guarded
+def checkpoints_command(
+    after: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Only those that follow the one of this number.")
+    ] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 1000,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show the checkpoints, the oldest first; with --json, a JSON object a line, as verify --checkpoint takes them."""
+    found = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
+    if as_json:
+        for one in found:
+            print_json(asdict(one))
+        return Exit.DONE
+    rows = [
+        [
+            str(one.number),
+            *map(cell, (one.time[:19].replace("T", " "), f"{one.since}–{one.seq}")),
+            short(one.hash),
+            one.key,
+        ]
+        for one in found
+    ]
+    out().print(table("NUMBER", "TIME", "RECORDS", "HASH", "KEY", rows=rows, folds=()))
+    return Exit.DONE
+
+
+@guarded
+def prune_command(
+    key: PrivateKey,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help="Cut off what is from before this time.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="90d", help="Cut off what is older than this.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Cut off the oldest records, up to a signed checkpoint; the exit code is 3 if there is none to cut at."""
+    if (before is None) == (keep is None):
+        raise DefinitionError("how much is to be cut off is said by one of --before and --keep")
+    now = time.time_ns()
+    limit = instant("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
+    signer, settings = private_key(key), load_settings(db=db)
+    existing_db(settings.db)
+    try:
+        done = asyncio.run(_prune(settings, str(limit), signer, iso(now)))
+    except Conflict as refused:
+        print_error(refused, as_json=as_json)
+        return Exit.REFUSED
+    if as_json:
+        print_json(PrunedShape(removed=done.removed, since=done.since).plain())
+    elif not done.removed:
+        print(f"nothing is old enough: the log begins with {done.since}", flush=True)
+    else:
+        print(f"pruned: {counted(done.removed, 'record')}; the log begins with {done.since}", flush=True)
+    return Exit.DONE
+
+
+async def _checkpoint(url: str, key: CheckpointKey) -> Checkpoint | None:
+    async with opened_store(url) as store:
+        return await store.audit.checkpoint(key, now=iso(time.time_ns()))
+
+
+async def _checkpoints(url: str, after: int, limit: int) -> Sequence[Checkpoint]:
+    async with opened_store(url) as store:
+        return await store.audit.checkpoints(after=after, limit=limit)
+
+
+async def _prune(settings: Settings, before: str, key: CheckpointKey, now: str) -> Pruned:
+    actor = actor_here(settings.principal)
+    async with opened_store(settings.db) as store:
+        return await store.audit.prune(before, key, now=now, act=lambda done: prune_act(Ids(), before, done, by=actor))
+
+
+@guarded
+def verify_command(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Records that were exported, instead.")] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PUBLIC", help="A public key of the checkpoints, in a file; may be repeated."),
+    ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Checkpoints that were kept elsewhere, in a file; may be repeated."),
+    ] = None,
+    pins: Pins = None,
+    db: Db = None,
+    url: NamedUrl = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Check the whole chain of records; the exit code is 3 if it does not hold.
+
+    With --url a server checks its own, part by part, and says up to where its key has signed it: that vouches for
+    nothing to those who do not trust the server.
+
+    Only keys and checkpoints that you give, or have pinned (capset audit pin), vouch for it: the first line says if
+    there were none. Then it can only be consistent in itself, as a log is that was emptied or computed again.
+    """
+    server = named_server(url, db=db, pins=pins, key=key, checkpoint=checkpoint)
+    if server is not None:
+        if file is not None:
+            raise DefinitionError("there are records to verify in a file, or on a server: leave out FILE or --url")
+        return _verify_there(server, as_json=as_json)
+    named_keys, checkpoints = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+    keys = trusted_keys((), named_keys)
+    pinned_at: tuple[str, Path] | None = None
+    if file is None:
+        url = existing_db(load_settings(db=db).db)
+        if (pin := read_pin(pins or default_pins_file(), url)) is not None:
+            keys = trusted_keys(pin.keys, named_keys)
+            checkpoints += [] if pin.kept is None else [pin.kept]
+        pinned_at = (url, pins or default_pins_file())
+        verification = asyncio.run(_verify(url, keys, checkpoints))
+    elif db is not None or pins is not None:
+        raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db, --pins")
+    else:
+        verification = _verify_file(file, keys, checkpoints)
+    with ended():
+        if as_json:
+            ids = [trusted_key.key.id for trusted_key in keys]
+            print_json(verification_shape(verification, ids, is_vouched=bool(keys or checkpoints)).plain())
+        else:
+            _print_verification(verification, keys, checkpoints, in_file=file is not None)
+            if verification.problem is not None and pinned_at is not None:
+                hint_at_pin(*pinned_at)
+    return Exit.DONE if verification.ok else Exit.REFUSED
+
+
+def _verify_there(server: Server, *, as_json: bool) -> Exit:
+    """Have a server check its record, and print what it says."""
+
+    async def walk(client: Client) -> VerificationShape:
+        checked, covered, since, cursor = 0, None, 0, None
+        while True:
+            part = await client.records.verify(limit=10_000, cursor=cursor)
+            checked, covered, since = checked + part.checked, part.covered or covered, since or part.since
+            cursor = part.next
+            if cursor is None:
+                return VerificationShape(
+                    ok=part.ok,
+                    checked=checked,
+                    problem=part.problem,
+                    seq=part.seq,
+                    since=since if since > 1 else None,
+                    covered=covered,
+                    vouched=False,
+                )
+
+    found = ask(server, walk)
+    if as_json:
+        print_json(found.plain())
+    elif found.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
+    else:
+        out().print(f"the server says: {counted(found.checked, 'record')}, every hash holds", soft_wrap=True)
+        if found.covered is not None:
+            err().print(f"[dim]its key has signed for records up to {found.covered}[/]")
+        err().print(f"[dim]{_RECORDS_ALONE}[/]", soft_wrap=True)
+    return Exit.DONE if found.ok else Exit.REFUSED
+
+
+def _print_verification(
+    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
+) -> None:
+    """Print what vouches for the records, the result, and the limits of the check."""
+    if not keys:
+        basis = "the checkpoints that were kept vouch for it" if checkpoints else "nothing vouches for what follows"
+        out().print(f"[yellow]no key was given:[/] {basis}", soft_wrap=True)
+    if verification.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
+        err().print(f"[dim]before it, every hash holds: {counted(verification.checked, 'record')}[/]")
+        return
+    held = f"{counted(verification.checked, 'record')}, every hash holds"
+    if keys or checkpoints:
+        out().print(f"[green]verified:[/] {held}")
+    elif verification.checked:
+        out().print(f"consistent in itself: {held}")
+    else:
+        out().print("empty: there are no records, and nothing says whether there were any")
+    for note in _limits(verification, keys, checkpoints, in_file=in_file):
+        err().print(f"[dim]{note}[/]", soft_wrap=True)
+
+
+def _limits(
+    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
+) -> Iterator[str]:
+    if verification.since > 1:
+        where = "what was before is not in the file" if in_file else "what was before was pruned"
+        yield f"they begin with record {verification.since}; {where}"
+    covered = verification.covered if keys else max((checkpoint.seq for checkpoint in checkpoints), default=None)
+    if not (keys or checkpoints):
+        yield (
+            "a log that was emptied, cut off or computed again looks the same: "
+            "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
+        )
+    elif covered is not None and covered < verification.since + verification.checked - 1:
+        which = "signed checkpoints" if keys else "checkpoints that were kept"
+        yield f"{which} cover records up to {covered}; of those after it, a tail may be missing"
+    yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_OTHERS}"
+
+
+async def _verify(url: str, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
+    async with opened_store(url) as store:
+        return await store.audit.verify(keys, checkpoints)
+
+
+def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
+    if keys and not checkpoints:
+        raise DefinitionError(
+            "the checkpoints of an exported file stand in a file of their own: name it with --checkpoint",
+            hint="capset audit export --checkpoints FILE writes it beside the records",
+        )
+    if not path.is_file():
+        raise DefinitionError(f"there is no file {str(path)!r}")
+    try:
+        with path.open(encoding="utf-8") as file:
+            rows: Iterator[Mapping[str, Any]] = exported_rows(file)
+            first = next(rows, None)
+            if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
+                return verify(chain([first] if first else [], rows), keys=keys, kept=checkpoints)
+            # The records before a partial chain are missing, so only a checkpoint can confirm its start.
+            anchored = any(checkpoint.seq == first["seq"] - 1 for checkpoint in checkpoints)
+            previous = None if anchored else str(first["previous"])
+            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=checkpoints)
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
+
+
+def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
+    """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
+    found: list[Checkpoint] = []
+    for path in paths or ():
+        try:
+            checkpoints = checkpoints_in(existing_file(path).read_text(encoding="utf-8"))
+        except (Unsound, UnicodeDecodeError) as error:
+            raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
+        if not checkpoints:
+            raise DefinitionError(
+                f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints gives them"
+            )
+        found += checkpoints
+    return found
+
+
+def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered row can contain any value
+    """Yield the records of a file unchanged, one JSON object per line. Raises ``DefinitionError`` for other lines.
+
+    A column that is missing in a record of an earlier version becomes null.
+    """
+    for number, line in enumerate(file, 1):
+        try:
+            data: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or not data.keys() <= set(COLUMNS) or "seq" not in data:
+            raise DefinitionError(f"line {number} is no record", hint="capset audit export writes a file of them")
+        row = cast("dict[str, Any]", data)
+        yield {name: _plain(row.get(name), name) for name in COLUMNS}
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a column's value; one of the wrong type becomes a form that matches no record."""
+    expected = int if name in NUMBERS else str
+    return value if value is None or type(value) is expected else {"changed": repr(value)}

@@ -1,0 +1,247 @@
+"""``capset audit keygen|pin|succeed``: the keys that sign the log, and those that a caller trusts (G41, G42)."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from capset.clock import iso
+from capset.errors import Conflict, DefinitionError
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
+from capset.ids import Ids
+from capset.kernel.governance.checkpoints import succession_act
+from capset.stores.base import AuditLog
+from capset.wire.audit import KeyPairShape, PinShape, SuccessionShape
+from capset_cli.common.actors import actor_here
+from capset_cli.common.checkpoint_keys import (
+    Pin,
+    database_id,
+    default_key_file,
+    default_pins_file,
+    read_pin,
+    read_private,
+    remove_pin,
+    write_new,
+    write_pin,
+)
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db
+from capset_cli.common.output import cell, err, print_json, verbatim
+from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.targets import opened_store
+
+Pins = Annotated[
+    Path | None,
+    typer.Option("--pins", metavar="FILE", help="The file of your pins; by default one in your configuration folder."),
+]
+
+
+@guarded
+def keygen_command(
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the private key; FILE.pub is the other.")],
+    as_json: AsJson = False,
+) -> Exit:
+    """Make a pair of keys: the private one signs checkpoints, the public one verifies them."""
+    key = CheckpointKey.generate()
+    public = to.with_name(f"{to.name}.pub")
+    write_new(to, key.pem(), 0o600)
+    write_new(public, key.public.pem(), 0o644)
+    if as_json:
+        print_json(KeyPairShape(id=key.public.id, private=str(to), public=str(public)).plain())
+    else:
+        print(key.public.id, flush=True)
+        err().print(f"[dim]{cell(str(to))} signs: keep it secret; {cell(str(public))} verifies[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+@guarded
+def pin_command(
+    key: Annotated[
+        Path | None, typer.Option(metavar="PUBLIC", help="The public key to trust; by default the one of the log.")
+    ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Remove the pin of this database, which another log has replaced on purpose."),
+    ] = False,
+    pins: Pins = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Trust the key of a log from now on, and keep its newest checkpoint: capset audit verify holds the log to both.
+
+    Compare the key's id with the one that the server's operator names. A log that does not hold to what is pinned
+    already is not pinned again: the exit code is 3.
+    """
+    url, file = existing_db(load_settings(db=db).db), pins or default_pins_file()
+    if forget:
+        return _forget(url, file, key, as_json=as_json)
+    given = None if key is None else public_key(key)
+    made, problem = asyncio.run(_pin(url, read_pin(file, url), given))
+    if made is None:
+        err().print(f"[red]not pinned:[/] {verbatim(problem)}", soft_wrap=True)
+        hint_at_pin(url, file)
+        return Exit.REFUSED
+    write_pin(file, url, made)
+    seq = None if made.kept is None else made.kept.seq
+    if as_json:
+        print_json(PinShape(key=made.keys[-1].key.id, seq=seq, pins=str(file)).plain())
+    else:
+        print(made.keys[-1].key.id, flush=True)
+        told = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
+        err().print(f"[dim]{told}, in {cell(str(file))}[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
+    if key is not None:
+        raise DefinitionError("--forget removes a pin, and --key makes one: leave one of them out")
+    pin = read_pin(file, url)
+    if pin is None:
+        raise DefinitionError(f"there is no pin of this database in {str(file)!r}")
+    remove_pin(file, url)
+    if as_json:
+        print_json(PinShape(key=pin.keys[-1].key.id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
+    else:
+        err().print(f"[dim]the key {pin.keys[-1].key.id} is trusted no more, in {cell(str(file))}[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+def hint_at_pin(url: str, file: Path) -> None:
+    """Say which pin a log does not hold to, if the database has one, and what to do if that is meant."""
+    if read_pin(file, url) is not None:
+        told = "if another log is meant to stand in its place, remove the pin with capset audit pin --forget"
+        err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {told}[/]", soft_wrap=True)
+
+
+async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | None, str]:
+    async with opened_store(url) as store:
+        log = store.audit
+        signer = await log.signer()
+        pinned = pin.keys if pin else ()
+        keys = trusted_keys(pinned, [key] if key else [])
+        if not keys and signer is not None:
+            keys = [TrustedKey(signer)]
+        if not keys:
+            raise DefinitionError(
+                "the log has no checkpoint key", hint="capset serve signs it; or name a public key with --key"
+            )
+        checkpoints = [] if pin is None or pin.kept is None else [pin.kept]
+        newest = await newest_checkpoint(log)
+        if newest is None and not checkpoints:
+            return Pin(tuple(keys), None), ""
+        verification = await log.verify(keys, checkpoints)
+        if verification.problem is not None or newest is None:
+            return None, verification.problem or "the log has no checkpoint any more"
+        return Pin(verification.keys, newest), ""  # with the successors that the verification has followed
+
+
+def trusted_keys(pinned: Sequence[TrustedKey], named: Iterable[PublicKey]) -> list[TrustedKey]:
+    """Return the keys that a caller has pinned, for the records that the pin says, and those named beside them."""
+    ids = {trusted_key.key.id for trusted_key in pinned}
+    return [*pinned, *[TrustedKey(key) for key in named if key.id not in ids]]
+
+
+@guarded
+def succeed_command(
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The key that takes over: either half of it.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The private key so far, which signs this; by default that of capset serve."),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Let another key sign the log from now on. The key so far signs this log no more, and never again.
+
+    If FILE is the private half, the new key signs the log at once, its succession included.
+    """
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    if not to.is_file():
+        private = to.with_suffix("") if to.suffix == ".pub" else to
+        raise DefinitionError(
+            f"there is no file {str(to)!r}",
+            hint=f"capset audit keygen {shlex.quote(str(private))} makes a pair of keys",
+        )
+    new = _half_of(to)
+    before, is_signed = asyncio.run(_succeed(settings, new, None if key is None else private_key(key)))
+    new = new.public if isinstance(new, CheckpointKey) else new
+    if as_json:
+        print_json(SuccessionShape(key=new.id, before=before, signed=is_signed).plain())
+        return Exit.DONE
+    print(new.id, flush=True)
+    if not is_signed:
+        told = f"the key {before} has not signed this: those who trust that one alone will not trust {new.id}"
+        err().print(f"[yellow]warning:[/] {told}; --key FILE names it", soft_wrap=True)
+    return Exit.DONE
+
+
+async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: CheckpointKey | None) -> tuple[str, bool]:
+    """Return the id of the key so far, and whether it has signed its succession."""
+    public = new.public if isinstance(new, CheckpointKey) else new
+    async with opened_store(settings.db) as store:
+        log = store.audit
+        before = await _key_id(log)
+        if old is not None and old.public.id != before:
+            raise DefinitionError(f"the log is signed by the key {before}, and --key is {old.public.id}")
+        own = default_key_file(database_id(await log.digest_key()))
+        if old is None and own.exists() and (found := read_private(own)).public.id == before:
+            old = found
+        if old is not None:
+            await log.checkpoint(old, now=iso(time.time_ns()))  # the last that it may make
+        act = succession_act(Ids(), public, before, old, actor_here(settings.principal))
+        if not await log.adopt(public, replacing=before, act=act):
+            raise Conflict(
+                f"the key of the log is not {before} any more, or {public.id} is or was its key already",
+                hint="a key that has handed over never signs again: capset audit keygen FILE makes another",
+            )
+        if isinstance(new, CheckpointKey):
+            await log.checkpoint(new, now=iso(time.time_ns()))
+        return before, old is not None
+
+
+async def _key_id(log: AuditLog) -> str:
+    signer, newest = await log.signer(), await newest_checkpoint(log)
+    if signer is not None:
+        return signer.id
+    if newest is None:
+        raise DefinitionError("the log has no checkpoint key to succeed", hint="the first server adopts its own")
+    return newest.key
+
+
+async def newest_checkpoint(log: AuditLog) -> Checkpoint | None:
+    """Return the newest checkpoint in a log, if there is one."""
+    newest: Checkpoint | None = None
+    while page := await log.checkpoints(after=newest.number if newest else 0):
+        newest = page[-1]
+    return newest
+
+
+def _half_of(path: Path) -> PublicKey | CheckpointKey:
+    try:
+        return public_key(path)
+    except DefinitionError:
+        return private_key(path)
+
+
+def private_key(path: Path) -> CheckpointKey:
+    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or does not exist."""
+    return CheckpointKey.read(existing_file(path))
+
+
+def public_key(path: Path) -> PublicKey:
+    """Return the key in a file. Raises ``DefinitionError`` as ``private_key`` does."""
+    return PublicKey.read(existing_file(path))
+
+
+def existing_file(path: Path) -> Path:
+    """Return the path. Raises ``DefinitionError`` if there is no file."""
+    if not path.is_file():
+        raise DefinitionError(f"there is no file {str(path)!r}")
+    return path

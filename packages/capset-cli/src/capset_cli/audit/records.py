@@ -1,0 +1,344 @@
+"""``capset audit query|tail|export``: outcomes of calls, the newest records, and the whole chain with all columns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Container, Generator, Iterator, Mapping
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast, get_args
+
+import typer
+
+from capset.definitions.acts import ACTS, ActName
+from capset.definitions.records import Outcome, Phase, Record
+from capset.errors import DefinitionError, StoreError, counted, unknown
+from capset.ids import Ids
+from capset.kernel.governance.acts import act_entry
+from capset.stores.base import AuditLog, AuditQuery, Store
+from capset.stores.base.audit import FILTERS, Kind
+from capset.wire.audit import AuditPageShape, ExportShape, audit_page_shape, record_data
+from capset_cli.common.actors import actor_here
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db, Since, Until, instant
+from capset_cli.common.output import cell, err, out, pretty, print_json, short, table
+from capset_cli.common.remote import Url, ask, server_of
+from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.targets import opened_store
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+
+_LARGEST_PAGE: Final = 200
+
+Kinds = Annotated[
+    str | None, typer.Option("--kind", help="call, act or all: how calls ended, what was administered, or both.")
+]
+POLL_SECONDS: Final = 0.5
+"""The polling interval of ``--follow``."""
+
+_SHOWN: Final = 5
+"""How many of an act's tools its line has."""
+_PAGE: Final = 500
+"""The number of records in memory at once."""
+
+
+@guarded
+def query_command(
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only calls that ended so, such as denied.")] = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Only calls of this principal, by its id alone: ada, not user:ada.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Only calls of this session.")] = None,
+    correlation: Annotated[str | None, typer.Option(help="Only calls with this correlation.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only calls of this agent.")] = None,
+    approval: Annotated[str | None, typer.Option(help="Only calls that this request for an approval was for.")] = None,
+    code: Annotated[str | None, typer.Option(help="Only calls that ended with an error of this code.")] = None,
+    act: Annotated[str | None, typer.Option(help="Only acts of this name, such as key.create.")] = None,
+    kind: Kinds = None,
+    since: Since = None,
+    until: Until = None,
+    record: Annotated[str | None, typer.Option(help="Only the record with this id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many records.")] = 50,
+    before: Annotated[int | None, typer.Option(min=1, max=2**63 - 1, help="Only records before this position.")] = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show how calls ended, or with --kind what was administered, the newest first. This is on record itself."""
+    server = server_of(url, db=db)
+    query = AuditQuery(
+        record,
+        tool,
+        _outcome(outcome),
+        principal,
+        session,
+        correlation,
+        limit,
+        before,
+        agent=agent,
+        approval=approval,
+        code=code,
+        act=_act(act),
+        kind=_kind(kind),
+        since=instant("--since", since),
+        until=instant("--until", until),
+    )
+    if server is not None:
+        page = ask(server, lambda client: _query_there(client, query))
+    else:
+        page = asyncio.run(_query(_local(db), query, as_json=as_json))
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "WHY")))
+    if page.next is not None:
+        err().print(f"[dim]more: --before {page.next}[/]")
+    return Exit.DONE
+
+
+def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of every JSON type
+    why = record["reason"] or record["code"] or record["decision"] or "–"
+    what = record.get("act") or record["tool"]
+    why = _place(record) if record.get("act") and why == "–" else why
+    texts = (record["time"][:19].replace("T", " "), record["principal"], what, record["outcome"] or "–", why)
+    return [str(record["seq"]), *map(cell, texts), short(record["hash"])]
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Return what an act concerns, and where it came from."""
+    given = record["arguments"]
+    about = json.loads(given) if isinstance(given, str) else given
+    parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by", "server"))
+    return " ".join((*parts, *_approved(about.get("tools")), f"from {record['source']}"))
+
+
+def _approved(tools: object) -> Iterator[str]:
+    """Yield how an act left some tools of others: approved, by the beginning of a hash, or withdrawn."""
+    if not isinstance(tools, Mapping):
+        return
+    found = cast("Mapping[str, str | None]", tools)
+    for name, digest in islice(found.items(), _SHOWN):
+        yield f"{name} withdrawn" if digest is None else f"{name}={digest[:8]}…"
+    if len(found) > _SHOWN:
+        yield f"and {len(found) - _SHOWN} more"
+
+
+def _act(named: str | None) -> ActName | None:
+    if named is None:
+        return None
+    for known in ACTS:
+        if named == known:
+            return known
+    raise DefinitionError(unknown("act", named, tuple(ACTS)))
+
+
+def _kind(named: str | None) -> Kind | None:
+    if named is None:
+        return None
+    for known in get_args(Kind):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("kind", named, get_args(Kind)))
+
+
+def _outcome(named: str | None) -> Outcome | None:
+    if named is None:
+        return None
+    for known in get_args(Outcome):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("outcome", named, get_args(Outcome)))
+
+
+async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
+    """Return the requested number of records, in several pages, up to one that ends early by its size."""
+    items: list[dict[str, Any]] = []
+    cursor = str(query.before) if query.before is not None else None
+    while True:
+        limit = min(query.limit - len(items), _LARGEST_PAGE)
+        page = await client.records.list(
+            **{name: getattr(query, name) for name in FILTERS},
+            kind=query.kind,
+            since=query.since,
+            until=query.until,
+            limit=limit,
+            cursor=cursor,
+        )
+        items += page.items
+        cursor = page.next
+        if cursor is None or len(page.items) < limit or len(items) >= query.limit:
+            return AuditPageShape(items=items, next=int(cursor) if cursor else None)
+
+
+async def _query(settings: Settings, query: AuditQuery, *, as_json: bool) -> AuditPageShape:
+    about = {name: value for name, value in asdict(query).items() if value is not None}
+    async with opened_store(settings.db) as store:
+        if as_json:
+            page = await audit_page_shape(store.audit, query)
+        else:  # the table shows no JSON, and so it shows records whose JSON was damaged
+            found = await store.audit.query(query)
+            page = AuditPageShape(items=[asdict(record) for record in found.items], next=found.next)
+        await _note_reading(store, settings, {"by": "query", **about})
+        return page
+
+
+async def _note_reading(store: Store, settings: Settings, about: Mapping[str, Any]) -> None:
+    """Put a command that reads the log on record, before it shows anything."""
+    actor = actor_here(settings.principal)
+    await store.audit.commit(act_entry(Ids(), "log.read", about, by=actor, org=actor.org))
+
+
+def _local(db: str | None) -> Settings:
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    return settings
+
+
+@guarded
+def tail_command(
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, max=1000, help="How many of the newest.")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Show those that follow, until Ctrl-C.")] = False,
+    kind: Kinds = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show how the newest calls ended, the newest last; with --json, a JSON object a line."""
+    asyncio.run(_tail(_local(db), lines, _kind(kind), follow=follow, as_json=as_json))
+    return Exit.DONE
+
+
+async def _tail(settings: Settings, lines: int, kind: Kind | None, *, follow: bool, as_json: bool) -> None:
+    query = AuditQuery(limit=max(lines, 1), kind=kind)
+    async with opened_store(settings.db) as store:
+        span = await store.audit.span()
+        page = await store.audit.query(query)
+        await _note_reading(store, settings, {"by": "tail", "kind": kind, "lines": lines, "follow": follow})
+        for record in reversed(page.items[:lines]):
+            _show(record, as_json=as_json)
+        after = max(span[1] if span else 0, page.items[0].seq if page.items else 0)
+        while follow:
+            after = await _more(store.audit, after, query.phases, as_json=as_json)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _more(audit: AuditLog, after: int, phases: Container[Phase], *, as_json: bool) -> int:
+    """Show the records of some phases after a position, and return the position of the last link that was read."""
+    while page := await audit.read(after=after):
+        for record in page:
+            if record.phase in phases:
+                _show(record, as_json=as_json)
+        after = page[-1].seq
+    return after
+
+
+def _show(record: Record, *, as_json: bool) -> None:
+    if as_json:
+        print_json(record_data(record))
+        return
+    what = record.act or record.tool
+    texts = (record.time[:19].replace("T", " "), record.principal, what, record.outcome or "–")
+    why = record.reason or (record.code if record.code != record.outcome else None)
+    if record.act is not None and why is None:
+        why = _place(asdict(record))
+    line = [str(record.seq), *map(cell, texts), short(record.hash), *([cell(why)] if why else [])]
+    out().print(" ".join(line), soft_wrap=True)
+
+
+@guarded
+def export_command(
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file to write to, instead of stdout.")] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A new file for the checkpoints over these records.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Only from this position on.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only up to this position.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write records as they are hashed, intents included, in chain order; capset audit verify FILE checks them."""
+    if as_json and to is None:
+        raise DefinitionError(
+            "--json says what was written to a file: name one with --to", hint="stdout is JSON anyway"
+        )
+    span = instant("--since", since), instant("--until", until), first, last
+    settings = _local(db)
+    with _opened(to) as file, _opened(checkpoints) if checkpoints else contextlib.nullcontext() as beside:
+        done = asyncio.run(_export(settings, span, file, beside))
+    if as_json:
+        print_json(done.plain())
+    else:
+        err().print(f"[dim]{counted(done.records, 'record')}, {counted(done.checkpoints, 'checkpoint')} over them[/]")
+    return Exit.DONE
+
+
+async def _export(
+    settings: Settings, span: tuple[str | None, str | None, int | None, int | None], file: TextIO, beside: TextIO | None
+) -> ExportShape:
+    since, until, first, last = span
+    about = {"by": "export", "since": since, "until": until, "first": first, "last": last}
+    async with opened_store(settings.db) as store:
+        ends = await store.audit.span(since=since, until=until)
+        await _note_reading(store, settings, {name: value for name, value in about.items() if value is not None})
+        if ends is None:
+            return ExportShape(records=0, checkpoints=0)
+        start, end = max(ends[0], first or 1), min(ends[1], last or ends[1])
+        sealed = await _write_checkpoints(store.audit, start, end, beside)
+        return ExportShape(
+            records=await _write_records(store.audit, start, end, file), checkpoints=sealed, first=start, last=end
+        )
+
+
+async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) -> int:
+    after = start - 1
+    while after < end:
+        page = await audit.read(after=after, limit=min(_PAGE, end - after))
+        for record in page:
+            after += 1
+            if record.seq != after:
+                raise StoreError(f"record {after} is missing", hint="capset audit verify says more")
+            file.write(json.dumps(asdict(record), ensure_ascii=True) + "\n")
+        if not page:
+            raise StoreError(f"record {after + 1} is missing", hint="capset audit verify says more")
+        file.flush()
+    return max(0, end - start + 1)
+
+
+async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: TextIO | None) -> int:
+    """Write the checkpoints for records from ``start`` to ``end``, or the one before; return how many.
+
+    They go to ``beside``; without it, they are only counted.
+    """
+    written = number = 0
+    while page := await audit.checkpoints(after=number):
+        number = page[-1].number
+        for one in page:
+            if start - 1 <= one.seq <= end:
+                written += 1
+                if beside is not None:
+                    beside.write(json.dumps(asdict(one)) + "\n")
+    return written
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Generator[TextIO]:
+    """Yield a new file, or stdout."""
+    if path is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        file = path.open("x", encoding="utf-8", newline="\n")
+    except FileExistsError:
+        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
+    with file:
+        yield file

@@ -1,0 +1,233 @@
+"""``capset bench``: what calls of a tool cost, bare, governed and on record, and which phases the time goes to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sys
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter_ns, process_time_ns
+from typing import Annotated, Any, Final
+
+import typer
+
+from capset.definitions.messages import Json, Message
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import DefinitionError, NotFound
+from capset.kernel.call.compiled_tools import PHASES, Phase, Step
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.pipeline import execute
+from capset.kernel.call.session import Session
+from capset.kernel.registry import Registry
+from capset.stores.base import AuditLog
+from capset_cli.call import CallTarget, find_called
+from capset_cli.common.configuration import ConfigFile, refuse_agent
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Attribute, Env, Grant, Who, read_arguments
+from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.settings import has_db, load_settings
+from capset_cli.common.targets import open_kernel
+
+ROUNDS: Final = 5
+"""Each way of calling is measured so often, in turns, and its best round counts: noise only adds to a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCost:
+    """Microseconds of one call of a tool, in the best round."""
+
+    tool: AnyTool
+    calls: int
+    bare: float | None
+    """Validation of the arguments and the handler alone; ``None`` for one that needs the kernel to run."""
+    governed: float
+    """The whole call."""
+    phases: dict[Phase, float]
+    """Of a call whose steps are timed, which is a little longer than ``governed``."""
+    rest: float
+    """Of such a call, what is in no phase: beginning and ending it."""
+    cpu: float
+    """Processor time of a call, with its record, until that is durable."""
+
+
+@guarded
+def bench_command(
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --config, TOOL will do.")],
+    arguments: Annotated[
+        str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
+    ] = "{}",
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, or the name of an installed agent; by default the tool's own.")
+    ] = None,
+    config: ConfigFile = None,
+    calls: Annotated[int, typer.Option(min=1, max=1_000_000, help="Calls in a round, of which there are several.")] = (
+        1_000
+    ),
+    effects: Annotated[bool, typer.Option("--effects", help="Call a tool that changes something, so many times.")] = (
+        False
+    ),
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db",
+            help="Where the records of the calls go, and which approvals of MCP servers' and APIs' tools hold; by "
+            "default a file that is removed, and those of the usual database.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Measure what calls of a tool cost: the handler alone, governed, and on record.
+
+    The tool is really called, in this process. One that changes something needs --effects.
+    """
+    data = read_arguments(arguments)
+    refuse_agent(config, agent)
+    with own_temporary_folder() as folder, contextlib.redirect_stdout(sys.stderr):
+        settings = load_settings(
+            db=db or str(folder / "bench.db"), principal=principal, grant=grant, attribute=attribute, env=env
+        )
+        # What is approved of MCP servers and APIs is in the database that other commands use.
+        approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
+        served = find_called(Registry.installed(), CallTarget(tool, agent, None, config), approvals)
+
+        async def run() -> ToolCost:
+            async with open_kernel(settings, served, None) as (kernel, session):
+                return await measure(session, kernel.audit, session.message(tool, Json(data)), calls, effects=effects)
+
+        try:
+            measured = asyncio.run(run())
+        except NotFound as error:
+            if error.hint is None and served.upstream is not None and served.upstream.unapproved:
+                without = " or ".join(served.upstream.unapproved)
+                error.hint = f"no tool of {without} is approved in this database: name yours with --db"
+            raise
+    if as_json:
+        print_json(plain(measured))
+    else:
+        show(measured)
+    return Exit.DONE
+
+
+async def measure(session: Session, audit: AuditLog, message: Message, calls: int, *, effects: bool) -> ToolCost:
+    """Measure calls of a message's tool. Raises the error of the first call that does not succeed."""
+    first = session.ask(message)
+    if (tool := first.compiled.tool) is None:
+        await execute(first)
+        raise first.error or DefinitionError(f"there is no tool {message.type!r}")
+    if tool.has_side_effects and not effects:
+        raise DefinitionError(
+            f"{tool.name!r} changes something: it is called {4 * ROUNDS * calls:,} times or so",
+            hint="say --effects if it may be, and --calls for fewer",
+        )
+    await _succeed(first)
+    spent = dict.fromkeys(PHASES, 0)
+    best = dict.fromkeys(("bare", "governed", "timed", "cpu"), float("inf"))
+    phases: dict[Phase, float] = {}
+    text = message.data.text if isinstance(message.data, Json) else b"{}"
+    needs_kernel = tool.takes_context or tool.shape not in ("async", "sync")
+    for _ in range(ROUNDS):
+        if not needs_kernel:
+            best["bare"] = min(best["bare"], await _bare(tool, text, calls))
+        best["governed"] = min(best["governed"], await _governed(session, message, calls))
+        spent.update(dict.fromkeys(PHASES, 0))
+        timed = await _governed(session, message, calls, spent)
+        if timed < best["timed"]:
+            best["timed"], phases = timed, {phase: spent[phase] / calls / 1000 for phase in PHASES}
+        await audit.flush()
+        began = process_time_ns()
+        await _governed(session, message, calls)
+        await audit.flush()
+        best["cpu"] = min(best["cpu"], (process_time_ns() - began) / calls / 1000)
+    bare = None if needs_kernel else best["bare"]
+    rest = max(0.0, best["timed"] - sum(phases.values()))
+    return ToolCost(tool, calls, bare, best["governed"], phases, rest, best["cpu"])
+
+
+async def _bare(tool: AnyTool, arguments: bytes, calls: int) -> float:
+    """Return the microseconds of one validation and one run of the handler alone."""
+    began = perf_counter_ns()
+    for _ in range(calls):
+        result = tool.handler(**tool.arguments.check_json(arguments))
+        if inspect.isawaitable(result):
+            await result
+    return (perf_counter_ns() - began) / calls / 1000
+
+
+async def _governed(session: Session, message: Message, calls: int, spent: dict[Phase, int] | None = None) -> float:
+    """Return the microseconds of one governed call; add to ``spent`` the nanoseconds of each phase, if it is given."""
+    compiled = session.ask(message).compiled
+    if spent is not None:
+        phases = {
+            phase: tuple(_timed(step, phase, spent) for step in steps) for phase, steps in compiled.phases.items()
+        }
+        compiled = replace(compiled, phases=phases)
+    began = perf_counter_ns()
+    for _ in range(calls):
+        call = session.ask(message)
+        if spent is not None:
+            call.compiled = compiled
+        await _succeed(call)
+    return (perf_counter_ns() - began) / calls / 1000
+
+
+async def _succeed(call: Invocation) -> None:
+    await execute(call)
+    if call.error is not None:
+        raise call.error
+
+
+def _timed(step: Step, phase: Phase, spent: dict[Phase, int]) -> Step:
+    def run(call: Invocation) -> Awaitable[None] | None:
+        began = perf_counter_ns()
+        pending = step(call)
+        if pending is not None:
+            return finish(pending, began)
+        spent[phase] += perf_counter_ns() - began
+        return None
+
+    async def finish(pending: Awaitable[None], began: int) -> None:
+        try:
+            await pending
+        finally:
+            spent[phase] += perf_counter_ns() - began
+
+    return run
+
+
+def plain(measured: ToolCost) -> dict[str, Any]:
+    """Return what was measured as JSON data; times are microseconds of one call."""
+    return {
+        "tool": measured.tool.name,
+        "effect": measured.tool.effect,
+        "calls": measured.calls,
+        "bare_us": measured.bare,
+        "governed_us": measured.governed,
+        "phases_us": measured.phases,
+        "rest_us": measured.rest,
+        "recorded_cpu_us": measured.cpu,
+    }
+
+
+def show(measured: ToolCost) -> None:
+    """Print a table of what was measured."""
+    out().print(table("MEASURED", "µs A CALL", "SHARE", rows=_rows(measured), folds=("MEASURED",)))
+    told = f"{measured.tool.name}, best of {ROUNDS} rounds of {measured.calls:,} calls"
+    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+
+
+def _rows(measured: ToolCost) -> Iterator[tuple[str, str, str]]:
+    if measured.bare is not None:
+        yield "bare: validation and the handler", f"{measured.bare:.1f}", ""
+    yield "governed", f"{measured.governed:.1f}", ""
+    parts: dict[str, float] = {**measured.phases, "begin and end": measured.rest}
+    whole = sum(parts.values()) or 1
+    for name, took in parts.items():
+        yield f"  {name}", f"{took:.1f}", f"{100 * took / whole:.0f} %"
+    yield "on record: processor time until it is durable", f"{measured.cpu:.1f}", ""

@@ -1,0 +1,247 @@
+"""``capset call``, with its progress: a bar on a terminal, lines elsewhere, nothing for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
+
+import typer
+from pydantic_core import from_json
+
+from capset.definitions.agents import Agent
+from capset.definitions.allowances import Allowance
+from capset.definitions.messages import Json, Message
+from capset.errors import CapsetError, DefinitionError, PermissionDenied
+from capset.kernel.call.session import Session
+from capset.kernel.registry import Registry
+from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
+from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset_cli.common.bars import CallBars
+from capset_cli.common.configuration import ConfigFile, refuse_agent
+from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
+from capset_cli.common.output import cell, err, pretty, print_error, print_json
+from capset_cli.common.remote import Url, ask, server_of, written_options
+from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.targets import Served, find_served, open_session, refuse_both
+from capset_cli.common.texts import visible
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_LACKING: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
+
+
+class ProgressView:
+    """``with ProgressView(quiet=…) as watching: watching.show(event)``, on stderr; the bar disappears at the end.
+
+    A call that waits for its approval is always reported, with the command to approve it; ``where`` are the options
+    with which that command finds the request. If such a call is interrupted, it is said how it goes on in its
+    ``session``.
+    """
+
+    def __init__(self, *, quiet: bool, where: str = "", session: str | None = None) -> None:
+        self._bars = None if quiet else CallBars(err())
+        self._where = where
+        self._session = session
+        self._asked: str | None = None
+        """The request that the call waits for, unless it has been decided since."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the bar."""
+        if self._bars is not None:
+            self._bars.stop()
+        if self._asked is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
+            told = f"the request {self._asked} stays open unless it was decided; once it is approved, the same call"
+            err().print(f"[dim]{cell(f'{told} with --session {self._session} is made')}[/]", soft_wrap=True)
+
+    def show(self, message: Message | MessageShape) -> None:
+        """Show an event; other messages are ignored."""
+        data: object = message.data
+        if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
+            self._ask(cast("Mapping[str, object]", data))
+            return
+        if self._bars is None or message.kind != "event":
+            return
+        if (progress := progress_of(message)) is not None:
+            self._bars.show("", progress)
+        else:
+            self._bars.print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
+
+    def _ask(self, request: Mapping[str, object]) -> None:
+        """Report a call that waits for an approval, and the command for it."""
+        self._asked = str(request.get("id"))
+        approve = f"capset approvals approve {shlex.quote(self._asked)}{self._where}"
+        asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
+        console = err()
+        console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
+        console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
+        console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
+
+
+@guarded
+def call_command(
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, --config or --session, TOOL will do.")],
+    arguments: Annotated[
+        str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
+    ] = "{}",
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    config: ConfigFile = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
+    defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
+    approval: Annotated[str | None, typer.Option(help="The id of the one request to use; with --session.")] = None,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
+    principal: Who = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Call one tool, governed and on record.
+
+    Without --agent, --config or --session the call runs in a new session of an agent with the named capability alone.
+    With --url it runs on a server, in a session there: one of these is needed then, and says which.
+    What has to be approved waits for that, and says on stderr how it is done.
+    """
+    budgets = {"session-budget": session_budget, "run-budget": run_budget}
+    said = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
+    server = server_of(url, db=db, **said, limit=limit, **budgets)
+    if approval is not None and session is None:
+        raise DefinitionError("an approval is for a call of one session: name it with --session")
+    data = read_arguments(arguments)
+    refuse_both(agent, session)
+    check_seconds("--timeout", timeout)
+    refuse_agent(config, agent)
+    where = ("" if server is not None else " --principal WHO") + written_options(url=url, db=db)
+    way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
+    allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
+    target = CallTarget(tool, agent, session, config, allowance)
+    if server is not None:
+        error, shape = ask(server, lambda client: _call_there(client, target, data, way))
+    else:
+        settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+        with contextlib.redirect_stdout(sys.stderr):  # output of a handler is not the result
+            error, shape = asyncio.run(_call(settings, target, Json(data), way))
+    with ended():
+        if as_json:
+            print_json(shape)
+        elif error is not None:
+            if isinstance(error, PermissionDenied) and (missing := _LACKING.search(error.message)) is not None:
+                grants = written_options(grant=missing[1].split(" and "))
+                maker = "" if server is None else "where the server is: capset key create NAME --principal WHO"
+                error.hint = f"{maker}{grants}".strip()
+            if (asked := approval_of(error)) is not None:
+                again = f"--session {shape['session']}"
+                error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"
+            print_error(error, as_json=False)
+        else:
+            value = shape["data"]
+            print(visible(value if isinstance(value, str) else pretty(value)), flush=True)
+            if (note := shape.get("note")) is not None:
+                err().print(visible(note), markup=False, soft_wrap=True)
+        if not as_json:
+            err().print(f"[dim]record {shape['record']}  session {shape['session']}[/]", soft_wrap=True)
+    return Exit.DONE if error is None else Exit.REFUSED if shape["refused"] else Exit.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """The called tool, its agent or session as given on the command line, the configuration and the allowance."""
+
+    tool: str
+    agent: str | None
+    session: str | None
+    config: Path | None = None
+    allowance: Allowance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The options of a call: timeout, approval handling, and output.
+
+    ``where`` are the options with which ``capset approvals`` finds its request.
+    """
+
+    timeout: float | None
+    approvals: Literal["wait", "defer"]
+    approval: str | None
+    quiet: bool
+    where: str
+
+
+Called = tuple[CapsetError | None, dict[str, Any]]
+"""The error, if any, and the call's wire shape as plain JSON data."""
+
+
+async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way) -> Called:
+    from capset_server.client import error_of
+
+    session = target.session
+    if session is None:
+        if target.agent is None:
+            raise DefinitionError(
+                "say in which session of the server: --session, or --agent for a new one",
+                hint="--agent takes the id of an agent that the server keeps, or the name of one installed there",
+            )
+        session = (await client.sessions.create(target.agent)).id
+    call, arguments = (session, target.tool), from_json(data)
+    if way.approvals == "defer":
+        result = await client.call(*call, arguments, timeout=way.timeout, approval=way.approval)
+    else:
+        async with client.stream(*call, arguments, timeout=way.timeout, approval=way.approval) as events:
+            with ProgressView(quiet=way.quiet, where=way.where, session=session) as watching:
+                async for event in events:
+                    watching.show(event)
+        result = events.result
+    error = result.error
+    return (None if error is None else error_of(error)), result.plain()
+
+
+async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) -> Called:
+    # Resolved first, so that a misspelt name creates no database.
+    async with open_session(settings, find_called(Registry.installed(), target, settings.db), target.session) as opened:
+        session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
+        return await _run(session, target.tool, data, way)
+
+
+def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
+    """Return the requested agent, or one with the tool's capability alone."""
+    if any(one is not None for one in (target.agent, target.session, target.config)):
+        return find_served(registry, target.agent, target.session, target.config, db, target.allowance)
+    name, dot, _ = target.tool.partition(".")
+    if not dot:
+        raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
+    capability = registry.get(name)
+    return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]), allowance=target.allowance)
+
+
+async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:
+    reply: Any = None
+    async with session.invoke(session.message(tool, data)) as messages:
+        with ProgressView(quiet=way.quiet, where=way.where, session=session.id) as watching:
+            async for message in messages:
+                watching.show(message)
+                if message.kind == "reply":
+                    reply = message.data
+        return messages.result.error, call_data(messages.result, reply, session.id)

@@ -1,0 +1,157 @@
+"""Allowances on the command line: ``--limit``, ``--usage-limit`` and the budgets (spec 4, G36)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from capset.definitions.allowances import Allowance, allowance_of
+from capset.definitions.limits import Budget, Limit, limit_of
+from capset.definitions.usage import UsageLimit, usage_limit_of
+from capset.errors import DefinitionError
+from capset_cli.common.settings import FILE, read_settings
+
+T = TypeVar("T")
+_LIMIT_HELP: Final = "How often one principal may call tools, in all; may be repeated"
+_SESSION_HELP: Final = "What each session may use"
+_RUN_HELP: Final = "What each run may use"
+_USAGE_HELP: Final = "What agents may use of models in a window; may be repeated"
+_BUDGET: Final = "calls=N,cost=N"
+_USAGE: Final = "tokens=N,cost=N/1d"
+
+# For the governance of a kernel; environment variables and the settings file apply too.
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP} (or CAPSET_LIMIT, with commas)."),
+]
+RateLimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--rate-limit", metavar="100/1h", help=f"{_LIMIT_HELP} (or CAPSET_LIMIT, with commas)."),
+]
+SessionBudget = Annotated[
+    str | None,
+    typer.Option("--session-budget", metavar=_BUDGET, help=f"{_SESSION_HELP} (or CAPSET_SESSION_BUDGET)."),
+]
+RunBudget = Annotated[
+    str | None, typer.Option("--run-budget", metavar=_BUDGET, help=f"{_RUN_HELP} (or CAPSET_RUN_BUDGET).")
+]
+UsageOption = Annotated[
+    list[str] | None,
+    typer.Option("--usage-limit", metavar=_USAGE, help=f"{_USAGE_HELP} (or CAPSET_USAGE_LIMIT, with semicolons)."),
+]
+
+# For the principal of a key; only these options apply.
+KeyLimit = Annotated[list[str] | None, typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP}.")]
+KeySessionBudget = Annotated[
+    str | None, typer.Option("--session-budget", metavar=_BUDGET, help=f"{_SESSION_HELP} of the principal.")
+]
+KeyRunBudget = Annotated[
+    str | None, typer.Option("--run-budget", metavar=_BUDGET, help=f"{_RUN_HELP} of the principal.")
+]
+KeyUsage = Annotated[list[str] | None, typer.Option("--usage-limit", metavar=_USAGE, help=f"{_USAGE_HELP}.")]
+
+
+def given_allowance(
+    limit: list[str] | None,
+    session_budget: str | None,
+    run_budget: str | None,
+    usage: list[str] | None = None,
+    *,
+    option: str = "--limit",
+) -> Allowance | None:
+    """Return the allowance in options; ``None`` if there is none. Raises ``DefinitionError``, naming the option.
+
+    ``option`` is the name of the option for limits.
+    """
+    return _made(
+        _limits(option, limit or ()),
+        None if session_budget is None else _budget("--session-budget", session_budget),
+        None if run_budget is None else _budget("--run-budget", run_budget),
+        _usage_limits("--usage-limit", usage or ()),
+    )
+
+
+def load_allowance(
+    limit: list[str] | None,
+    session_budget: str | None,
+    run_budget: str | None,
+    usage: list[str] | None = None,
+    *,
+    option: str = "--limit",
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Allowance | None:
+    """Return the allowance in force: options, then ``CAPSET_*`` variables, then ``[allowance]`` in ``capset.toml``.
+
+    Each of its members comes from its first source; an empty variable means none, and hides the file's. Raises
+    ``DefinitionError``, naming the problem.
+    """
+    variables = os.environ if environ is None else environ
+    given = given_allowance(limit, session_budget, run_budget, usage, option=option) or Allowance()
+    file = _named(f"{FILE}: allowance", lambda: allowance_of(read_settings(folder or Path.cwd()).get("allowance", {})))
+
+    def further(variable: str, read: Callable[[str, str], T], filed: T) -> T:
+        written = variables.get(variable)
+        return filed if written is None else read(variable, written.strip())
+
+    return _made(
+        given.limits or further("CAPSET_LIMIT", _several, file.limits),
+        given.session or further("CAPSET_SESSION_BUDGET", _perhaps, file.session),
+        given.run or further("CAPSET_RUN_BUDGET", _perhaps, file.run),
+        given.usage or further("CAPSET_USAGE_LIMIT", _several_usage, file.usage),
+    )
+
+
+def _made(
+    limits: tuple[Limit, ...], session: Budget | None, run: Budget | None, usage: tuple[UsageLimit, ...]
+) -> Allowance | None:
+    if not limits and not usage and session is None and run is None:
+        return None
+    return Allowance(limits=limits, session=session, run=run, usage=usage)
+
+
+def _several(source: str, written: str) -> tuple[Limit, ...]:
+    return _limits(source, filter(None, map(str.strip, written.split(","))))
+
+
+def _several_usage(source: str, written: str) -> tuple[UsageLimit, ...]:
+    return _usage_limits(source, filter(None, map(str.strip, written.split(";"))))
+
+
+def _perhaps(source: str, written: str) -> Budget | None:
+    return _budget(source, written) if written else None
+
+
+def _limits(source: str, written: Iterable[str]) -> tuple[Limit, ...]:
+    return tuple(_named(source, lambda one=one: limit_of(one)) for one in written)
+
+
+def _usage_limits(source: str, written: Iterable[str]) -> tuple[UsageLimit, ...]:
+    return tuple(_named(source, lambda one=one: usage_limit_of(one)) for one in written)
+
+
+def _budget(source: str, written: str) -> Budget:
+    """Return the budget in ``calls=100``, ``cost=2.5`` or both."""
+    given: dict[str, Any] = {}
+    for part in written.split(","):
+        name, _, number = (one.strip() for one in part.partition("="))
+        kind = {"calls": int, "cost": float}.get(name)
+        try:
+            if kind is None or name in given or "_" in number:
+                raise ValueError
+            given[name] = kind(number)
+        except ValueError:
+            told = "must be calls=100, cost=2.5, or both with a comma between"
+            raise DefinitionError(f"{source} {told}; got {written!r:.80}") from None
+    return _named(source, lambda: Budget(**given))
+
+
+def _named(source: str, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except DefinitionError as error:
+        raise DefinitionError(f"{source}: {error.message}") from None

@@ -1,0 +1,56 @@
+"""Bars of calls that report their progress, on a terminal; elsewhere each report is a line."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bars
+
+from capset.definitions.messages import Progress
+from capset_cli.common.output import cell
+from capset_cli.common.texts import one_line
+
+
+class CallBars:
+    """One bar for each call that has reported its progress. They disappear when they are removed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, call: str, progress: Progress, *, name: str = "") -> None:
+        """Show how far a call has come, with the ``name`` of its tool."""
+        told = " ".join(one for one in (name, progress.message) if one)
+        if not self._console.file.isatty() or self._console.is_dumb_terminal:
+            self.print_line(f"{progress.fraction:>4.0%} {told}")
+            return
+        if self._bars is None:
+            columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+            self._bars = Bars(*columns, console=self._console, transient=True)
+        shown = one_line(told)
+        if call in self._tasks:
+            self._bars.update(self._tasks[call], completed=progress.fraction, description=shown)
+            return
+        self._tasks[call] = self._bars.add_task(shown, total=1.0)
+        self._bars.update(self._tasks[call], completed=progress.fraction)
+        self._bars.start()
+
+    def print_line(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._console.print(f"[dim]{cell(text)}[/]", soft_wrap=True)
+
+    def remove(self, call: str) -> None:
+        """Remove the bar of a call, if it has one."""
+        if self._bars is None or (task := self._tasks.pop(call, None)) is None:
+            return
+        self._bars.remove_task(task)
+        if not self._tasks:
+            self.stop()
+
+    def stop(self) -> None:
+        """Remove all bars."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+            self._tasks.clear()

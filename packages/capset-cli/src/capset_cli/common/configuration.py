@@ -1,0 +1,79 @@
+"""Configuration files on the command line: ``--config``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capset.definitions.allowances import Allowance, lowest_allowance
+from capset.definitions.governance import Governance
+from capset.errors import DefinitionError
+from capset.kernel.blocks.generation import GeneratorRunner
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset_cli.common.output import err, verbatim
+from capset_cli.common.upstream import Upstream
+
+if TYPE_CHECKING:
+    from capset_connect.config_file import Configuration, Problem
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A configuration file: its actions, under what governs them."),
+]
+
+
+def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Configuration:
+    """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does.
+
+    ``upstream`` makes the capabilities of its MCP servers and APIs, and is entered around the kernel that uses them.
+    """
+    from capset_connect.config_file import read_configuration  # a cost only for commands with --config
+
+    configuration = read_configuration(path, registry, upstream=upstream)
+    print_warnings(path, configuration.warnings)
+    return configuration
+
+
+def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
+    """Print the warnings of a configuration file on stderr."""
+    for one in warnings:
+        err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {one}')}", soft_wrap=True)
+
+
+def refuse_agent(config: Path | None, agent: str | None) -> None:
+    """Raise ``DefinitionError`` if an agent is named in addition to a configuration file, which has its own."""
+    if config is not None and agent is not None:
+        raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
+
+
+def make_kernel(
+    store: str,
+    configuration: Configuration | None,
+    allowance: Allowance | None = None,
+    *,
+    signs: bool = True,
+    generator: GeneratorRunner | None = None,
+    redis: str | None = None,
+) -> Kernel:
+    """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
+
+    Without ``signs``, the configuration's checkpoints are left to the caller. ``generator`` runs agents;
+    ``redis`` tells other processes of changes.
+    """
+    if configuration is None:
+        return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator, redis=redis)
+    governance = configuration.governance
+    return Kernel(
+        store=store,
+        generator=generator,
+        governance=replace(governance, allowance=lowest_allowance((governance.allowance, allowance))),
+        workspace=configuration.workspace,
+        checkpoints=configuration.checkpoints if signs else None,
+        channels=configuration.channels,
+        redis=redis,
+    )

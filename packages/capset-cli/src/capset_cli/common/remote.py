@@ -1,0 +1,103 @@
+"""Work delegated to a capset server: ``--url``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from capset.errors import DefinitionError, PermissionDenied, Unauthenticated
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+T = TypeVar("T")
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A server to ask instead (or CAPSET_URL), by the key in CAPSET_KEY."),
+]
+
+
+NamedUrl = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="A server to ask instead, by the key in CAPSET_KEY.")
+]
+"""For commands that work on this machine unless a server is named: ``CAPSET_URL`` alone does not send them there."""
+
+
+def written_options(**options: str | Path | Sequence[str] | None) -> str:
+    """Return options as they are written, each after a space; those that were given several times as often."""
+    written = ""
+    for name, value in options.items():
+        values = [] if value is None else [str(value)] if isinstance(value, str | Path) else value
+        written += "".join(f" --{name} {shlex.quote(one)}" for one in values)
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, and the key for requests to it."""
+
+    url: str
+    key: str | None = field(repr=False)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Client]:
+        """Yield a client, and add a hint to errors about the key."""
+        from capset_server.client import Client  # a cost only for requests to a server
+
+        plain_http = os.environ.get("CAPSET_PLAIN_HTTP") == "1"
+        try:
+            async with Client(self.url, key=self.key, plain_http=plain_http) as client:
+                yield client
+        except Unauthenticated as error:
+            error.hint = (
+                "the key is taken from CAPSET_KEY; where the server is, one is made by "
+                "capset key create NAME --principal WHO"
+            )
+            raise
+        except PermissionDenied as error:
+            error.hint = (
+                "a key has the scopes and permissions that it was made with: "
+                "capset key create NAME --principal WHO --scope SCOPE --grant PERMISSION"
+            )
+            raise
+
+
+def server_of(url: str | None, **here: object) -> Server | None:
+    """Return the server to ask, or ``None`` for local work.
+
+    A server comes from the command line or a variable, not from a file: a file planted in a folder could otherwise have
+    the key sent to its author. Raises ``DefinitionError`` if one of the options ``here``, which apply to local work
+    only, is given.
+    """
+    named = os.environ.get("CAPSET_URL") if url is None else url
+    if not named:
+        return None
+    for option, value in here.items():
+        if value is not None and value != []:
+            raise DefinitionError(
+                f"--{option} is for work on this machine; a server has its own", hint="--url '' works on this machine"
+            )
+    return Server(named, os.environ.get("CAPSET_KEY"))
+
+
+def named_server(url: str | None, **here: object) -> Server | None:
+    """Return the server that ``--url`` names, or ``None`` for local work. Raises as ``server_of`` does."""
+    return None if url is None else server_of(url, **here)
+
+
+def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
+    """Return a server's answer."""
+
+    async def asked() -> T:
+        async with server.open() as client:
+            return await question(client)
+
+    return asyncio.run(asked())

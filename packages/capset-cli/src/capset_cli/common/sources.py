@@ -1,0 +1,40 @@
+"""Notices about the MCP servers and APIs of a configuration file, where it begins to be served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from capset.stores.base.pins import ToolPin
+from capset_cli.common.configuration import print_warnings
+from capset_cli.common.output import err, verbatim
+from capset_cli.common.remote import written_options
+from capset_connect.openapi.api import OpenApi
+from capset_connect.sources import Source
+
+if TYPE_CHECKING:
+    from capset_connect.config_file import Configuration
+
+
+def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db: str | None) -> None:
+    """Print what keeps sources from being used: problems that this machine knows of, and that no tool is approved.
+
+    ``pins`` are those of the sources, ``db`` the database as it was named, if it was.
+    """
+    if not configuration.sources:
+        return
+    from capset_connect.config_file.source_checks import source_problems
+
+    print_warnings(configuration.path, asyncio.run(source_problems(configuration)))
+    approved = {one.server for one in pins}
+    where = written_options(config=configuration.path, db=db)
+    for source in configuration.sources:
+        if source.pin_key not in approved and _needs_approval(source):
+            told = f"{source.pin_key}: no tool is approved: capset mcp approve{where} {source.pin_key}"
+            err().print(f"[yellow]warning:[/] {verbatim(told)}", soft_wrap=True)
+
+
+def _needs_approval(source: Source) -> bool:
+    """Return whether a source gives an agent nothing without an approval: resources need none."""
+    return isinstance(source, OpenApi) or source.tools is None or bool(source.tools or source.prompts)

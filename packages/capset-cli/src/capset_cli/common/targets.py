@@ -1,0 +1,305 @@
+"""Targets of commands: an agent, a single capability, a session, and the store."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from capset.definitions.agents import Agent
+from capset.definitions.allowances import Allowance
+from capset.definitions.principals import Principal
+from capset.errors import Conflict, DefinitionError, NotFound
+from capset.fingerprint.links import CapabilityLink
+from capset.kernel.agent_definition import read_definition, with_file
+from capset.kernel.blocks.generation import GeneratorRunner
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.kernel.session_access import check_owner
+from capset.stores.base import SessionRow, Store, make_store
+from capset_cli.common.configuration import load_configuration, make_kernel, refuse_agent
+from capset_cli.common.output import cell, err, verbatim
+from capset_cli.common.settings import Settings, existing_db
+from capset_cli.common.upstream import Upstream
+from capset_connect.agent_files.files import build_agent, read_agent_file, read_all_sources
+from capset_connect.agent_files.rows import Loaded
+from capset_connect.agent_files.store import StoredAgents, agent_in_code, ensure_session, new_session_row
+
+if TYPE_CHECKING:
+    from capset_connect.config_file import Configuration
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncGenerator[Store]:
+    """Open the store at a URL, and close it at the end. Raises as ``make_store`` and ``Store.open`` do."""
+    store = make_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A command's target: the registry, the agent whose tools are used (``None``: a session's), and its governance.
+
+    ``agent`` is an id if it may be in a database; ``file`` is the path of an agent defined only in a file.
+    ``allowance`` is in addition to that of the configuration; ``upstream`` has the connections of its MCP servers.
+    """
+
+    registry: Registry
+    agent: Agent | UUID | None
+    configuration: Configuration | None = None
+    file: Path | None = None
+    allowance: Allowance | None = None
+    upstream: Upstream | None = None
+
+    def new_session(self, kernel: Kernel, agent: Agent, principal: Principal) -> SessionRow:
+        """Return the row of a new session of an agent, which knows the file that declares what the agent uses."""
+        row = kernel.new_session(agent, principal)
+        if self.file is None or not (self.configuration is not None or (self.upstream and self.upstream.is_used)):
+            return row
+        option = "agent" if self.configuration is None else "config"
+        return replace(row, definition=with_file(row.definition, option, self.file.resolve()))
+
+
+def refuse_both(agent: str | None, session: str | None) -> None:
+    """Raise ``DefinitionError`` if both an agent and a session are named."""
+    if agent is not None and session is not None:
+        raise DefinitionError("a session has its agent: give --agent or --session, not both")
+
+
+def find_agent(registry: Registry, named: str, upstream: Upstream) -> Agent | UUID:
+    """Return an installed agent by its name, or that of an agent file; or the id of a possibly stored agent.
+
+    ``upstream`` makes the capabilities of the file's MCP servers and APIs.
+
+    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
+    """
+    path = Path(named)
+    if named not in registry.agents:
+        if (stored := _id(named)) is not None:
+            return stored
+        if path.suffix:
+            return read_agent_file(path, registry, upstream=upstream)
+    return registry.get_agent(named)
+
+
+def find_served(
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    config: Path | None,
+    db: str,
+    allowance: Allowance | None = None,
+) -> Served:
+    """Return the target; ``db`` has the pins of a configuration's MCP servers.
+
+    Raises as ``find_agent`` and ``read_configuration`` do.
+    """
+    refuse_both(agent, session)
+    refuse_agent(config, agent)
+    upstream = Upstream(db)
+    if config is not None:
+        configuration = load_configuration(config, registry, upstream)
+        own = configuration.agent if session is None else None
+        return Served(configuration.within(registry), own, configuration, config, allowance, upstream)
+    if agent is None and session is None:
+        raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
+    if agent is None:
+        return Served(registry, None, allowance=allowance, upstream=upstream)
+    found = find_agent(registry, agent, upstream)
+    is_in_file = isinstance(found, Agent) and agent not in registry.agents
+    file = Path(agent) if is_in_file else None
+    return Served(registry, found, file=file, allowance=allowance, upstream=upstream)
+
+
+def announce(session: Session) -> None:
+    """Print on stderr the agent, its principal and its session."""
+    told = f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
+    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+
+
+@asynccontextmanager
+async def open_session(settings: Settings, served: Served, session_id: str | None) -> AsyncGenerator[Session]:
+    """Open a session as ``open_kernel`` does."""
+    async with open_kernel(settings, served, session_id) as (_, session):
+        yield session
+
+
+@asynccontextmanager
+async def open_kernel(
+    settings: Settings,
+    served: Served,
+    session_id: str | None,
+    *,
+    is_kept: bool = False,
+    generator: GeneratorRunner | None = None,
+) -> AsyncGenerator[tuple[Kernel, Session]]:
+    """Open a kernel and a session: the one with ``session_id``, or one of the served agent.
+
+    The latter is new, or with ``is_kept`` the one that the settings' principal has with the agent. Raises ``NotFound``
+    if there is no such session of the settings' principal, or no such stored agent; ``Conflict`` for an archived agent,
+    or for a session whose agent is defined only in code that is not here; and ``DefinitionError`` if the database of a
+    stored agent or session does not exist. ``generator`` runs agents.
+    """
+    who, agent, registry = settings.principal, served.agent, served.registry
+    db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
+    made = make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis)
+    async with made if served.upstream is None else served.upstream.opened(made, db) as kernel:
+        if is_kept and agent is not None:
+            yield kernel, await _enter_ensured_session(kernel, served, settings)
+            return
+        if isinstance(agent, UUID):
+            yield kernel, await _of_stored(kernel, registry, str(agent), settings)
+            return
+        if agent is None:
+            agent = await _agent_of(kernel, served, session_id or "", who)
+            async with kernel.open(agent, principal=who, env=settings.env, session_id=session_id) as session:
+                yield kernel, session
+            return
+        row = served.new_session(kernel, agent, who)
+        session = await kernel.enter(row, agent, principal=who, env=settings.env)
+        await kernel.store.sessions.create(row)
+        yield kernel, session
+
+
+async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Settings) -> Session:
+    """Return the one session of an agent, moved to the agent's current version.
+
+    For an agent that is stored or in code, servers use the same id. An agent in a file is identified by its path.
+    """
+    who, agent = settings.principal, served.agent
+    if isinstance(agent, Agent) and served.file is not None:
+        named = str(served.file.resolve()), agent.name
+        row = served.new_session(kernel, agent, who)
+    else:
+        loaded = await _loaded(kernel, served.registry, agent.name if isinstance(agent, Agent) else str(agent))
+        named, agent = (loaded.id,), loaded.agent
+        row = new_session_row(kernel, loaded, who)
+    row = await ensure_session(kernel, row, *named)
+    return await kernel.enter(row, agent, principal=who, env=settings.env)
+
+
+async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
+    """Return a new session of an agent that was created over the API with a key without an organisation."""
+    loaded = await _loaded(kernel, registry, id)
+    row = new_session_row(kernel, loaded, settings.principal)
+    session = await kernel.enter(row, loaded.agent, principal=settings.principal, env=settings.env)
+    await kernel.store.sessions.create(row)
+    return session
+
+
+async def _loaded(kernel: Kernel, registry: Registry, id: str) -> Loaded:
+    """Return an agent that accepts sessions, and print its notices on stderr."""
+    loaded = await StoredAgents(kernel, registry).active(None, id)
+    for notice in loaded.notices:
+        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+    return loaded
+
+
+def _id(named: str) -> UUID | None:
+    try:
+        return UUID(named)
+    except ValueError:
+        return None
+
+
+async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal) -> Agent:
+    row = await kernel.find_session(session)
+    if row is None:
+        # The kernel's message for another principal's session: neither reveals whether it exists.
+        hint = "leave --session out to start one; its id is printed"
+        raise NotFound(f"there is no session {session!r} of {who.id!r}", hint=hint)
+    check_owner(row, who)
+    definition, file = read_definition(row.definition)
+    registry = served.registry
+    try:
+        if file is not None and file[0] == "agent" and served.upstream is not None:
+            registry = await _with_sources(kernel, registry, served.upstream, file[1], session)
+        defined = agent_in_code(row, kernel, registry)
+        if defined is None and row.agent_id is not None and "mcp_servers" in definition:
+            return await StoredAgents(kernel, registry).of_session(row)
+        return defined or build_agent(definition, registry, f"session {session}")
+    except (Conflict, DefinitionError) as error:
+        if file is None or file[0] != "config" or served.configuration is not None:
+            raise
+        told = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
+        raise type(error)(f"the session {session!r} {told}") from None
+
+
+async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
+    """Return a registry with the MCP servers and APIs of a session's agent file, as it declares them now.
+
+    Those that a configuration file declares are left as they are there.
+    """
+    try:
+        declared = read_all_sources(file, registry)
+    except DefinitionError as error:
+        told = f"the session {session!r} needs the MCP servers and APIs of its agent's file; {error.message}"
+        raise DefinitionError(told, hint=error.hint) from None
+    new = [one for one in declared if one.capability not in registry.capabilities]
+    return registry.extended([await upstream.capability(one, kernel) for one in new])
+
+
+def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
+    """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
+
+    ``db`` has the pins of a file's MCP servers.
+
+    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
+    """
+    if named not in registry.agents and (alone := _alone(registry, named)) is not None:
+        return alone
+    try:
+        return find_agent(registry, named, Upstream(db))
+    except NotFound as error:
+        known = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
+        raise NotFound(f"{error.message}{known}", hint="or name an agent file by its path") from None
+
+
+async def load(registry: Registry, found: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
+    """Return an agent, loading a stored one of ``org`` by its id. Raises ``NotFound`` if there is none."""
+    if isinstance(found, Agent):
+        return found
+    async with Kernel(store=existing_db(db)) as kernel:
+        loaded = await StoredAgents(kernel, registry).get(org, str(found))
+    for notice in loaded.notices:
+        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+    return loaded.agent
+
+
+async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db: str) -> Agent:
+    """Return the agent of a link: by its id, installed or stored, or else by its name.
+
+    Raises ``NotFound`` if there is none.
+    """
+    if (defined := registry.agents.get(link.agent_id)) is not None:
+        return defined
+    try:
+        return await load(registry, UUID(link.agent_id), db, org=org)
+    except (ValueError, NotFound):
+        pass  # not an id, or of an agent that is not stored here
+    found = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
+    if found is None:
+        raise NotFound(
+            f"there is no agent {link.agent_id!r}, and none named {link.agent_name!r}, installed or stored here",
+            hint="name today's with --agent: a file, an installed agent, or the id of a stored one",
+        )
+    return found
+
+
+def _alone(registry: Registry, named: str) -> Agent | None:
+    """Return the agent that ``capset call`` would make for one capability."""
+    ids = {name.replace(":", "-"): name for name in registry.capabilities}
+    name = named if named in registry.capabilities or named in registry.aliases else ids.get(named)
+    if name is None:
+        return None
+    capability = registry.get(name)
+    return Agent(capability.name.replace(":", "-"), uses=[capability])

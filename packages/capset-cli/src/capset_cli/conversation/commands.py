@@ -1,0 +1,407 @@
+"""``capset run AGENT TASK`` and ``capset chat AGENT``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+from pydantic_core import from_json
+
+from capset.definitions.approvals import Answer
+from capset.errors import CapsetError, DefinitionError, TurnSuspended
+from capset.kernel.registry import Registry
+from capset.wire.turns import ENDINGS, EventShape
+from capset_agents.budgets import SUMMARISE_AT
+from capset_cli.common.allowances import UsageOption, load_allowance
+from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.models import (
+    AllowedModels,
+    MaxCost,
+    MaxSteps,
+    MaxTokens,
+    ModelOption,
+    Record,
+    SummariseAt,
+    make_runner,
+)
+from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
+from capset_cli.common.output import cell
+from capset_cli.common.process import on_ending
+from capset_cli.common.remote import Server, Url, server_of, written_options
+from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.targets import Served, find_served, open_kernel
+from capset_cli.conversation.talk import LocalTalk, RemoteTalk, Talk
+from capset_cli.conversation.view import TurnView, exit_of
+
+if TYPE_CHECKING:
+    from capset_agents.runner import AgentRunner
+    from capset_server.client import Client
+
+APPROVER_KEY: Final = "CAPSET_APPROVER_KEY"
+"""The variable with the key of a second principal, who decides requests on a server."""
+_SHOW: Final = "show"
+"""The answer of a person who wants to see what is masked."""
+
+AgentName = Annotated[
+    str | None, typer.Argument(metavar="AGENT", help="An agent file, the name of an installed agent, or an id.")
+]
+SessionOption = Annotated[str | None, typer.Option("--session", "--resume", help="The id of a session to go on with.")]
+Approver = Annotated[
+    str | None,
+    typer.Option(help="Who decides requests for approvals here, other than --principal. You are asked for each."),
+]
+Wait = Annotated[
+    bool | None,
+    typer.Option("--wait/--no-wait", help="Wait while somebody else decides a request; the default on a terminal."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options that both commands take."""
+
+    agent: str | None
+    session: str | None
+    approver: str | None
+    waits: bool
+    as_json: bool
+    place: str
+    """The options that lead another command to the same database or server."""
+    again: str
+    """Those with which this command goes on with the session."""
+
+
+@guarded
+def run_command(
+    agent: AgentName = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What the agent is to do; - reads stdin.")] = None,
+    session: SessionOption = None,
+    model: ModelOption = None,
+    allow_model: AllowedModels = None,
+    max_steps: MaxSteps = 50,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
+    usage_limit: UsageOption = None,
+    record: Record = None,
+    approver: Approver = None,
+    wait: Wait = None,
+    config: ConfigFile = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Have an agent do a task, and print its answer; each call of it is governed and on record.
+
+    With --session the agent goes on in a session; with --session and no TASK, a turn that waited for an approval goes
+    on. Ends with 0 if the agent ended, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one
+    event a line.
+    """
+    if task is None and (session is not None or config is not None):  # which say the agent
+        agent, task = None, agent
+    if session is None and task is None:
+        raise DefinitionError(
+            "say what the agent is to do: capset run AGENT TASK, or capset run TASK --config FILE, whose agent it is"
+        )
+    text = sys.stdin.read() if task == "-" else task
+    waits = sys.stdin.isatty() if wait is None else wait
+    place = written_options(url=url, db=db)
+    again = written_options(config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env)
+    asked = _Options(agent, session, approver, waits, as_json, place, again + place)
+
+    async def work(talk: Talk) -> Exit:
+        view = TurnView(as_json=as_json)
+        code = await _turn(talk, view, text, asked)
+        if code is None:
+            raise KeyboardInterrupt
+        return code
+
+    return _converse(
+        work,
+        asked,
+        url,
+        model=model,
+        allow_model=allow_model,
+        limits=(max_steps, max_cost, max_tokens, summarise_at),
+        usage_limit=usage_limit,
+        record=record,
+        config=config,
+        grant=grant,
+        attribute=attribute,
+        env=env,
+        principal=principal,
+        db=db,
+    )
+
+
+@guarded
+def chat_command(
+    agent: AgentName = None,
+    session: SessionOption = None,
+    model: ModelOption = None,
+    allow_model: AllowedModels = None,
+    max_steps: MaxSteps = 50,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
+    usage_limit: UsageOption = None,
+    record: Record = None,
+    approver: Approver = None,
+    config: ConfigFile = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Talk with an agent: one line, one turn. Ctrl-C cancels the turn and keeps the session; Ctrl-D ends the chat.
+
+    --resume goes on with a session, also with a turn in it that waits for an approval.
+    """
+    asked = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
+
+    async def work(talk: Talk) -> Exit:
+        return await _chat(talk, asked)
+
+    return _converse(
+        work,
+        asked,
+        url,
+        model=model,
+        allow_model=allow_model,
+        limits=(max_steps, max_cost, max_tokens, summarise_at),
+        usage_limit=usage_limit,
+        record=record,
+        config=config,
+        grant=grant,
+        attribute=attribute,
+        env=env,
+        principal=principal,
+        db=db,
+    )
+
+
+def _converse(
+    work: Callable[[Talk], Awaitable[Exit]],
+    asked: _Options,
+    url: str | None,
+    *,
+    model: str | None,
+    allow_model: list[str] | None,
+    limits: tuple[int, float | None, int | None, int],
+    usage_limit: list[str] | None,
+    record: Path | None,
+    config: ConfigFile,
+    grant: list[str] | None,
+    attribute: list[str] | None,
+    env: list[str] | None,
+    principal: str | None,
+    db: str | None,
+) -> Exit:
+    """Open the conversation that is asked for, and do something in it."""
+    here = {"model": model, "allow-model": allow_model, "config": config, "grant": grant, "attribute": attribute}
+    here |= {"env": env, "principal": principal, "db": db, "approver": asked.approver, "record": record}
+    here |= {"usage-limit": usage_limit}
+    if (server := server_of(url, **here)) is not None:
+        return asyncio.run(_remote(work, server, asked))
+    runner = make_runner(model, allow_model or (), *limits, record=record, append=asked.session is not None)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    allowance = load_allowance(None, None, None, usage_limit)
+    served = find_served(Registry.installed(), asked.agent, asked.session, config, settings.db, allowance)
+    return asyncio.run(_local(work, settings, served, runner, asked))
+
+
+async def _local(
+    work: Callable[[Talk], Awaitable[Exit]],
+    settings: Settings,
+    served: Served,
+    runner: AgentRunner,
+    asked: _Options,
+) -> Exit:
+    async with open_kernel(settings, served, asked.session, generator=runner) as (kernel, session):
+        row = await kernel.find_session(session.id)
+        assert row is not None  # noqa: S101  # it has just been opened
+        talk = LocalTalk(kernel, row, session, settings, asked.approver)
+        watching = asyncio.create_task(talk.turns.watch())
+        try:
+            return await work(talk)
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+
+
+async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, asked: _Options) -> Exit:
+    async with server.open() as client, _second(server) as approver:
+        if asked.session is None:
+            if asked.agent is None:
+                raise DefinitionError("say which agent: its id on the server, or --session to go on with one")
+            session = (await client.sessions.create(asked.agent)).id
+        else:
+            session = (await client.sessions.get(asked.session)).id
+        return await work(RemoteTalk(client, session, approver))
+
+
+@asynccontextmanager
+async def _second(server: Server) -> AsyncGenerator[Client | None]:
+    """Yield a client with the key of a second principal, if there is one."""
+    key = os.environ.get(APPROVER_KEY)
+    if not key:
+        yield None
+        return
+    async with Server(server.url, key).open() as client:
+        yield client
+
+
+async def _chat(talk: Talk, asked: _Options) -> Exit:
+    view = TurnView(as_json=asked.as_json)
+    view.tell(f"[dim]session {cell(talk.session)}; Ctrl-D ends the chat[/]")
+    if asked.session is not None and (past := await talk.past()) and past[-1].type not in ENDINGS:
+        await _turn(talk, view, None, asked)
+    while True:
+        try:
+            line = await asyncio.to_thread(_read_line, "" if asked.as_json else "> ")
+        except EOFError:
+            return Exit.DONE
+        if not line.strip():
+            continue
+        try:
+            await _turn(talk, view, line, asked)
+        except TurnSuspended as waiting:
+            view.tell(f"[yellow]{cell(waiting.message)}[/]")
+
+
+def _read_line(prompt: str) -> str:
+    if prompt:
+        print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options) -> Exit | None:
+    """Run one turn, or go on with the newest one; return its exit code, ``None`` after Ctrl-C.
+
+    Of a turn that has ended since, such as one that its server went on with, the end is shown.
+    """
+    if content is None:
+        past = await talk.past()
+        if not past:
+            raise DefinitionError("the session had no turn yet: say what the agent is to do")
+        turn, after = past[-1].turn, past[-1].seq
+        if past[-1].type in ENDINGS or await talk.is_pending():
+            # The requests are shown again, with all since the turn began or was resumed.
+            after = max((one.seq for one in past if one.type in ("turn.started", "turn.resumed")), default=0)
+    else:
+        content.encode()  # text that is no UTF-8 is bad input
+        turn, after = await talk.send(content)
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        following.cancel()
+
+    following = asyncio.ensure_future(_follow(talk, view, turn, after, asked))
+    on_ending(interrupt)
+    try:
+        return await following
+    except asyncio.CancelledError:
+        if not interrupted:
+            raise
+        view.clear()
+        await talk.cancel(turn)
+        view.tell("[dim]cancelled; the session goes on[/]")
+        return None
+    finally:
+        view.clear()
+
+
+async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Options) -> Exit:
+    requests: list[EventShape] = []
+    async for event in talk.events(turn, after):
+        view.show(event)
+        if event.type in ENDINGS:
+            return exit_of(event)
+        if event.type == "approval.requested":
+            requests.append(event)
+        elif event.type == "turn.suspended":
+            decided = await _decide(talk, view, requests) if talk.can_decide else False
+            requests = []
+            if not decided:
+                for approval in event.data["approvals"]:
+                    approve = f"capset approvals approve {approval}{talk.approve_options}{asked.place}"
+                    view.tell(f"[yellow]waits for an approval:[/] {cell(approve)}")
+                if not asked.waits:
+                    view.tell(f"[dim]then: capset run --session {cell(talk.session + asked.again)}[/]")
+                    return Exit.REFUSED
+    return Exit.FAILED
+
+
+async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> bool:
+    """Ask for each request, and decide it; return whether all were decided."""
+    for request in requests:
+        try:
+            answer = await asyncio.to_thread(_ask, is_masked=bool(request.data.get("masked")))
+            if answer == _SHOW:
+                view.show_arguments(await talk.unmasked(str(request.data["id"])))
+                answer = await asyncio.to_thread(_ask)
+            if answer is None or isinstance(answer, str):
+                return False
+            is_decided = await talk.decide(str(request.data["id"]), answer)
+        except CapsetError as error:
+            view.tell(f"[red]error:[/] {cell(error.message)}")
+            return False
+        if not is_decided:
+            view.tell("[yellow]it needs the approval of a different principal, too[/]")
+            return False
+    return True
+
+
+def _ask(*, is_masked: bool = False) -> Answer | str | None:
+    """Return what a person answers: y, n, or e for other arguments; ``None`` at the end of the input.
+
+    As long as a part of the arguments is masked, there is ``_SHOW`` in the place of y.
+    """
+    question = "a part of the arguments is masked: [s]how it" if is_masked else "approve? [y]es"
+    while True:
+        print(f"{question}, [n]o, [e]dit: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return None
+        match line.strip().lower():
+            case "s" | "show" if is_masked:
+                return _SHOW
+            case "y" | "yes" if not is_masked:
+                return Answer(approved=True)
+            case "n" | "no":
+                print("why (may be empty): ", end="", file=sys.stderr, flush=True)
+                return Answer(approved=False, note=sys.stdin.readline().strip() or None)
+            case "e" | "edit":
+                print("arguments as JSON: ", end="", file=sys.stderr, flush=True)
+                try:
+                    given = from_json(sys.stdin.readline())
+                except ValueError as error:
+                    print(f"this is not JSON: {error}", file=sys.stderr)
+                    continue
+                if isinstance(given, dict):
+                    return Answer(approved=True, arguments=cast("dict[str, Any]", given))
+                print("arguments are a JSON object", file=sys.stderr)
+            case _:
+                pass

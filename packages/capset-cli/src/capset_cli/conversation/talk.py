@@ -1,0 +1,214 @@
+"""A conversation with an agent: messages to it, and the events of its turns; here, or on a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+from capset.definitions.approvals import Answer
+from capset.definitions.blocks import Block
+from capset.definitions.hooks import Hooks
+from capset.definitions.principals import Principal
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.stores.base import ApprovalQuery, SessionRow
+from capset.wire.turns import ENDINGS, EventShape, GapShape, event_shape
+from capset_agents.hosts import NewTurn, NotHere
+from capset_agents.turns import TurnService
+from capset_cli.common.settings import Settings
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_LOOK_SECONDS = 1.0
+_PAGE = 100
+
+
+class Talk(Protocol):
+    """A conversation. ``can_decide`` is whether its approvals can be decided through it.
+
+    ``approve_options`` is what ``capset approvals approve`` needs to decide one, beside its id and the place.
+    """
+
+    session: str
+    can_decide: bool
+    approve_options: str
+
+    async def send(self, content: Any) -> tuple[str, int]:
+        """Begin a turn, and return its id, and the number of the event before its first."""
+        ...
+
+    def events(self, turn: str, after: int) -> AsyncGenerator[EventShape]:
+        """Yield the events of a turn as they come, up to its end."""
+        ...
+
+    async def past(self) -> list[EventShape]:
+        """Return the events so far of the session's newest turn, if it had one."""
+        ...
+
+    async def is_pending(self) -> bool:
+        """Return whether a request for an approval waits for its answer."""
+        ...
+
+    async def cancel(self, turn: str) -> None:
+        """Cancel a turn."""
+        ...
+
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, masked only where the schema of its tool says so; that is on record."""
+        ...
+
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request, and return whether that decides it. Raises ``PermissionDenied`` for one's own.
+
+        It does not decide a request that needs a further approval, by others.
+        """
+        ...
+
+
+class LocalTalk:
+    """A conversation on a kernel of this process. ``approver`` decides its requests, if there is one."""
+
+    def __init__(
+        self, kernel: Kernel, row: SessionRow, session: Session, settings: Settings, approver: str | None
+    ) -> None:
+        self.session = row.id
+        self.can_decide = approver is not None
+        self.approve_options = " --principal WHO"
+        self._kernel = kernel
+        self._row = row
+        self._agent: Block = session.snapshot.composition.block
+        self._settings = settings
+        self._approver = Principal(approver) if approver is not None else None
+        self._changed = asyncio.Event()
+        self.turns = TurnService(kernel, self, stored=lambda _: self._changed.set())
+
+    async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+        """Return the session of a turn of this conversation. Raises ``NotHere`` for one of another."""
+        if row.id != self.session:
+            raise NotHere
+        return await self._kernel.enter(
+            row, self._agent, principal=self._settings.principal, env=self._settings.env, hooks=hooks
+        )
+
+    async def send(self, content: Any) -> tuple[str, int]:
+        """Begin a turn."""
+
+        async def opening(hooks: Hooks) -> Session:
+            return await self.reopen(self._row, {}, hooks)
+
+        who = self._settings.principal
+        caller = {"kind": "local", "principal": f"{who.kind}:{who.id}"}
+        begun = await self.turns.begin(self._row, NewTurn(content, self._kernel.new_id(), caller, opening))
+        return begun.turn, begun.last - 1
+
+    async def events(self, turn: str, after: int) -> AsyncGenerator[EventShape]:
+        """Yield the events of a turn as they come, up to its end, whichever process runs it."""
+        while True:
+            self._changed.clear()
+            page = await self._kernel.store.events.read(self.session, after=after, limit=_PAGE)
+            for row in page.items:
+                after = row.seq
+                if row.turn == turn:
+                    yield event_shape(row)
+                    if row.type in ENDINGS:
+                        return
+            if page.items:
+                continue
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def past(self) -> list[EventShape]:
+        """Return the events so far of the session's newest turn."""
+        found, after = list[EventShape](), 0
+        while page := (await self._kernel.store.events.read(self.session, after=after, limit=_PAGE)).items:
+            found += map(event_shape, page)
+            after = page[-1].seq
+        return [one for one in found if one.turn == found[-1].turn]
+
+    async def is_pending(self) -> bool:
+        """Return whether a request waits for its answer."""
+        asked = ApprovalQuery(self._row.org, "pending", self.session, limit=1)
+        return bool((await self._kernel.approvals.list(asked)).items)
+
+    async def cancel(self, turn: str) -> None:
+        """Cancel a turn."""
+        who = self._settings.principal
+        await self.turns.cancel(self._row, turn, by=f"{who.kind}:{who.id}")
+
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, as they are shown to the approver."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        row = await self._kernel.approvals.get(approval, org=self._row.org)
+        return (await self._kernel.approvals.show_arguments(row, by=self._approver)).arguments
+
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request as the approver, and return whether that decides it."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        row = await self._kernel.approvals.decide(approval, answer, by=self._approver)
+        self.turns.wake()
+        return row.status != "pending"
+
+
+class RemoteTalk:
+    """A conversation on a server. ``approver`` is a client with a second key, which decides requests."""
+
+    def __init__(self, client: Client, session: str, approver: Client | None) -> None:
+        self.session = session
+        self.can_decide = approver is not None
+        self.approve_options = ""
+        self._client = client
+        self._approver = approver
+
+    async def send(self, content: Any) -> tuple[str, int]:
+        """Begin a turn."""
+        turn = await self._client.sessions.send(self.session, content)
+        return turn.turn, turn.after
+
+    async def events(self, turn: str, after: int) -> AsyncGenerator[EventShape]:
+        """Yield the events of a turn as they come, up to its end."""
+        async with self._client.sessions.events(self.session, after=after) as stream, aclosing(stream):
+            async for event in stream:
+                if isinstance(event, GapShape) or event.turn != turn:
+                    continue
+                yield event
+                if event.type in ENDINGS:
+                    return
+
+    async def past(self) -> list[EventShape]:
+        """Return the events so far of the session's newest turn."""
+        found = list[EventShape]()
+        async with self._client.sessions.events(self.session, follow=False) as stream, aclosing(stream):
+            async for event in stream:
+                if isinstance(event, EventShape):
+                    found.append(event)
+        return [one for one in found if one.turn == found[-1].turn]
+
+    async def is_pending(self) -> bool:
+        """Return whether a request waits for its answer."""
+        return bool((await self._client.approvals.list(status="pending", session=self.session, limit=1)).items)
+
+    async def cancel(self, turn: str) -> None:
+        """Cancel a turn."""
+        await self._client.sessions.cancel(self.session, turn)
+
+    async def unmasked(self, approval: str) -> Any:
+        """Return the arguments of a request, as they are shown to the second key."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        return (await self._approver.approvals.arguments(approval)).arguments
+
+    async def decide(self, approval: str, answer: Answer) -> bool:
+        """Answer a request by the second key, and return whether that decides it."""
+        assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
+        decisions = self._approver.approvals
+        if answer.approved:
+            arguments = None if answer.arguments is None else dict(answer.arguments)
+            request = await decisions.approve(approval, arguments=arguments, note=answer.note)
+        else:
+            request = await decisions.reject(approval, note=answer.note)
+        return request.status != "pending"

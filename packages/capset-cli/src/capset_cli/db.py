@@ -1,0 +1,167 @@
+"""``capset db``: operation of a database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capset.clock import iso
+from capset.errors import DefinitionError, counted
+from capset.ids import Ids
+from capset.kernel.governance.acts import ActEntry, act_entry
+from capset.stores.base import make_store
+from capset.wire.audit import verification_shape
+from capset.wire.operations import BackupShape, DatabaseCheckShape, RestorationShape, StepShape, UpgradeShape
+from capset_cli.common.actors import actor_here
+from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.options import AsJson, Db
+from capset_cli.common.output import cell, err, out, print_json, verbatim
+from capset_cli.common.settings import existing_db, load_settings
+from capset_cli.common.targets import opened_store
+
+if TYPE_CHECKING:
+    from capset.stores.sql.schema.maintenance import UpgradePlan
+    from capset.stores.sql.store import SqlStore
+
+
+@guarded
+def upgrade_command(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Bring a database to this version's revision, a new one too. Others may have it open, and go on working."""
+    from capset.stores.sql.schema.maintenance import plan, upgrade
+    from capset.stores.sql.schema.revisions import HEAD
+
+    url = load_settings(db=db).db
+    done = plan(database_at(existing_db(url))) if dry_run else upgrade(database_at(url))
+    if as_json:
+        print_json(_shape(done, HEAD, dry_run=dry_run).plain())
+        return Exit.DONE
+    after = HEAD if done.steps else done.before
+    if not done.steps:
+        out().print(f"the database is of revision {cell(str(after))}: nothing to do")
+        return Exit.DONE
+    for step in done.steps:
+        how = " [dim](its writers go on)[/]" if step.beside_writers else ""
+        out().print(f"{cell(step.revision)}  {cell(step.does)}{how}")
+    said = "would go" if dry_run else "went"
+    start = "nothing" if done.before is None else f"revision {done.before}"
+    out().print(f"the database {said} from {cell(start)} to {cell(HEAD)}")
+    return Exit.DONE
+
+
+def _shape(done: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
+    steps = [StepShape(revision=one.revision, does=one.does, beside_writers=one.beside_writers) for one in done.steps]
+    after = head if done.steps or done.before is None else done.before
+    return UpgradeShape(before=done.before, after=after, done=not dry_run, steps=steps)
+
+
+@guarded
+def check_command(
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Check the chain of all records, too, and compare agents, keys and people with it."
+        ),
+    ] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Check a database and change nothing; the exit code is 3 if something is not as it must be."""
+    from capset.stores.sql.schema.maintenance import check
+    from capset.stores.sql.schema.revisions import HEAD
+
+    found = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)
+    chain = found.verification
+    with ended():
+        if as_json:
+            shape = DatabaseCheckShape(
+                ok=found.ok,
+                revision=found.revision,
+                head=HEAD,
+                problems=list(found.problems),
+                notes=list(found.notes) or None,
+                verification=None if chain is None else verification_shape(chain),
+            )
+            print_json(shape.plain())
+        else:
+            for problem in found.problems:
+                err().print(f"[red]problem:[/] {verbatim(problem)}", soft_wrap=True)
+            for note in found.notes:
+                err().print(f"[dim]{verbatim(note)}[/]", soft_wrap=True)
+            if chain is not None and not chain.ok:
+                err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
+            if found.ok:
+                held = "every hash holds, and agents, keys and people are as their acts set them"
+                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {held}"
+                out().print(f"[green]sound:[/] revision {found.revision}{records}")
+    return Exit.DONE if found.ok else Exit.REFUSED
+
+
+@guarded
+def backup_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; a PostgreSQL database's is pg_restore's.")],
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write a copy of everything, as it is at one moment, into a new file that only you can read."""
+    from capset.stores.sql.schema.maintenance import back_up
+
+    size = back_up(database_at(existing_db(load_settings(db=db).db)), file)
+    if as_json:
+        print_json(BackupShape(file=str(file), bytes=size).plain())
+    else:
+        out().print(f"{cell(str(file))}: {size:,} bytes")
+    return Exit.DONE
+
+
+@guarded
+def restore_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that was written by this program.")],
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Make a new database of a backup. Approvals in it are void: they may have been used since the backup.
+
+    The database is a file that is not there yet, or one on a server without tables. API keys that were revoked after
+    the backup are valid again, until they are revoked again.
+    """
+    from capset.stores.sql.schema.maintenance import restore
+
+    settings = load_settings(db=db)
+    done = restore(database_at(settings.db), file, now=iso(time.time_ns()))
+    about = {"last": done.last, "approvals": done.approvals}
+    act = act_entry(Ids(), "database.restore", about, by=actor_here(settings.principal))
+    asyncio.run(_record(settings.db, act))
+    if as_json:
+        print_json(RestorationShape(last=done.last, approvals=done.approvals).plain())
+        return Exit.DONE
+    ended = counted(done.approvals, "approval or request", "approvals and requests")
+    out().print(f"restored: records up to {done.last}; {ended} for one ended with it")
+    message = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
+    err().print(f"[yellow]warning:[/] {message}", soft_wrap=True)
+    return Exit.DONE
+
+
+async def _record(url: str, act: ActEntry) -> None:
+    async with opened_store(url) as store:
+        await store.audit.commit(act)
+
+
+def database_at(url: str) -> SqlStore:
+    """Return the unopened store at a URL. Raises ``DefinitionError`` for a URL that is not of a database."""
+    from capset.stores.sql.store import SqlStore
+
+    store = make_store(url)
+    if not isinstance(store, SqlStore):
+        scheme = url.partition("://")[0]  # only the scheme: the rest may contain a password
+        raise DefinitionError(
+            f"this is for databases of SQLite and PostgreSQL; a store {scheme}:// is neither", hint="name one with --db"
+        )
+    return store

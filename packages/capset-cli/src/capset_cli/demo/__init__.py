@@ -1,0 +1,185 @@
+"""``capset demo``: the main task, on real files, from an agent to a verified record."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import capset
+from capset.errors import DefinitionError, counted
+from capset.stores.base import AuditQuery
+from capset.wire.audit import AuditPageShape, record_data, verification_shape
+from capset.wire.operations import DemoShape
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson
+from capset_cli.common.output import err, out, print_json, verbatim
+from capset_cli.demo.display import show_records, show_session, show_skipped
+from capset_cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
+from capset_cli.demo.scenario import ANALYST, Demo, Imported, import_folders, open_demo
+from capset_cli.demo.server import store_of
+from capset_cli.demo.turn import calls_of, take_turn
+from capset_cli.demo.turn import surprises_of as turn_surprises
+from capset_cli.demo.web import WebFindings, read_the_web
+
+
+@guarded
+def demo_command(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of text files; capset's own sources if left out.")
+    ] = None,
+    into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
+    open_console: Annotated[
+        bool, typer.Option("--open", help="Go on: serve the database of the demo, and open the console in a browser.")
+    ] = False,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show what capset does: import real files into a session, work on them under governance, and verify the record.
+
+    Then do the same over the interfaces of a server, on a free port of this machine: REST, a stream of events, MCP;
+    have somebody else approve a call there, and share a limit with another opening of the database. In the end the
+    agent runs by itself, offline: it plans, reads, is refused once, and waits for an approval.
+    Ends with 0 only if every call ended as it should and the chain of records holds.
+    """
+    sources = folders or [Path(capset.__file__).parent]
+    if missing := [str(folder) for folder in sources if not folder.is_dir()]:
+        raise DefinitionError(f"not a folder: {', '.join(missing)}")
+    names = [folder.resolve().name for folder in sources]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DefinitionError(f"two folders are named {twice[0]!r}, and files are imported under their folder's name")
+    done = asyncio.run(_run(err() if as_json else out(), sources, _fresh(into)))
+    if as_json:
+        print_json(done.plain())
+    code = Exit.REFUSED if not done.verification.ok else Exit.FAILED if done.surprises else Exit.DONE
+    if open_console and code == Exit.DONE:
+        arguments = [*_console_arguments(Path(done.folder)), "--port", "0"]
+        command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
+        subprocess.run(command, check=False)  # noqa: S603 - capset itself; it has told what went wrong
+    return code
+
+
+def _console_arguments(folder: Path) -> list[str]:
+    """Return the arguments of the command that shows a demo's database in the console, as the one who worked there."""
+    database = str(folder / "capset.db")
+    return ["serve", "--insecure", "--principal", ANALYST.id, "--db", database, "--open"]
+
+
+async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
+    async with open_demo(store_of(folder), console) as demo:
+        session = demo.session.id
+        show_session(console, demo.session, folder)
+        console.rule("[bold]1. Import[/]", align="left")
+        imported = await import_folders(demo.session.files, sources)
+        show_skipped(err(), imported.skipped)
+        console.print(f"{counted(imported.files, 'file')}, {imported.size_bytes:,} bytes in the session's files")
+        console.rule("[bold]2. Governed calls[/]", align="left")
+        await demo.run()
+        console.rule("[bold]3. The web, with its sources, and a sandbox[/]", align="left")
+        research = await _read(console, demo)
+        console.rule("[bold]4. The record[/]", align="left")
+        done = await _conclude(console, demo, imported, folder, research)
+    console.rule("[bold]5. The same through a server's doors[/]", align="left")
+    done = await _serve(console, done, sources)
+    console.rule("[bold]6. An approval, and a limit that two openings share[/]", align="left")
+    done = await _oversee(console, done)
+    console.rule("[bold]7. The agent runs, offline[/]", align="left")
+    done = await _take_turn(console, done, session)
+    command = shlex.join(["capset", *_console_arguments(folder)])
+    console.print(f"see it in the console: [bold]{verbatim(command)}[/]", soft_wrap=True)
+    return done
+
+
+async def _read(console: Console, demo: Demo) -> str | None:
+    if not demo.report:
+        console.print("there is no report to be read")
+        return None
+    lines = [line for line in demo.report.splitlines() if line]
+    return await read_the_web(console, demo.kernel, demo.calls, WebFindings(lines[1:], demo.sizes))
+
+
+async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
+    doors = await walk_doors(console, Path(done.folder), sources)
+    surprises = [f"the door {one.door} ended as {one.outcome}" for one in doors or () if one.outcome != "succeeded"]
+    if doors is not None and ([one.door for one in doors] != DOORS or len({one.runtime_hash for one in doors}) != 1):
+        surprises.append("not every door left its record, with one runtime_hash")
+    _show_surprises(surprises)
+    return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
+
+
+async def _oversee(console: Console, done: DemoShape) -> DemoShape:
+    calls = await oversee(console, Path(done.folder))
+    surprises = [] if calls is None else surprises_of(calls)
+    _show_surprises(surprises)
+    return done.model_copy(update={"oversight": calls, "surprises": [*done.surprises, *surprises]})
+
+
+async def _take_turn(console: Console, done: DemoShape, session: str) -> DemoShape:
+    events = await take_turn(console, store_of(Path(done.folder)), session)
+    surprises = [] if events is None else turn_surprises(events)
+    _show_surprises(surprises)
+    calls = None if events is None else calls_of(events)
+    return done.model_copy(update={"turn": calls, "surprises": [*done.surprises, *surprises]})
+
+
+async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:
+    await demo.kernel.audit.flush()
+    page = await demo.kernel.audit.query(AuditQuery(limit=1000))
+    show_records(console, page)
+    verification = await demo.kernel.audit.verify()
+    if verification.ok:
+        console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")
+        console.print("[dim]numbers left out above are intents, written before a side effect[/]")
+    else:
+        console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
+    exported = {
+        name: _export(console, folder / name, text)
+        for name, text in (("report.md", demo.report), ("research.md", research))
+    }
+    console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
+    _show_surprises(demo.calls.surprises)
+    return DemoShape(
+        folder=str(folder),
+        report=exported["report.md"],
+        research=exported["research.md"],
+        files=imported.files,
+        size_bytes=imported.size_bytes,
+        skipped=imported.skipped,
+        records=AuditPageShape(items=list(map(record_data, page.items)), next=page.next),
+        verification=verification_shape(verification),
+        surprises=demo.calls.surprises,
+    )
+
+
+def _export(console: Console, file: Path, text: str | None) -> str | None:
+    """Write a text, if there is one, and return its path."""
+    if not text:
+        return None
+    file.write_text(text, encoding="utf-8")
+    console.print(f"[green]exported:[/] {verbatim(str(file))}", soft_wrap=True)
+    return str(file)
+
+
+def _show_surprises(surprises: list[str]) -> None:
+    for surprise in surprises:
+        err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
+
+
+def _fresh(into: Path) -> Path:
+    """Create and return a new folder: ``capset-demo``, or with the first free number."""
+    number = 1
+    while True:
+        folder = into / ("capset-demo" if number == 1 else f"capset-demo-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise DefinitionError(f"{folder} cannot be made: {error.strerror}") from None
+        else:
+            return folder

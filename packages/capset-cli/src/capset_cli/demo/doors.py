@@ -1,0 +1,181 @@
+"""The second half of the demo: the same files and tools through the interfaces of a server, and of two kernels at once.
+
+In the last part, another person approves a call, and two kernels share a limit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from capset.definitions.agents import Agent
+from capset.errors import counted
+from capset.extras import install_command
+from capset.kernel.kernel import Kernel
+from capset.wire.agents import AgentInput
+from capset.wire.calls import CallShape, call_data
+from capset.wire.operations import DoorShape, OversightShape
+from capset_cli.common.exits import missing_modules
+from capset_cli.common.output import cell, err, verbatim
+from capset_cli.demo.display import show_doors, show_progress
+from capset_cli.demo.scenario import import_folders
+from capset_cli.demo.server import CLIENT, press, serving, store_of
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+
+NEEDED: Final = ("fastapi", "uvicorn", "httptools", "structlog", "httpx2", "mcp")
+"""The modules of the extras ``server`` and ``mcp`` that this half needs."""
+
+DOORS: Final = ["rest", "stream", "mcp"]
+"""The interfaces, in the order of the demo; their names are the correlations of their calls."""
+
+TITLE: Final = "What is in these files"
+EXPECTED: Final = (
+    *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
+    *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
+)
+"""The calls of this part in their order, and the expected refusal of each, if any."""
+
+
+class RemoteFiles:
+    """A session's files over REST, as far as an import needs them."""
+
+    def __init__(self, client: Client, session: str) -> None:
+        self._client = client
+        self._session = session
+
+    async def write(self, path: str, content: bytes) -> object:
+        """Create or replace a file."""
+        return await self._client.files.write(self._session, path, content)
+
+
+async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
+    """Use every interface of a server, and return the records; ``None`` if the extras are not installed."""
+    if missing := missing_modules(*NEEDED):
+        needed = verbatim(install_command("server", "mcp"))
+        err().print(f"[yellow]skipped:[/] the server needs {needed} ({', '.join(missing)})", soft_wrap=True)
+        return None
+    from capset_server.client import Client
+
+    async with serving(folder) as server, Client(server.url, key=server.key) as client:
+        console.print(f"capset serves {server.url}, and logs to {verbatim(str(folder / 'server.log'))}", soft_wrap=True)
+        agent = await client.agents.create(
+            AgentInput(name="surveyor", capabilities=["session_file_system", "test_math", "survey"])
+        )
+        session = (await client.sessions.create(agent.id)).id
+        imported = await import_folders(RemoteFiles(client, session), sources)
+        console.print(
+            f"agent {agent.id}: {counted(imported.files, 'file')}, {imported.size_bytes:,} bytes came in over REST"
+        )
+        await client.call(session, "add", {"a": imported.files, "b": 1}, correlation="rest")
+        await _stream(console, client, session)
+        await _mcp(console, f"{server.url}/mcp/sessions/{session}", server.key)
+        records = (await client.records.list(session=session)).items
+    doors = [_door(record) for record in reversed(records)]
+    show_doors(console, doors)
+    return doors
+
+
+async def _stream(console: Console, client: Client, session: str) -> None:
+    """Call a slow tool, as a stream of events."""
+    async with client.stream(session, "count_words", correlation="stream") as events:
+        async for event in events:
+            show_progress(console, event.data)
+    data: Any = events.result.data
+    console.print(
+        f"  {counted(data['files'], 'file')}, {data['words']:,} words; often: {cell(', '.join(data['frequent']))}"
+    )
+
+
+async def _mcp(console: Console, url: str, key: str) -> None:
+    """Find the same tools as an MCP client, with the official SDK, and call one."""
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    headers = {"Authorization": f"Bearer {key}", "X-Correlation-Id": "mcp"}
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        tools = (await client.list_tools()).tools
+        console.print(f"an MCP client finds {counted(len(tools), 'tool')}: {', '.join(tool.name for tool in tools)}")
+        await client.call_tool("list_directory", {"path": "/"})
+
+
+def _door(record: dict[str, Any]) -> DoorShape:
+    return DoorShape(
+        door=record["correlation"],
+        tool=record["tool"],
+        outcome=record["outcome"],
+        runtime_hash=record["runtime_hash"],
+        record=record["id"],
+    )
+
+
+async def oversee(console: Console, folder: Path) -> list[OversightShape] | None:
+    """Make the calls of this part, and return them; ``None`` if the extras are not installed."""
+    if missing_modules(*NEEDED):
+        return None
+    from capset_server.client import Client
+
+    async with (
+        serving(folder) as server,
+        Client(server.url, key=server.key) as client,
+        Client(server.url, key=server.editor) as editor,
+    ):
+        agent = await client.agents.create(AgentInput(name="editor", capabilities=["press"]))
+        session = (await client.sessions.create(agent.id)).id
+        calls = await _approved(console, client, editor, session)
+        return [*calls, *await _limited(console, client, folder, session)]
+
+
+async def _approved(console: Console, client: Client, editor: Client, session: str) -> list[OversightShape]:
+    """Publish something: refused, made again, approved by another principal, and made once more unchanged."""
+
+    async def publish() -> OversightShape:
+        return _print_call(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
+
+    calls = [await publish(), await publish()]
+    if (asked := calls[-1].approval) is not None:
+        decided = await editor.approvals.approve(asked)
+        console.print(f"[bold]editor[/] {decided.status} the request {cell(asked)}")
+    return [*calls, await publish()]
+
+
+async def _limited(console: Console, client: Client, folder: Path, session: str) -> list[OversightShape]:
+    """Announce something through the server, then in a kernel beside it on the same database, then there again."""
+
+    async def announce() -> OversightShape:
+        return _print_call(console, "client", "announce", await client.call(session, "announce", {"title": TITLE}))
+
+    first = await announce()
+    agent = Agent("announcer", uses=[press])
+    async with Kernel(store=store_of(folder)) as kernel, kernel.open(agent, principal=CLIENT) as own:
+        result = await own.try_message(own.message("announce", {"title": TITLE}))
+        made = CallShape.model_validate(call_data(result, result.data, own.id))
+        second = _print_call(console, "beside the server", "announce", made)
+    return [first, second, await announce()]
+
+
+def _print_call(console: Console, where: str, tool: str, call: CallShape) -> OversightShape:
+    came = f"[green]{cell(str(call.data))}[/]" if call.error is None else f"[red]✗[/] {cell(call.error.message)}"
+    console.print(f"[bold]{where}[/] {tool} [dim]→[/] {came}", soft_wrap=True)
+    code = None if call.error is None else call.error.code
+    return OversightShape(tool=tool, code=code, approval=call.approval, record=call.record)
+
+
+def surprises_of(calls: list[OversightShape]) -> list[str]:
+    """Return the unexpected outcomes."""
+    surprises = [
+        f"{tool} should have ended with {code or 'its result'}, not with {one.code}"
+        for one, (tool, code) in zip(calls, EXPECTED, strict=True)
+        if one.code != code
+    ]
+    if len({one.approval for one in calls if one.approval is not None}) > 1:
+        surprises.append("two equal calls opened two requests for an approval")
+    return surprises

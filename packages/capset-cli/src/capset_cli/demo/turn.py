@@ -1,0 +1,155 @@
+"""The last part of the demo: the agent itself runs, offline, by a script in the place of a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+
+from capset.definitions.agents import Agent
+from capset.definitions.approvals import Answer
+from capset.definitions.capabilities import Capability
+from capset.definitions.hooks import Hooks
+from capset.definitions.principals import Principal
+from capset.definitions.tools.definition import tool
+from capset.extras import install_command
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import ApprovalQuery, SessionRow
+from capset.wire.operations import OversightShape
+from capset.wire.turns import ENDINGS, EventShape, event_shape
+from capset_cli.common.exits import missing_modules
+from capset_cli.common.output import cell, err, verbatim
+from capset_cli.demo.scenario import ANALYST, CAPABILITIES
+
+NEEDED: Final = ("pydantic_ai",)
+EDITOR: Final = Principal("editor")
+TASK: Final = "Find out what these files say about hashes, and file a report."
+EXPECTED: Final = (
+    *(("write_todos", None), ("grep_files", None), ("shred", "permission_denied")),
+    *(("write_file", None), ("file_report", None)),
+)
+"""The tools that the agent calls in this order, and the expected refusal of each, if any."""
+_PATTERN: Final = r"(?i)\bhash(es|ed)?\b"
+_REPORT: Final = "# Hashes\n\nThe word stands in these files; grep_files lists the lines.\n"
+
+
+@tool(effect="destructive", permissions=["archive:shred"])
+async def shred(path: str) -> str:
+    """Destroy a file for good.
+
+    Args:
+        path: The file.
+    """
+    return f"{path} is gone"
+
+
+@tool(effect="external", approval="ask")
+async def file_report(path: str) -> str:
+    """File a report where everybody reads it.
+
+    Args:
+        path: The report.
+    """
+    return f"{path} is filed"
+
+
+archive = Capability("archive", tools=[shred, file_report])
+
+
+class _Host:
+    """The one agent of this part, for the principal that began it."""
+
+    def __init__(self, kernel: Kernel, agent: Agent) -> None:
+        self._kernel = kernel
+        self._agent = agent
+
+    async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+        return await self._kernel.enter(row, self._agent, principal=ANALYST, hooks=hooks)
+
+
+async def take_turn(console: Console, store: str, session: str) -> list[EventShape] | None:
+    """Have the agent do a task in a session with files, and return the events; ``None`` if the extra is missing."""
+    if missing_modules(*NEEDED):
+        needed = verbatim(install_command("agent"))
+        err().print(f"[yellow]skipped:[/] an agent that runs needs {needed}", soft_wrap=True)
+        return None
+    from capset_agents.hosts import NewTurn
+    from capset_agents.playback.script_model import ScriptedModel
+    from capset_agents.playback.scripts import Call
+    from capset_agents.runner import AgentRunner
+    from capset_agents.turns import TurnService
+    from capset_cli.conversation.view import TurnView
+
+    plan = [{"content": "Find the word", "activeForm": "Finding the word", "status": "in_progress"}]
+    model = ScriptedModel(
+        Call("write_todos", todos=plan),
+        Call("grep_files", pattern=_PATTERN, max_matches=3),
+        Call("shred", path="/report.md"),
+        Call("write_file", path="/hashes.md", content=_REPORT),
+        Call("file_report", path="/hashes.md"),
+        "I found the word, was not allowed to shred the old report, and filed mine once the editor had approved it.",
+    )
+    registry = Registry.installed()
+    agent = Agent(
+        "librarian",
+        system_prompt="You keep a library of files. Measure before you judge, and report what you found.",
+        uses=[*(registry.get(name) for name in CAPABILITIES), archive],
+    )
+    events, view = list[EventShape](), TurnView(console=console)
+    async with Kernel(store=store, generator=AgentRunner(model)) as kernel:
+        row = await kernel.find_session(session)
+        assert row is not None  # noqa: S101  # the first part has made it
+        host, changed = _Host(kernel, agent), asyncio.Event()
+        turns = TurnService(kernel, host, stored=lambda _: changed.set())
+        console.print(f"[bold]task[/] {cell(TASK)}")
+        new = NewTurn(TASK, "demo", {"id": ANALYST.id}, lambda hooks: host.reopen(row, {}, hooks))
+        after = (await turns.begin(row, new)).last - 1
+        while not (events and events[-1].type in ENDINGS):
+            changed.clear()
+            page = await kernel.store.events.read(session, after=after, limit=100)
+            for event in map(event_shape, page.items):
+                view.show(event)
+                events.append(event)
+                after = event.seq
+                if event.type == "turn.suspended":
+                    await _approve(console, kernel, turns, event)
+            if not page.items:
+                await changed.wait()
+    return events
+
+
+async def _approve(console: Console, kernel: Kernel, turns: Any, event: EventShape) -> None:
+    """Have the editor approve what the turn waits for, and go on."""
+    (request, *_) = (await kernel.approvals.list(ApprovalQuery(None, "pending"))).items
+    await kernel.approvals.decide(request.id, Answer(approved=True), by=EDITOR)
+    console.print(f"[bold]editor[/] approves {cell(request.tool)} {cell(request.arguments)}")
+    await turns.wait(event.turn)
+    await turns.continue_due()
+
+
+def calls_of(events: list[EventShape]) -> list[OversightShape]:
+    """Return the agent's calls, and the request of the one that was approved."""
+    asked = {one.data["tool"]: one.data["id"] for one in events if one.type == "approval.requested"}
+    return [
+        OversightShape(
+            tool=one.data["tool"],
+            code=one.data["code"],
+            approval=asked.get(one.data["tool"]),
+            record=one.data["record"],
+        )
+        for one in events
+        if one.type == "tool.result"
+    ]
+
+
+def surprises_of(events: list[EventShape]) -> list[str]:
+    """Return the unexpected outcomes."""
+    calls = [(one.tool, one.code) for one in calls_of(events)]
+    surprises = [] if calls == [*EXPECTED] else [f"the agent's calls ended as {calls}"]
+    if events[-1].type != "turn.ended":
+        surprises.append(f"the agent's turn ended with {events[-1].type}")
+    return surprises

@@ -1,0 +1,135 @@
+"""``capset describe``: one capability, or one of its tools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+from rich.tree import Tree
+
+from capset.errors import NotFound, unknown
+from capset.kernel.registry import Registry
+from capset.wire.capabilities import (
+    CapabilityDetail,
+    PresetShape,
+    ToolkitShape,
+    ToolShape,
+    capability_detail,
+    readiness_of,
+)
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson
+from capset_cli.common.output import cell, out, pretty, print_json, short, verbatim
+from capset_cli.common.remote import Url, ask, server_of
+
+_APPROVALS: Final = {"auto": "", "ask": "each call needs approval", "dynamic": "some calls need approval"}
+
+
+@guarded
+def describe_command(
+    id: Annotated[str, typer.Argument(help="CAPABILITY or CAPABILITY.TOOL", metavar="ID")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Describe a capability, or one of its tools."""
+    name, _, tool_name = id.partition(".")
+    server = server_of(url)
+    if server is not None:
+        detail = ask(server, lambda client: client.capabilities.get(name))
+    else:
+        found = Registry.installed().get(name)
+        detail = capability_detail(found, readiness_of(found))
+    tool = _tool_of(detail, tool_name) if tool_name else None
+    if as_json:
+        print_json((tool or detail).plain())
+        return Exit.DONE
+    if tool is not None:
+        out().print(_tool_tree(tool, full=True))
+        return Exit.DONE
+    out().print(_tree(detail))
+    return Exit.DONE
+
+
+def _tree(detail: CapabilityDetail) -> Tree:
+    tree = Tree(f"[bold]{verbatim(detail.name)}[/] ({detail.id}, {detail.status})")
+    if detail.description:
+        tree.add(verbatim(detail.description))
+    told = {
+        "version": detail.version,
+        "risk": None if detail.risk == "low" else detail.risk,
+        "aliases": ", ".join(detail.aliases),
+        "uses": ", ".join(detail.uses),
+        "data": ", ".join(f"{one} (clients may read it)" if _is_shown(one, detail) else one for one in detail.data),
+        "secrets": ", ".join(detail.secrets),
+        "here": "; ".join(f"{name}: {text}" for name, text in detail.readiness.items()),
+        "limits": ", ".join(detail.limits),
+    }
+    for name, text in told.items():
+        if text:
+            tree.add(f"[bold]{name}[/] {cell(text)}")
+    for text in detail.instructions:
+        tree.add("[bold]instructions[/]").add(verbatim(text))
+    for preset in detail.presets:
+        _add_preset(tree, preset)
+    if detail.config is not None:
+        tree.add("[bold]config[/]").add(verbatim(pretty(detail.config)))
+    for one in detail.tools:
+        tree.add(_tool_tree(one, full=False))
+    for one in detail.toolkits:
+        _add_toolkit(tree, one)
+    return tree
+
+
+def _is_shown(name: str, detail: CapabilityDetail) -> bool:
+    return name.partition(".")[2] in detail.expose
+
+
+def _add_preset(tree: Tree, preset: PresetShape) -> None:
+    mark = "[green]●[/]" if preset.default else "○"
+    branch = tree.add(f"{mark} preset [bold]{preset.name}[/] [dim]{'on' if preset.default else 'off'} by itself[/]")
+    for text in preset.instructions:
+        branch.add("[bold]instructions[/]").add(verbatim(text))
+    if preset.tools:
+        branch.add(f"[bold]tools[/] {', '.join(preset.tools)}")
+    if more := [one for one in preset.adds if one not in ("instructions", "tools")]:
+        branch.add(f"[bold]adds[/] {', '.join(more)}")
+
+
+def _add_toolkit(tree: Tree, toolkit: ToolkitShape) -> None:
+    told = "its members are made at run time" if toolkit.is_dynamic else ", ".join(toolkit.members) or "empty"
+    gates = f", behind {cell(' and '.join(toolkit.policies))}" if toolkit.policies else ""
+    branch = tree.add(f"toolkit [bold]{toolkit.name}[/] [dim]{told}{gates}, {short(toolkit.hash)}[/]")
+    for text in toolkit.instructions:
+        branch.add("[bold]instructions[/]").add(verbatim(text))
+
+
+def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
+    tools = {f"{detail.id}.{tool.name}": tool for tool in detail.tools}
+    wanted = f"{detail.id}.{name}"
+    if wanted not in tools:
+        raise NotFound(unknown("tool", wanted, tools))
+    return tools[wanted]
+
+
+def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
+    said = [
+        tool.effect,
+        "idempotent" if tool.idempotent else "",
+        f"needs {' and '.join(tool.permissions)}" if tool.permissions else "",
+        _APPROVALS[tool.approval],
+        f"at most {cell(' and '.join(tool.limits))}" if tool.limits else "",
+        f"costs {tool.cost:g}" if tool.cost is not None else "",
+        short(tool.hash),
+    ]
+    tree = Tree(f"[bold]{tool.name}[/] [dim]{', '.join(filter(None, said))}[/]")
+    tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
+    if full:
+        if tool.version:
+            tree.add(f"[bold]version[/] {cell(tool.version)}")
+        for text in tool.instructions:
+            tree.add("[bold]instructions[/]").add(verbatim(text))
+        for example in tool.examples:
+            tree.add("[bold]example[/]").add(verbatim(pretty(example)))
+        tree.add("[bold]arguments[/]").add(verbatim(pretty(tool.schema_)))
+        tree.add("[bold]result[/]").add(verbatim(pretty(tool.output)))
+    return tree

@@ -1,0 +1,182 @@
+"""``capset fingerprint``: the hashes of an agent, and the payload of each (spec 2, F2–F9)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.tree import Tree
+
+from capset.composition.compose import compose
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, NotFound
+from capset.evaluation.snapshot.capture import Captured, capture
+from capset.kernel.registry import Registry
+from capset.wire.fingerprints import AgentHashesShape, CodeShape, CoveredShape, canonical_payloads, hashes_shape
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
+from capset_cli.common.output import cell, err, out, print_json, verbatim
+from capset_cli.common.settings import load_settings
+from capset_cli.common.targets import find_definition, load
+from capset_cli.common.texts import visible
+
+_LEAST: Final = 8
+"""The minimum number of digits that identify a hash, if they are unique."""
+_WHOLE, _SHORT = 64, 12
+"""The number of digits shown, in full and on a narrow terminal."""
+
+
+@guarded
+def fingerprint_command(
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent file, the name of an installed agent or capability, or the id of a stored agent."
+        ),
+    ],
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Print what each hash covers, as canonical JSON.")
+    ] = False,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="HASH", help="Print what this hash covers, and nothing else.")
+    ] = None,
+    envelope: Annotated[
+        str | None,
+        typer.Option(
+            "--envelope", metavar="FILE", help="Write a snapshot envelope for diff and replay; - is standard output."
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree; and of its tools' code.
+
+    The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
+    It ends with 1 if a policy failed.
+    """
+    _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
+    code = Exit.FAILED if captured.snapshot.failures else Exit.DONE
+    if payload is not None:
+        _write(_payload(captured, payload))
+        return code
+    if envelope is not None:
+        _write_envelope(captured, envelope)
+        if envelope == "-":
+            return code
+    shape = hashes_shape(captured.snapshot, with_payloads=payloads)
+    if as_json:
+        print_json(shape.plain())
+        return code
+    for notice in shape.notices:
+        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+    console = out()
+    console.print(_tree(shape, console.width), soft_wrap=True)
+    for shown, text in (shape.payloads or {}).items():
+        # Exact for programs; escaped for terminals, where untrusted text must not move the cursor.
+        _write(f"\n{shown}\n{visible(text) if sys.stdout.isatty() else text}\n")
+    return code
+
+
+async def _captured(named: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:
+    registry = Registry.installed()
+    agent = await load(registry, find_definition(registry, named, db), db)
+    return await capture(compose(agent), principal=principal, env=env)
+
+
+def _refuse_several(*, payload: str | None, payloads: bool, envelope: bool, as_json: bool) -> None:
+    given = {"--payload": payload is not None, "--envelope -": envelope}
+    for name in [name for name, is_given in given.items() if is_given]:
+        others = [one for one, is_given in {**given, "--payloads": payloads, "--json": as_json}.items() if is_given]
+        if others != [name]:
+            both = " and ".join(others)
+            raise DefinitionError(f"{name} prints nothing else: give one of {both}")
+
+
+def _payload(captured: Captured, named: str) -> str:
+    known = canonical_payloads(captured.snapshot)
+    found = [shown for shown in known if len(named) >= _LEAST and shown.startswith(named.lower())]
+    if len(found) != 1:
+        several = "several hashes begin with" if found else "no hash here is"
+        raise NotFound(
+            f"{several} {named!r}",
+            hint="capset fingerprint AGENT shows them all; the hash of a tool or a prompt depends on --grant and --env",
+        )
+    return known[found[0]]
+
+
+def _write_envelope(captured: Captured, file: str) -> None:
+    text = captured.envelope.to_json()
+    if file == "-":
+        _write(f"{text}\n")
+    else:
+        Path(file).write_text(f"{text}\n", encoding="utf-8")
+        err().print(f"[dim]envelope in {cell(file)}[/]", soft_wrap=True)
+    if dropped := captured.envelope.runtime.toolkit_context.dropped:
+        told = f"left out of the envelope, as no JSON data or a secret: env {', '.join(dropped)}"
+        err().print(f"[yellow]notice:[/] {cell(told)}", soft_wrap=True)
+
+
+def _write(text: str) -> None:
+    """Write text as UTF-8 regardless of the terminal's encoding, because the bytes matter."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
+def _tree(shape: AgentHashesShape, width: int) -> Tree:
+    in_play = [one for one in shape.tools if one.in_play]
+    tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)} [dim]{shape.profile}[/]")
+    labels = [*_labels(shape.definition.parts, 2), *((2, one.name) for one in in_play), (1, "runtime_hash")]
+    labels += [(1, _code_label(one)) for one in shape.code if one.hash is not None]
+    column = max(4 * depth + len(label) for depth, label in labels)
+    digits = _WHOLE if column + 2 + _WHOLE <= width else _SHORT
+
+    def add(parent: Tree, depth: int, label: str, hash: str) -> Tree:
+        return parent.add(f"{cell(label)}{' ' * (column - 4 * depth - len(label))}  {hash[:digits]}")
+
+    def add_parts(parent: Tree, depth: int, parts: list[CoveredShape]) -> None:
+        for one in parts:
+            add_parts(add(parent, depth, _label(one), one.hash), depth + 1, one.parts)
+
+    add_parts(add(tree, 1, "static_hash", shape.static_hash), 2, shape.definition.parts)
+    runtime = add(tree, 1, "runtime_hash", shape.runtime_hash)
+    for one in in_play:
+        add(runtime, 2, one.name, one.hash)
+    add(tree, 1, "prompt_hash", shape.prompt_hash)
+    for code in shape.code:
+        names = cell(", ".join(code.tools))
+        if code.hash is None:
+            tree.add(f"[dim]no code hash: {names} — {cell(code.reason or '')}[/]")
+        else:
+            branch = add(tree, 1, _code_label(code), code.hash)
+            if len(shape.code) > 1:
+                branch.add(f"[dim]{names}[/]")
+    for one in shape.tools:
+        if not one.in_play:
+            tree.add(f"[dim]not in play: {cell(one.name)} — {cell(one.reason)}[/]")
+    return tree
+
+
+def _code_label(one: CodeShape) -> str:
+    return f"code {' '.join(filter(None, (one.name, one.version)))}"
+
+
+def _label(one: CoveredShape) -> str:
+    kind = "dynamic toolkit" if one.kind == "dynamicToolkit" else one.kind
+    return f"{kind} {one.name}"
+
+
+def _labels(parts: list[CoveredShape], depth: int) -> Iterator[tuple[int, str]]:
+    for one in parts:
+        yield depth, _label(one)
+        yield from _labels(one.parts, depth + 1)

@@ -1,0 +1,235 @@
+"""``capset export``: an agent as others read it: tool JSON, JSON Schema, and what registries and clients take."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from os.path import relpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+
+import typer
+
+from capset.composition.compose import compose
+from capset.definitions.agents import Agent
+from capset.errors import DefinitionError
+from capset.evaluation.evaluate import evaluate
+from capset.kernel.registry import Registry
+from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
+from capset_cli.common.output import err, print_json, verbatim
+from capset_cli.common.settings import Settings, given_attributes, given_env, load_settings
+from capset_cli.common.targets import Served, find_served, load
+from capset_cli.interop.files import written_text
+from capset_connect.agent_files.files import sub_agent_files
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from capset.evaluation.snapshot.snapshot import Snapshot
+    from capset_connect.interop import BundledAgent, Export
+
+Format = Literal["openai", "openai-chat", "anthropic", "json-schema", "mcp-server", "mcpb", "a2a"]
+_NEEDED: Final[Mapping[Format, tuple[str, ...]]] = {
+    "mcp-server": ("name", "release", "at"),
+    "mcpb": ("release", "author", "output"),
+    "a2a": ("release", "at"),
+}
+"""The options without which a format says too little."""
+_TAKEN: Final[Mapping[Format, tuple[str, ...]]] = {
+    "mcp-server": ("description", "no_keys"),
+    "mcpb": ("description", "require"),
+    "a2a": ("description",),
+}
+"""The other options that a format takes, beside those of all."""
+_SAMPLES: Final = {
+    "name": "io.github.you/weather",
+    "release": "1.0.0",
+    "at": "https://tools.example.com/mcp",
+    "author": "'Your Name'",
+    "output": "weather.mcpb",
+}
+
+
+@guarded
+def export_command(
+    format: Annotated[Format, typer.Argument(help="What to write.")],
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
+    config: ConfigFile = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file, not to stdout.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="mcp-server: the name in the registry, such as io.github.you/weather.")
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="mcp-server, mcpb, a2a: the version, such as 1.0.0.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="mcp-server: where capset serves it; a2a: where your host runs it."),
+    ] = None,
+    description: Annotated[
+        str | None, typer.Option(help="mcp-server, mcpb, a2a: what it is for, if not what the agent says.")
+    ] = None,
+    no_keys: Annotated[
+        bool, typer.Option("--no-keys", help="mcp-server: clients send no API key, as with OAuth.")
+    ] = False,
+    author: Annotated[str | None, typer.Option(help="mcpb: who publishes it.")] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(help="mcpb: a package that it needs, 'capset[web]'; may be repeated.")
+    ] = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write an agent, with the tools that it has for the principal, in a format of others.
+
+    openai is for OpenAI's Responses API, openai-chat for Chat Completions, anthropic for Anthropic's Messages API: each
+    is a list of tools. json-schema describes calls, for programs that read JSON Schema. mcp-server is the server.json
+    of MCP registries, mcpb a bundle that MCP clients install, a2a an agent card.
+
+    The same agent gives the same bytes. What a format cannot say is told on stderr. It ends with 1 if a policy failed.
+    """
+    given = {"name": name, "release": release, "at": at, "author": author, "output": output}
+    given |= {"description": description, "no_keys": no_keys or None, "require": require or None}
+    _check_options(format, {key for key, value in given.items() if value is not None})
+    if agent is None and config is None:
+        raise DefinitionError("say what to export: --agent NAME, or --config FILE")
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    if format == "mcpb":  # others read it: nothing of this machine's settings goes in unasked
+        who = replace(settings.principal, attributes=given_attributes(attribute))
+        settings = replace(settings, principal=who, env=given_env(env))
+    served = find_served(Registry.installed(), agent, None, config, settings.db)
+    _check_output(output, served)
+    snapshot = asyncio.run(_snapshot(settings, served))
+    texts = {key: str(value) for key, value in given.items() if value is not None}
+    if format == "mcpb":
+        found, content = _bundle(served, snapshot, agent, texts, require or [])
+    else:
+        found = _exported(format, snapshot, texts, has_keys=not no_keys)
+        content = written_text(".json", found.content).encode()
+    _put(format, found, content, output, as_json=as_json)
+    return Exit.FAILED if snapshot.failures else Exit.DONE
+
+
+def _check_options(format: Format, given: set[str]) -> None:
+    """Raise ``DefinitionError`` for options that a format does not take, and those that it lacks."""
+    needed, taken = _NEEDED.get(format, ()), _TAKEN.get(format, ())
+    if wrong := sorted(given - {*needed, *taken, "output"}):
+        takers = [one for one in _NEEDED if wrong[0] in (*_NEEDED[one], *_TAKEN[one])]
+        raise DefinitionError(f"{_option(wrong[0])} is for {' and '.join(takers)}; {format} does not take it")
+    if missing := [one for one in needed if one not in given]:
+        samples = " ".join(f"{_option(one)} {_SAMPLES[one]}" for one in missing)
+        raise DefinitionError(f"{format} needs {', '.join(map(_option, missing))}", hint=f"such as {samples}")
+
+
+def _check_output(output: Path | None, served: Served) -> None:
+    """Raise ``DefinitionError`` if the file to be written is the one that declares the agent."""
+    sources = (served.file, served.configuration.path if served.configuration is not None else None)
+    if output is not None and any(one is not None and one.resolve() == output.resolve() for one in sources):
+        raise DefinitionError(
+            f"--output {output} is the file that is exported, and is not overwritten", hint="name another --output"
+        )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+async def _snapshot(settings: Settings, served: Served) -> Snapshot:
+    found, who = served.agent, settings.principal
+    if not isinstance(found, Agent):
+        found = await load(served.registry, cast("UUID", found), settings.db)
+    if served.configuration is not None:
+        who = who.with_permissions(served.configuration.governance.default_permissions)
+    return await evaluate(compose(found), principal=who, env=settings.env)
+
+
+def _exported(format: Format, snapshot: Snapshot, texts: Mapping[str, str], *, has_keys: bool) -> Export:
+    from capset_connect.interop import export_agent_card, export_json_schema, export_server_json, export_tools
+
+    said = texts.get("description")
+    match format:
+        case "mcp-server":
+            place = {"name": texts["name"], "version": texts["release"], "url": texts["at"]}
+            return export_server_json(snapshot, **place, description=said, has_keys=has_keys)
+        case "a2a":
+            return export_agent_card(snapshot, version=texts["release"], url=texts["at"], description=said)
+        case "json-schema":
+            return export_json_schema(snapshot)
+        case "openai" | "openai-chat" | "anthropic":
+            return export_tools(snapshot, format)
+        case "mcpb":
+            raise AssertionError("bundles are bytes")
+
+
+def _bundle(
+    served: Served, snapshot: Snapshot, agent: str | None, texts: Mapping[str, str], requirements: list[str]
+) -> tuple[Export, bytes]:
+    from capset_connect.interop import export_bundle
+
+    bundle = export_bundle(
+        snapshot,
+        _bundled(served, agent),
+        version=texts["release"],
+        author=texts["author"],
+        description=texts.get("description"),
+        requirements=requirements,
+    )
+    return bundle.manifest, bundle.content
+
+
+def _bundled(served: Served, agent: str | None) -> BundledAgent:
+    """Return how a bundle starts the agent. Raises ``DefinitionError`` for one that only this machine has."""
+    from capset_connect.interop import BundledAgent, bundled_file
+
+    configuration = served.configuration
+    if (served.upstream is not None and served.upstream.is_used) or (configuration and configuration.sources):
+        raise DefinitionError(
+            "an agent with MCP servers or APIs is in no bundle: what you approved of them is in your database",
+            hint="serve it, and give clients its URL: capset gateway",
+        )
+    if configuration is not None:
+        if configuration.workspace is not None or configuration.checkpoints is not None:
+            raise DefinitionError(
+                "a configuration with a workspace or an audit key is in no bundle: they are of this machine",
+                hint="bundle one without workspace and audit",
+            )
+        places = (one.source.rpartition(":")[0] or one.source for one in configuration.actions.values())
+        return bundled_file("--config", configuration.path, (one for one in places if one.endswith(".py")))
+    if served.file is not None:
+        inner = sub_agent_files(served.file, served.registry)
+        return bundled_file(
+            "--agent", served.file, (Path(relpath(one, served.file.parent)).as_posix() for one in inner)
+        )
+    if isinstance(served.agent, Agent):
+        return BundledAgent(["--agent", served.agent.name])
+    raise DefinitionError("a stored agent is in your database, and in no bundle: name an agent file", hint=agent)
+
+
+def _put(format: Format, found: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
+    if output is not None:
+        output.write_bytes(content)
+    if as_json:
+        data = {"format": format, "left_out": list(found.left_out), "warnings": list(found.warnings)}
+        print_json({**data, **({"content": found.content} if output is None else {"output": str(output)})})
+        return
+    if output is None:
+        sys.stdout.buffer.write(content)  # the same bytes, whichever encoding the stream has
+        sys.stdout.flush()
+    for one in _told(found):
+        err().print(one, soft_wrap=True)
+
+
+def _told(found: Export) -> Iterator[str]:
+    yield from (f"[dim]left out: {verbatim(one)}[/]" for one in found.left_out)
+    yield from (f"[yellow]warning:[/] {verbatim(one)}" for one in found.warnings)

@@ -1,0 +1,146 @@
+"""``capset import``: a configuration file of the tools, or of the MCP servers, in a file of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+from pydantic_core import from_json
+
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson
+from capset_cli.common.output import err, print_json, verbatim
+from capset_cli.interop.files import written_text
+from capset_connect.plain_files import read_text
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_FILE: Final = "a file of tools or servers"
+
+
+@guarded
+def import_command(
+    file: Annotated[Path, typer.Argument(help="Tool definitions as JSON, or a client's mcpServers.")],
+    effect: Annotated[
+        Effect | None, typer.Option("--effect", help="What the tools do; single ones are changed in the file.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it to a new file, with its handlers beside it."),
+    ] = None,
+    skip_refused: Annotated[
+        bool, typer.Option("--skip-refused", help="Go on without the definitions that cannot be tools.")
+    ] = False,
+    as_json: AsJson = False,
+) -> Exit:
+    """Make a configuration file of OpenAI's or Anthropic's tool JSON, of MCP's, or of the mcpServers of a client.
+
+    Each tool is an action whose handler you write, in a Python file that --output lays beside the configuration; until
+    then its calls fail and say so. Without --output the configuration is printed.
+    """
+    text = read_text(file, _FILE)
+    if _has_servers(text):
+        if effect is not None or skip_refused:
+            raise DefinitionError("--effect and --skip-refused are for tool definitions; this file has MCP servers")
+        return print_servers(text, output, as_json=as_json)
+    return _import_tools(file, text, effect, output, skip_refused=skip_refused, as_json=as_json)
+
+
+def print_servers(text: str, output: Path | None = None, *, as_json: bool) -> Exit:
+    """Print or write a configuration of the servers of another client's file, and say what is left out."""
+    from capset_connect.mcp.client_files import read_client_file
+
+    found = read_client_file(text)
+    _put({"mcp_servers": dict(found.servers)}, output, as_json=as_json)
+    if found.secrets:
+        names = ", ".join(found.secrets)
+        err().print(f"set these variables, whose values were left out: {verbatim(names)}", soft_wrap=True)
+    _warn(f"left out: {one}" for one in found.left_out)
+    return Exit.DONE
+
+
+def _has_servers(text: str) -> bool:
+    with suppress(ValueError):  # told where it is read
+        data = from_json(text)
+        if isinstance(data, dict):
+            from capset_connect.mcp.client_files import SERVER_KEYS
+
+            return any(isinstance(cast("dict[str, Any]", data).get(key), dict) for key in SERVER_KEYS)
+    return False
+
+
+def _import_tools(
+    file: Path, text: str, effect: Effect | None, output: Path | None, *, skip_refused: bool, as_json: bool
+) -> Exit:
+    from capset_connect.interop import configuration_of, read_tools
+
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise DefinitionError(f"{file} is no JSON: {error}", hint="give tool definitions as JSON") from None
+    reading = read_tools(data)
+    for one in reading.refused:
+        kind = "[yellow]warning:[/] left out:" if skip_refused else "[red]error:[/]"
+        err().print(f"{kind} {verbatim(one)}", soft_wrap=True)
+    if reading.refused and not skip_refused:
+        raise DefinitionError(
+            f"{len(reading.refused)} of the definitions in {file} cannot be tools, and nothing was made",
+            hint="mend them, or go on without them: --skip-refused",
+        )
+    if not reading.tools:
+        raise DefinitionError(f"there are no tool definitions in {file}")
+    if effect is None:
+        raise DefinitionError(
+            "say what the tools do: --effect read, write, external or destructive",
+            hint="the strongest of them; read changes nothing, and single tools are changed in the file",
+        )
+    name = output.name if output is not None else "the configuration"
+    module = "handlers.py" if output is None else f"{re.sub('[^A-Za-z0-9_]', '_', output.stem)}_handlers.py"
+    made = configuration_of(reading.tools, effect=effect, configuration=name, module=module)
+    _put(made.content, output, handlers=(module, made.handlers), as_json=as_json)
+    _warn(f"left out: {one}" for one in reading.left_out)
+    for here, original in reading.names.items():
+        if here != original:
+            err().print(f"[dim]{verbatim(original)} is called {here} here[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+def _put(
+    content: Mapping[str, Any], output: Path | None, *, handlers: tuple[str, str] | None = None, as_json: bool
+) -> None:
+    """Print a configuration, or write it and its handlers to files that are not there yet."""
+    if output is None:
+        if as_json:
+            print_json(content)
+        else:
+            print(written_text(".yaml", content), end="", flush=True)
+        if handlers is not None:
+            told = f"{handlers[0]}, which has its handlers, is not written: give --output FILE"
+            err().print(f"[yellow]warning:[/] {told}", soft_wrap=True)
+        return
+    if output.suffix.lower() not in _SUFFIXES:
+        raise DefinitionError(f"--output ends in {', '.join(_SUFFIXES)}; got {output.name!r}")
+    texts = {output: written_text(output.suffix.lower(), content)}
+    if handlers is not None:
+        texts[output.with_name(handlers[0])] = handlers[1]
+    for path in texts:
+        if path.exists():
+            raise DefinitionError(f"{path} is there already, and is not overwritten", hint="name another --output")
+    for path, text in texts.items():
+        with path.open("x", encoding="utf-8") as new:
+            new.write(text)
+    if as_json:
+        print_json({"configuration": str(output), "handlers": [str(path) for path in texts if path != output]})
+        return
+    for path in texts:
+        err().print(f"[dim]wrote {verbatim(str(path))}[/]", soft_wrap=True)
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for one in sentences:
+        err().print(f"[yellow]warning:[/] {verbatim(one)}", soft_wrap=True)

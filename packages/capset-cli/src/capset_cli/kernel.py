@@ -1,0 +1,169 @@
+"""``capset kernel``: messages in and out, one JSON object per line, for programs in any language."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from capset.definitions.allowances import Allowance
+from capset.definitions.messages import Message
+from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
+from capset.kernel.registry import Registry
+from capset.kernel.streams.dispatcher import Serving
+from capset.wire.ndjson import LIMIT, Reader, line_of
+from capset_cli.common.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
+from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import Attribute, Db, Env, Grant, Who, check_seconds
+from capset_cli.common.process import on_ending
+from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.targets import announce, find_served, open_kernel
+from capset_server.standard_streams import Streams
+
+LAST_SECONDS: Final = 1.0
+"""The time to report that cancelled calls were cancelled."""
+
+
+@guarded
+def kernel_command(
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    config: ConfigFile = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
+    consumer_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that stdout may let a call wait before it is ended.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many calls run at once.")] = AT_ONCE,
+    max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="How long a line may be.")] = LIMIT,
+    rate_limit: RateLimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
+    principal: Who = None,
+    db: Db = None,
+) -> Exit:
+    """Take messages on stdin and answer them on stdout, as newline-delimited JSON, governed and on record.
+
+    At the end of stdin it answers what is left and ends with 0. By Ctrl-C or SIGTERM it takes no more, gives what runs
+    a few seconds, cancels the rest, and ends with 0; a second signal cancels at once.
+    """
+    check_seconds("--timeout", timeout)
+    check_seconds("--consumer-timeout", consumer_timeout)
+    allowance = load_allowance(rate_limit, session_budget, run_budget, option="--rate-limit")
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
+        asyncio.run(_serve(settings, asked))
+    return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The session to serve, and its limits."""
+
+    agent: str | None
+    session: str | None
+    config: Path | None
+    timeout: float | None
+    consumer_timeout: float | None
+    limit: int
+    max_line: int
+    allowance: Allowance | None
+
+
+class _Incoming:
+    """The messages on stdin, as they come. After ``stop()`` it yields none, not even those already received."""
+
+    def __init__(self, streams: Streams, max_line: int) -> None:
+        self._streams = streams
+        self._reader = Reader(max_line)
+        self._ready: deque[Message] = deque()
+        self._is_over = False
+        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stop(self) -> None:
+        """Stop reading."""
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._stopped.done() and not self._ready:
+            if self._is_over:
+                break
+            chunk = await self._read()
+            self._is_over = not chunk
+            self._ready.extend(self._reader.feed(chunk) if chunk else self._reader.end())
+        if self._stopped.done() or not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def _read(self) -> bytes:
+        reading = asyncio.ensure_future(self._streams.read())
+        try:
+            await asyncio.wait({reading, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else b""
+        finally:
+            reading.cancel()
+
+
+async def _serve(settings: Settings, asked: _Asked) -> None:
+    # Resolved first, so that a misspelt name creates no database.
+    registry = Registry.installed()
+    served = find_served(registry, asked.agent, asked.session, asked.config, settings.db, asked.allowance)
+    async with open_kernel(settings, served, asked.session) as (kernel, session):
+        streams = Streams()
+        incoming = _Incoming(streams, asked.max_line)
+        bounded = session.options(timeout=asked.timeout, consumer_timeout=asked.consumer_timeout)
+        answers = kernel.run(bounded, incoming, limit=asked.limit)
+        serving = asyncio.ensure_future(_answer(answers, streams))
+        leaving = asyncio.ensure_future(streams.gone())
+        leaving.add_done_callback(lambda _: serving.cancel())
+        _end_by_signals(serving, answers, incoming)
+        announce(session)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        if leaving.done():
+            raise BrokenPipeError
+        leaving.cancel()
+
+
+async def _answer(answers: Serving, streams: Streams) -> None:
+    """Write every answer before taking the next, so that a slow reader pauses the tools that produce them."""
+    async with answers:
+        async for message in answers:
+            await streams.write(line_of(message))
+
+
+def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
+    """Make a signal end the input, and the running calls after some seconds; a second one ends them at once."""
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def cancel() -> None:
+        answers.cancel()
+        loop.call_later(LAST_SECONDS, serving.cancel)
+
+    def end() -> None:
+        nonlocal signals
+        signals += 1
+        incoming.stop()
+        if signals == 1:
+            loop.call_later(DRAIN_SECONDS, cancel)
+        else:
+            cancel()
+
+    on_ending(end)

@@ -1,0 +1,221 @@
+"""``capset key``: API keys for the server (spec 5, P14)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from pydantic import ValidationError
+
+from capset.clock import SystemClock, iso
+from capset.definitions.principals import Principal, PrincipalKind
+from capset.errors import DefinitionError, NotFound
+from capset.kernel.kernel import Kernel
+from capset.schemas.validation_errors import validation_fields
+from capset.stores.base import KeyRow
+from capset.wire.allowances import allowance_shape
+from capset.wire.operations import KeyInput, KeyPageShape, KeyShape, key_shape, new_key_shape
+from capset_cli.common.actors import acting_here
+from capset_cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, given_allowance
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db, Grant
+from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.remote import NamedUrl, ask, named_server
+from capset_cli.common.settings import Settings, existing_db, given_attributes, load_settings
+from capset_server.auth.keys import DEFAULT_SCOPES, create_key, revoke_key
+
+if TYPE_CHECKING:
+    from capset_server.client import Client
+
+_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
+_UNITS: Final = {"h": "hours", "d": "days"}
+_KINDS: Final[tuple[PrincipalKind, ...]] = ("user", "agent", "org")
+"""The kinds of principals that can have a key: anonymous ones cannot."""
+
+
+@guarded
+def create_command(
+    name: Annotated[str, typer.Argument(help="What the key is for, so that people know it again.")],
+    principal: Annotated[str, typer.Option(help="Who acts by this key.")],
+    kind: Annotated[str, typer.Option(help="What the principal is: user, agent or org.")] = "user",
+    org: Annotated[str | None, typer.Option(help="The organisation whose agents and records it sees.")] = None,
+    grant: Grant = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An attribute of the principal, which policies read; may be repeated."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
+            "Else read and call."
+        ),
+    ] = None,
+    limit: KeyLimit = None,
+    session_budget: KeySessionBudget = None,
+    run_budget: KeyRunBudget = None,
+    usage_limit: KeyUsage = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
+    expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
+    db: Db = None,
+    url: NamedUrl = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Make an API key and show it, this once: only its hash is kept.
+
+    A server that is named with --url makes it by the rights of the key in CAPSET_KEY, and for 90 days unless told
+    otherwise.
+    """
+    server = named_server(url, db=db)
+    # From options alone: a settings file planted in a folder must not grant anything to keys.
+    who = Principal(
+        principal,
+        permissions=grant or (),
+        kind=_kind(kind),
+        org=org,
+        attributes=given_attributes(attribute),
+        allowance=given_allowance(limit, session_budget, run_budget, usage_limit),
+    )
+    lifetime = _lifetime(expires)
+    if server is not None:
+        given = _input(name, who, _scopes(scope), expires, agent)
+        made = ask(server, lambda client: client.keys.create(given))
+    else:
+        made = new_key_shape(*asyncio.run(_create(load_settings(db=db), name, who, _scopes(scope), lifetime, agent)))
+    if as_json:
+        print_json(made.plain())
+    else:
+        print(made.key, flush=True)
+        until = f"until {made.expires_at[:10]}" if made.expires_at else "without end"
+        err().print(f"[dim]key {made.id} for {cell(who.id)}, {until}; it is not shown again[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+@guarded
+def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -> Exit:
+    """List every key, the newest first; the keys themselves cannot be seen any more.
+
+    A server that is named with --url lists those that the key in CAPSET_KEY administers.
+    """
+    server = named_server(url, db=db)
+    if server is not None:
+        rows, now = ask(server, _list_there), iso(SystemClock().time_ns())
+    else:
+        rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
+    if as_json:
+        print_json(KeyPageShape(items=rows).plain())
+        return Exit.DONE
+    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
+    folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE")
+    out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=folds))
+    return Exit.DONE
+
+
+@guarded
+def revoke_command(
+    id: Annotated[str, typer.Argument(help="The id of the key, as capset key list shows it.")],
+    db: Db = None,
+    url: NamedUrl = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Revoke a key for good. A server that runs takes it for a second more at most."""
+    server = named_server(url, db=db)
+    if server is not None:
+        revoked = ask(server, lambda client: client.keys.revoke(id))
+    else:
+        settings = load_settings(db=db)
+        existing_db(settings.db)
+        row = asyncio.run(_revoke(settings, id))
+        if row is None:
+            raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
+        revoked = key_shape(row)
+    if as_json:
+        print_json(revoked.plain())
+    else:
+        print(f"revoked {revoked.id}")
+    return Exit.DONE
+
+
+def _input(name: str, who: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
+    """Return what a server is asked for. Raises ``DefinitionError`` for what none would take."""
+    given: dict[str, Any] = {
+        "name": name,
+        "principal": who.id,
+        "kind": who.kind,
+        "org": who.org,
+        "permissions": sorted(who.permissions),
+        "scopes": list(scopes),
+        "attributes": dict(who.attributes),
+        "allowance": allowance_shape(who.allowance and who.allowance.plain()),
+        "agent": agent,
+        "expires": expires,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    try:
+        return KeyInput.model_validate(asked)
+    except ValidationError as error:
+        listed = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), asked)))
+        raise DefinitionError(f"no server makes this key: {listed}") from None
+
+
+async def _list_there(client: Client) -> list[KeyShape]:
+    return [one async for one in client.keys.all()]
+
+
+async def _create(
+    settings: Settings, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
+) -> tuple[KeyRow, str]:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
+        with acting_here(settings.principal):
+            return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
+
+
+async def _list(url: str) -> tuple[list[KeyShape], str]:
+    async with Kernel(store=url) as kernel:
+        return [key_shape(row) for row in await kernel.store.keys.list()], kernel.now()
+
+
+async def _revoke(settings: Settings, id: str) -> KeyRow | None:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
+        with acting_here(settings.principal):
+            return await revoke_key(kernel, id)
+
+
+def _line(key: KeyShape, now: str) -> list[str]:
+    is_open = key.expires_at is None or now < key.expires_at
+    state = "revoked" if key.revoked_at else "valid" if is_open else "expired"
+    if state == "valid" and key.expires_at:
+        state = f"until {key.expires_at[:10]}"
+    scopes = " ".join(scope.removeprefix("capset:") for scope in key.scopes)
+    shown = key.attributes.items()
+    said = " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in shown)
+    allowance = None if key.allowance is None else key.allowance.allowance()
+    granted, allowed = " ".join(key.permissions), "" if allowance is None else str(allowance)
+    who = (key.id, key.name, key.org or "–", key.principal, said or "–")
+    return list(map(cell, (*who, scopes, granted or "–", allowed or "–", state)))
+
+
+def _scopes(given: list[str] | None) -> Sequence[str]:
+    """Return the requested scopes; ``read`` is short for ``capset:read``, as in the list."""
+    return [one if one.startswith("capset:") else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
+
+
+def _kind(given: str) -> PrincipalKind:
+    for kind in _KINDS:
+        if given == kind:
+            return kind
+    raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {given!r}")
+
+
+def _lifetime(given: str | None) -> timedelta | None:
+    if given is None:
+        return None
+    found = _LIFETIME.fullmatch(given)
+    if found is None:
+        raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {given!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

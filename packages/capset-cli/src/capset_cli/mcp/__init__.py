@@ -1,0 +1,93 @@
+"""``capset mcp``: an agent's tools for an MCP client, over standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from capset.errors import DefinitionError
+from capset.kernel.call.session import Session
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.exits import Exit, guarded, needs_extra
+from capset_cli.common.options import Attribute, Db, Env, Grant, Who
+from capset_cli.common.process import on_ending
+from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.sources import warn_of_sources
+from capset_cli.common.targets import Served, announce, find_served, open_kernel
+
+Serve = Callable[[Kernel, Session], Awaitable[None]]
+
+
+@guarded
+def mcp_command(
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    new_session: Annotated[
+        bool, typer.Option("--new-session", help="Begin a session of its own, not the one that is kept.")
+    ] = False,
+    config: ConfigFile = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    principal: Who = None,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
+    db: Db = None,
+) -> Exit:
+    """Serve an agent's tools to an MCP client, over stdin and stdout.
+
+    It goes on in the one session that the principal has with the agent, with its files, its state and its requests for
+    approvals, as a server does at /mcp/agents/ID.
+    It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
+    """
+    if new_session and session is not None:
+        raise DefinitionError("a session that is named is not a new one: give --session or --new-session, not both")
+    serve = _server()
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    allowance = load_allowance(limit, session_budget, run_budget)
+    with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
+        # Resolved first, so that a misspelt name creates no database.
+        served = find_served(Registry.installed(), agent, session, config, settings.db, allowance)
+        if served.configuration is not None and served.upstream is not None:
+            warn_of_sources(served.configuration, served.upstream.pins, db)
+        asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
+    return Exit.DONE
+
+
+def _server() -> Serve:
+    needs_extra("mcp", "mcp")
+    from capset_server.auth.signing_keys import StoredKeys
+    from capset_server.mcp import serve_stdio
+    from capset_server.mcp.exchanges import ApprovalAccess
+
+    def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
+        who = session.snapshot.principal
+        decide, refusal = partial(kernel.approvals.decide, by=who), partial(kernel.approvals.refusal, by=who)
+        access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None, refusal=refusal)
+        return serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
+
+    return serve
+
+
+async def _serve(serve: Serve, settings: Settings, served: Served, session_id: str | None, *, is_kept: bool) -> None:
+    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (kernel, session):
+        if served.upstream is not None:
+            served.upstream.start_servers()
+        serving = asyncio.ensure_future(serve(kernel, session))
+        on_ending(serving.cancel)
+        announce(session)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving

@@ -1,0 +1,362 @@
+"""``capset mcp list``, ``diff``, ``approve`` and ``lock``: tools of MCP servers and APIs, and their approval."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from capset.errors import DefinitionError, counted, unknown
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.kernel.runtime import EnvironmentSecrets
+from capset.stores.base.pins import ToolPin
+from capset_cli.common.actors import actor_here
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db, Who
+from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset_cli.common.remote import written_options
+from capset_cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset_cli.common.texts import one_line
+from capset_cli.common.upstream import asked
+from capset_connect.agent_files.files import read_agent_sources
+from capset_connect.config_file import read_configuration
+from capset_connect.mcp.server import OF_AGENTS, McpServer
+from capset_connect.pins import SeenSource, capability_with, look_at, side_by_side
+from capset_connect.plain_files import read_text
+from capset_connect.sources import KEYS, Source
+
+if TYPE_CHECKING:
+    from capset_connect.lock import Locked, LockImport
+    from capset_connect.pins import Standing
+
+_LEAST: Final = 32
+"""How many digits of a hash say which one is meant: a server could find two texts that share a few."""
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
+]
+AgentFile = Annotated[Path | None, typer.Option("--agent", metavar="FILE", help="Or the agent file that does.")]
+_SOURCE: Final = "The name of a server, or api:NAME for an API, as the file declares it"
+Server = Annotated[str, typer.Argument(metavar="SERVER", help=f"{_SOURCE}.")]
+
+
+@guarded
+def list_command(
+    config: Config = None,
+    agent: AgentFile = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List the tools of the MCP servers and APIs of a file: what they offer now, and what was approved of it.
+
+    It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
+    new, gone, or left out by its declaration. It ends with 1 if one of them could not be asked.
+    """
+    seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
+    if as_json:
+        print_json({"items": [_plain(one, tool) for one in seen for tool in one.tools], "problems": _problems(seen)})
+        return _asked(seen)
+    rows = ([cell(text) for text in _row(one, tool)] for one in seen for tool in one.tools)
+    columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
+    out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
+    _warn(seen)
+    return _asked(seen)
+
+
+@guarded
+def diff_command(
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help=f"{_SOURCE}; all if left out.")] = None,
+    config: Config = None,
+    agent: AgentFile = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show how tools are described now, beside how they were approved. It ends with 3 if anything differs.
+
+    Invisible characters are shown as their numbers.
+    """
+    seen = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
+    changed = [(one, tool) for one in seen for tool in one.tools if tool.state != "approved"]
+    if as_json:
+        items = [_plain(one, tool) | _shapes(tool) for one, tool in changed]
+        print_json({"items": items, "problems": _problems(seen)})
+    else:
+        _warn(seen)
+        where = written_options(config=config, agent=agent, db=db)
+        for one, tool in changed:
+            for line in _difference(one.source, tool, where):
+                out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
+    return Exit.DIFFERENT if changed and _asked(seen) is Exit.DONE else _asked(seen)
+
+
+@guarded
+def approve_command(
+    server: Server,
+    tools: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOOL...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
+    ] = None,
+    config: Config = None,
+    agent: AgentFile = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Approve tools of an MCP server or an API as it describes them now, on record. capset mcp diff shows them first.
+
+    With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
+    approved only by name, and never those that nothing could call: without names, all of these are said, with the
+    reasons. Tools that are gone, or left out by their declaration, lose their approval.
+    """
+    settings = load_settings(db=db, principal=principal)
+    (declared,) = _declared(config, agent, server)
+    approved, left_out = asyncio.run(_approve(declared, settings, tools or None))
+    if as_json:
+        items = [{"server": server, "tool": one.name, "hash": one.offer and one.offer.hash} for one in approved]
+        unapproved = [{"server": server, "tool": tool.name, "problems": list(tool.problems)} for tool in left_out]
+        print_json({"items": items, "left_out": unapproved})
+        return Exit.DONE
+    for tool in left_out:
+        state = "stays unusable" if tool.is_unusable else "is approved only by name"
+        warning = one_line(verbatim(f"{tool.name} {state}: {'; '.join(tool.problems)}"))
+        err().print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
+    for one in approved:
+        told = f"is {one.state}, and is no longer approved"
+        if one.offer is not None:
+            told = f"is approved, as {short(one.offer.hash)}"
+        out().print(f"{verbatim(one.name)} {told}", soft_wrap=True)
+    if not approved:
+        err().print("[dim]nothing has changed: what there is was approved before, or is not to be used as it is[/]")
+    return Exit.DONE
+
+
+@guarded
+def lock_command(
+    file: Annotated[Path, typer.Argument(help="The lock file, such as mcp.lock.json.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing, and end with 3 if the file is not what is approved here.")
+    ] = False,
+    into: Annotated[
+        bool, typer.Option("--import", help="Approve what the file says, and nothing else of its servers.")
+    ] = False,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="SERVER/TOOL", help="Import this tool though it has problems; may be repeated."),
+    ] = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Write what is approved of every MCP server and API into a file, for review in git; or read it from there.
+
+    Tools whose descriptions have problems are imported only by name, and then it ends with 3 if any are left out; a
+    file with a tool that nothing could call is refused.
+    """
+    from capset_connect.lock import lock_text, read_lock
+
+    settings = load_settings(db=db, principal=principal)
+    if file.suffix != ".json":
+        raise DefinitionError(f"a lock file ends in .json; got {file.name!r:.80}")
+    if check and into:
+        raise DefinitionError("--check changes nothing, and --import does: give one of them")
+    if named and not into:
+        raise DefinitionError("--tool names what --import takes over: give both")
+    if into:
+        found = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
+        for key, offer in found.left_out:
+            told = f"{key}/{offer.name} is left out: {'; '.join(offer.problems)}; --tool {key}/{offer.name} approves it"
+            err().print(f"[yellow]warning:[/] {one_line(verbatim(told))}", soft_wrap=True)
+        told = f"{counted(len(found.changed), 'tool')} changed, as {file} says"
+        return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT if found.left_out else Exit.DONE)
+    text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
+    if check:
+        if read_text(file, "a lock file") != text:
+            told = f"{file} is not what is approved in this database"
+            return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT)
+        return _lock_ended(f"{file} is what is approved in this database", as_json=as_json)
+    file.write_text(text, encoding="utf-8")
+    return _lock_ended(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
+
+
+def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
+    if as_json:
+        print_json({"same": code is Exit.DONE, "message": told})
+    else:
+        err().print(f"[dim]{verbatim(told)}[/]", soft_wrap=True)
+    return code
+
+
+def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
+    """Return the sources of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
+    if (config is None) == (agent is None):
+        raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
+    file = config or agent
+    found: Sequence[Source] = ()
+    if config is not None:
+        found = read_configuration(config, Registry.installed(), upstream=lambda _: capability_with).sources
+    elif agent is not None:
+        found = read_agent_sources(agent)
+    if not found:
+        raise DefinitionError(f"{file} declares no MCP server and no API", hint=f"under the keys {' and '.join(KEYS)}")
+    if name is None:
+        return found
+    named = {one.pin_key: one for one in found}
+    if name not in named:
+        raise DefinitionError(f"{file}: {unknown('MCP server or API', name, named)}")
+    return [named[name]]
+
+
+def _seen(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+    return asyncio.run(_look(sources, settings.db))
+
+
+async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
+    pins = await _pins(db) if has_db(db) else ()
+    secrets = EnvironmentSecrets()
+    return await side_by_side(
+        partial(look_at, one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets))
+        for one in sources
+    )
+
+
+async def _pins(db: str) -> Sequence[ToolPin]:
+    """Return the pins of what files declare; those of stored agents are approved over REST, by their organisations."""
+    async with Kernel(store=db) as kernel:
+        return [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
+
+
+async def _approve(
+    source: Source, settings: Settings, named: Sequence[str] | None
+) -> tuple[Sequence[Standing], Sequence[Standing]]:
+    """Return the tools whose approval has changed; and, if none are named, those whose problems keep them from it."""
+    from capset_connect.pins import approve, as_declared, check_names, standings
+
+    wanted = None if named is None else dict(_wanted(one) for one in named)
+    async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
+        offers = await client.offers()
+        await check_names(source, client)
+        for offer in offers:
+            expected = (wanted or {}).get(offer.name, "")
+            if not offer.hash.startswith(expected):
+                raise DefinitionError(
+                    f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
+                    hint="look at it again: capset mcp diff --config FILE",
+                )
+        changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
+        tools = standings(await kernel.store.pins.list(source.pin_key), offers) if wanted is None else ()
+        left_out = [tool for tool in tools if tool.problems and (tool.is_unusable or tool.state != "approved")]
+        return await as_declared(client, changed), left_out
+
+
+def _wanted(given: str) -> tuple[str, str]:
+    name, separator, start = given.partition("@")
+    if separator and len(start) < _LEAST:
+        raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {start!r}")
+    return name, start
+
+
+async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> LockImport:
+    from capset_connect.lock import import_lock
+
+    async with Kernel(store=settings.db) as kernel:
+        return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
+
+
+def _problems(seen: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
+    """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
+    return [
+        {"server": one.source.pin_key, "message": message}
+        for one in seen
+        for message in ([one.problem] if one.problem is not None else one.unmatched)
+    ]
+
+
+def _asked(seen: Iterable[SeenSource[Source]]) -> Exit:
+    """Return how a command ends that asked these sources: one that did not answer may have any tools."""
+    return Exit.FAILED if any(one.problem for one in seen) else Exit.DONE
+
+
+def _warn(seen: Iterable[SeenSource[Source]]) -> None:
+    for problem in _problems(seen):
+        err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
+
+
+def _shapes(tool: Standing) -> dict[str, Any]:
+    """Return what was approved of a tool, and what is said of it now, as JSON."""
+    return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
+
+
+def _plain(seen: SeenSource[Source], tool: Standing) -> dict[str, Any]:
+    pin, offer = tool.pin, tool.offer
+    return {
+        "server": seen.source.pin_key,
+        "tool": tool.name,
+        "state": seen.state(tool),
+        "hash": offer.hash if offer else None,
+        "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
+        "effect": _effect(seen, tool),
+        "problems": list(tool.problems),
+        "notes": list(tool.notes),
+    }
+
+
+def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
+    yield seen.source.pin_key
+    yield tool.name
+    yield seen.state(tool)
+    yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
+    yield _effect(seen, tool)
+    yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
+    yield "; ".join((*tool.problems, *tool.notes)) or "–"
+
+
+def _effect(seen: SeenSource[Source], tool: Standing) -> str:
+    from capset_connect.tool_states import effect_in_source
+
+    shape: Mapping[str, Any] = {}
+    if tool.pin is not None:
+        shape = _approved(tool.pin)
+    elif tool.offer is not None:
+        shape = tool.offer.shape
+    return effect_in_source(seen.source, shape) or "–"
+
+
+def _approved(pin: ToolPin) -> Mapping[str, Any]:
+    from capset_connect.pins import shape_of
+
+    return shape_of(pin)
+
+
+def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
+    """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now.
+
+    ``where`` are the options with which ``capset mcp approve`` finds it.
+    """
+    from capset_connect.offers import described, hash_of, shown
+
+    server, pin, offer = source.pin_key, tool.pin, tool.offer
+    before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
+    after = f"{offer.hash[:16]} now" if offer else tool.state
+    approved: Mapping[str, Any] = _approved(pin) if pin else {}
+    now: Mapping[str, Any] = offer.shape if offer else {}
+    name = f"{server}/{shown(tool.name)}"
+    sides = f"{name} ({before})", f"{name} ({after})"
+    yield from difflib.unified_diff(described(approved), described(now), *sides, n=3, lineterm="")
+    for problem in tool.problems:
+        yield f"! {shown(problem)}"
+    words, words_now = hash_of(approved, ignores_word_order=True), hash_of(now, ignores_word_order=True)
+    if words == words_now and isinstance(source, McpServer):
+        yield "! only the order of its words differs: its server's ignore_word_order: true would take it as approved"
+    for note in tool.notes:
+        yield f"  {note}"
+    if offer is not None and not offer.is_unusable:
+        yield f"  capset mcp approve {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}{where}"
+    yield ""

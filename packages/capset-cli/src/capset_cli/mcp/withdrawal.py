@@ -1,0 +1,93 @@
+"""``capset mcp withdraw``: the end of an approval."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Annotated, Final, cast
+
+import typer
+
+from capset.definitions.acts import ActName
+from capset.errors import DefinitionError, unknown
+from capset.kernel.kernel import Kernel
+from capset.stores.base import AuditQuery
+from capset_cli.common.actors import actor_here
+from capset_cli.common.exits import Exit, guarded
+from capset_cli.common.options import AsJson, Db, Who
+from capset_cli.common.output import err, out, print_json, verbatim
+from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_connect.mcp.server import OF_AGENTS
+from capset_connect.sources import source_named
+
+_PAGE: Final = 200
+
+
+@guarded
+def withdraw_command(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The name of a server, or api:NAME for an API.")],
+    tools: Annotated[
+        list[str] | None, typer.Argument(metavar="TOOL...", help="Tools by their names there; all if left out.")
+    ] = None,
+    principal: Who = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Withdraw the approval of tools of an MCP server or an API, on record. No agent has them any more.
+
+    The server is not asked, and no file is needed. A server that is running takes it over within seconds. It ends with
+    2 for a server or a tool of which nothing was ever approved in this database.
+    """
+    settings = load_settings(db=db, principal=principal)
+    withdrawn, before = asyncio.run(_withdraw(server, tools or None, settings))
+    if as_json:
+        print_json({"items": [{"server": server, "tool": name} for name in withdrawn]})
+        return Exit.DONE
+    for name in withdrawn:
+        out().print(f"{verbatim(name)} is no longer approved", soft_wrap=True)
+    for name in before:
+        err().print(f"[dim]{verbatim(name)} is not approved[/]", soft_wrap=True)
+    if not withdrawn:
+        err().print("[dim]nothing has changed: nothing of it was approved[/]")
+    return Exit.DONE
+
+
+async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -> tuple[list[str], list[str]]:
+    """Withdraw approvals; return the tools that had one, and those of the named that had one only before.
+
+    Raises ``DefinitionError`` for a server and for tools of which nothing was approved.
+    """
+    from capset_connect.pins import withdraw
+
+    source = source_named(key)
+    async with Kernel(store=existing_db(settings.db)) as kernel:
+        pins = [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
+        pinned = {one.tool for one in pins if one.server == key}
+        missing = sorted(set(tools or ()) - pinned)
+        if not pinned or missing:
+            past = await _approved_before(kernel, source.approval_act)
+            servers = {*past, *(one.server for one in pins)}
+            if key not in servers:
+                raise DefinitionError(unknown("MCP server or API", key, servers))
+            known = pinned | past.get(key, set())
+            for name in missing:
+                if name not in known:
+                    raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
+        chosen = None if tools is None else pinned.intersection(tools)
+        return await withdraw(kernel, source, actor_here(settings.principal), chosen=chosen), missing
+
+
+async def _approved_before(kernel: Kernel, act: ActName) -> dict[str, set[str]]:
+    """Return the tools of each source that were approved or withdrawn at some time, as far as the record goes."""
+    found: dict[str, set[str]] = {}
+    before: int | None = None
+    while True:
+        page = await kernel.audit.query(AuditQuery(act=act, limit=_PAGE, before=before))
+        for one in page.items:
+            about = json.loads(one.arguments or "{}")
+            if isinstance(tools := about.get("tools"), dict):  # not one that was cut
+                found.setdefault(about["server"], set()).update(cast("dict[str, object]", tools))
+        if page.next is None:
+            return found
+        before = page.next

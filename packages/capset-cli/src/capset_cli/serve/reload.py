@@ -1,0 +1,160 @@
+"""``SIGHUP``: a new version of a configuration file replaces the one being served (spec 4, G28)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import signal
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from capset.errors import CapsetError, Conflict, StoreError, counted
+from capset.kernel.governance.acts import ActColumns, Actor
+from capset.kernel.registry import Registry
+from capset.stores.base.pins import ToolPin
+from capset_cli.common.upstream import Upstream
+from capset_connect.config_file import Configuration, read_configuration
+
+if TYPE_CHECKING:
+    from capset_server.service import Service
+
+_log = logging.getLogger("capset.configuration")
+_PINS_SECONDS: Final = 2.0
+"""How long a server may take to notice that tools of its MCP servers and APIs were approved."""
+_RETRY_SECONDS: Final = 60.0
+"""How long it waits after a reload that failed: each one is on record."""
+
+
+class Reload:
+    """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
+
+    So does each approval of tools of its MCP servers and APIs, by any process, two seconds later.
+
+    Each reload is on record as an act, with the digests of the file and of the one before, and its outcome. A new file
+    takes effect once that is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
+    """
+
+    def __init__(
+        self, service: Service, installed: Registry, configuration: Configuration, upstream: Upstream, actor: Actor
+    ) -> None:
+        self._service = service
+        self._upstream = upstream
+        self._installed = installed
+        self._current = configuration
+        self._actor = actor
+        self._again = asyncio.Event()
+        self._reloading = asyncio.Lock()
+
+    @contextlib.contextmanager
+    def listening(self) -> Generator[None]:
+        """Listen to the signal while inside, on platforms that have it."""
+        loop = asyncio.get_running_loop()
+        number = getattr(signal, "SIGHUP", None)  # not on Windows
+        if number is None:
+            yield
+            return
+        loop.add_signal_handler(number, self._again.set)
+        tasks = [loop.create_task(self._listen()), loop.create_task(self._watch())]
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(number)
+            for task in tasks:
+                task.cancel()
+
+    async def reload(self) -> bool:
+        """Read the file again, and return whether it is in force.
+
+        An error is logged and recorded, and changes nothing.
+        """
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> bool:
+        path = self._current.path
+        about = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
+        try:
+            found, registry = await self._read(about["sha256"])
+        except CapsetError as error:
+            columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
+            record = await self._recorded(about, columns)
+            _log.error("the configuration stays as it was: %s (record %s)", error.message, record)
+            return False
+        record = await self._recorded(about, {})
+        if record is None:
+            _log.error("the configuration stays as it was: the reload could not be put on record")
+            return False
+        self._service.adopt(registry)
+        self._upstream.declare(found.sources)
+        if self._service.sources is not None:
+            self._service.sources.declare(found.sources)
+        self._current = found
+        _log.info(
+            "the configuration %s is in force, with %s (record %s)", path, counted(len(found.actions), "action"), record
+        )
+        for one in found.warnings:
+            _log.warning("%s: %s", path, one)
+        return True
+
+    async def _listen(self) -> None:
+        while True:
+            await self._again.wait()
+            self._again.clear()
+            await self.reload()
+
+    async def _watch(self) -> None:
+        """Reload when other tools of the configuration's MCP servers and APIs are approved than it was made of."""
+        while True:
+            await asyncio.sleep(_PINS_SECONDS)
+            try:
+                is_stale = self._upstream.is_shared and await self._pins() != self._read_pins()
+            except StoreError:
+                continue  # what needs the store says so; the next look finds the change
+            if is_stale and not await self.reload():
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _keys(self) -> set[str]:
+        return {one.pin_key for one in self._current.sources}
+
+    def _read_pins(self) -> set[ToolPin]:
+        return {one for one in self._upstream.pins if one.server in self._keys()}
+
+    async def _pins(self) -> set[ToolPin]:
+        keys = self._keys()
+        return {one for one in await self._service.kernel.store.pins.list() if one.server in keys} if keys else set()
+
+    async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
+        """Put a reload on record and return the id of that, ``None`` if it cannot be written."""
+        kernel = self._service.kernel
+        act = kernel.act("config.reload", about, by=self._actor, **columns)
+        try:
+            await kernel.audit.commit(act)
+        except StoreError as error:
+            _log.error("a reload of the configuration left no record: %s", error.message)
+            return None
+        return act.id
+
+    async def _read(self, digest: str | None) -> tuple[Configuration, Registry]:
+        """Return the file's content, all of it validated. Raises ``CapsetError``."""
+        current = self._current
+        # Handlers may do slow work on import, and calls continue in the meantime.
+        found = await asyncio.to_thread(read_configuration, current.path, self._installed, upstream=self._upstream)
+        before = (current.agent, *self._service.registry.earlier)
+        registry = found.within(self._installed, earlier=before)
+        if found.digest != digest:
+            raise Conflict("the file was changed while it was read; send the signal again")
+        if found.lasting != current.lasting:
+            lasting = "governance, roles, audit, workspace and notifications"
+            raise Conflict(f"{lasting} hold while the server runs: start it again to change them")
+        return found, registry
+
+
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file's text, as in a configuration; ``None`` for a file that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,191 @@
+"""``capset worker``: runs of agents and tools that were queued, done without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from capset.definitions.allowances import Allowance
+from capset.definitions.governance import Governance
+from capset.definitions.limits import limit_of
+from capset.errors import DefinitionError
+from capset.kernel.blocks.generation import GeneratorRunner
+from capset.kernel.registry import Registry
+from capset_agents.budgets import SUMMARISE_AT
+from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
+from capset_cli.common.configuration import ConfigFile, load_configuration, make_kernel
+from capset_cli.common.exits import Exit, guarded, needs_extra
+from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
+from capset_cli.common.options import Attribute, Db, Env, Grant, Who
+from capset_cli.common.output import cell, err
+from capset_cli.common.process import on_ending
+from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.upstream import Upstream
+from capset_cli.serve import telemetry
+from capset_cli.serve.agent_servers import AgentHost, AgentSecret
+from capset_cli.serve.limits import HttpLimit, request_limits
+from capset_cli.serve.process import prepare
+from capset_connect.agent_files.server_allowances import ServerAllowances
+
+if TYPE_CHECKING:
+    from capset_agents.dbos import Queue
+    from capset_connect.config_file import Configuration
+    from capset_server.http.request_context import RequestLimits
+
+CONCURRENCY: Final = 8
+"""How many runs of each queue a worker does at once, unless told otherwise."""
+_QUEUE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,99})(=(?P<most>[1-9][0-9]{0,5})?(,(?P<rate>[^,]+))?)?")
+_log = logging.getLogger("capset.runs")
+
+
+@guarded
+def worker_command(
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=RUNS][,RUNS/TIME]",
+            help="A queue to work on, `default` by default; with how many of its runs all workers do at once, and how "
+            "many begin within a time, as in mail=4,10/1m. May be repeated.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many runs of each queue one worker does at once.")
+    ] = CONCURRENCY,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
+    usage_limit: UsageOption = None,
+    http_limit: HttpLimit = None,
+    agent_host: AgentHost = None,
+    agent_secret: AgentSecret = None,
+    model: ModelOption = None,
+    allow_model: AllowedModels = None,
+    max_steps: MaxSteps = 50,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    summarise_at: SummariseAt = SUMMARISE_AT,
+    config: ConfigFile = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Do the runs of servers without keys, too, as --principal.")
+    ] = False,
+    principal: Who = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    db: Db = None,
+) -> Exit:
+    """Do the runs that were queued over REST (/v1/runs), beside servers and other workers, until SIGINT or SIGTERM.
+
+    It has the servers' options where they say what an agent may do, and shares their database. A run goes on in another
+    worker when this one ends, however it does.
+    """
+    needs_extra("server", "fastapi", "structlog", "mcp")
+    needs_extra("dbos", "dbos")
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    if not insecure and (principal is not None or grant or attribute):
+        raise DefinitionError(
+            "--principal, --grant and --attribute are for --insecure: otherwise the key of a run says who acts"
+        )
+    queues = tuple(read_queue(one, concurrency) for one in queue or ("default",))
+    if len({one.name for one in queues}) < len(queues):
+        raise DefinitionError("--queue names a queue twice: name each once, with its limits")
+    installed, upstream = Registry.installed(), Upstream(settings.db)
+    configuration = None if config is None else load_configuration(config, installed, upstream)
+    governance = Governance() if configuration is None else configuration.governance
+    limits = request_limits(http_limit or (), file=governance.file_bytes)
+    runner = (
+        make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
+        if model or allow_model
+        else None
+    )
+    allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
+    servers = ServerAllowances(agent_host or (), agent_secret or ())
+    working = _Working(queues, installed, configuration, upstream, allowance, limits, runner, servers, insecure)
+    prepare()
+    with telemetry(), own_temporary_folder():
+        asyncio.run(_work(settings, working))
+    return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Working:
+    """The queues of a worker, and everything that its kernel and its service are made of."""
+
+    queues: tuple[Queue, ...]
+    installed: Registry
+    configuration: Configuration | None
+    upstream: Upstream
+    allowance: Allowance | None
+    limits: RequestLimits
+    runner: GeneratorRunner | None
+    server_allowances: ServerAllowances
+    insecure: bool
+
+
+async def _work(settings: Settings, working: _Working) -> None:
+    from capset_agents.dbos import RunEngine
+    from capset_connect.declared_sources import DeclaredSources
+    from capset_server.auth.callers import Caller
+    from capset_server.observability import logs
+    from capset_server.observability.log_writer import LogWriter
+    from capset_server.runs.worker import Worker
+    from capset_server.service import Service
+
+    configuration, upstream = working.configuration, working.upstream
+    registry = working.installed if configuration is None else configuration.within(working.installed)
+    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if working.insecure else None
+    kernel = make_kernel(settings.db, configuration, working.allowance, signs=False, generator=working.runner)
+    names = [one.name for one in working.queues]
+    log = LogWriter(sys.stderr.buffer)
+    async with upstream.opened(kernel, settings.db):
+        sources = None
+        if configuration is not None:
+            sources = DeclaredSources(kernel, configuration.sources, upstream.connection, is_shared=upstream.is_shared)
+        service = Service(
+            kernel,
+            registry,
+            env=settings.env,
+            anyone=anyone,
+            limits=working.limits,
+            agent=None if configuration is None else configuration.agent.name,
+            server_allowances=working.server_allowances,
+            sources=sources,
+        )
+        worker = Worker(service, kernel.new_id(), names)
+        engine = RunEngine(settings.db, worker.id, working.queues, worker.work)
+        await worker.start(engine)
+        err().print(f"capset works on {cell(', '.join(names))} [dim](Ctrl-C ends it)[/]", soft_wrap=True)
+        logs.configure(log)
+        task = asyncio.ensure_future(worker.run(engine))
+        on_ending(task.cancel)
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+    _log.info("the worker has stopped")
+    await service.checker.close()
+    await asyncio.to_thread(log.drain)
+
+
+def read_queue(given: str, worker_concurrency: int) -> Queue:
+    """Return the queue that an option names, with its limits. Raises ``DefinitionError``."""
+    from capset_agents.dbos import Queue
+
+    found = _QUEUE.fullmatch(given)
+    if found is None:
+        raise DefinitionError(
+            f"--queue must be NAME, NAME=RUNS or NAME=RUNS,RUNS/TIME, such as mail=4,10/1m; got {given!r:.80}"
+        )
+    most = None if found["most"] is None else int(found["most"])
+    rate = None
+    if found["rate"] is not None:
+        limit = limit_of(found["rate"])
+        rate = (limit.requests, limit.window)
+    of_worker = worker_concurrency if most is None else min(worker_concurrency, most)
+    return Queue(found["name"], most, of_worker, rate)

@@ -1,0 +1,303 @@
+"""MCP servers that stored agents declare: their capabilities, their connections, and their approval (spec 7, M26)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from pydantic_core import from_json
+
+from capset.definitions.capabilities import Capability
+from capset.definitions.limits import checked_limits
+from capset.definitions.principals import Principal
+from capset.definitions.secrets import is_secret_name
+from capset.errors import DefinitionError, Field, InvalidArguments, NotFound, unknown
+from capset.extras import install_command
+from capset.kernel.governance.acts import ActColumns, Actor
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.net.urls import read_url
+from capset.stores.base import AgentRow
+from capset.stores.base.pins import ToolPin
+from capset.wire.tool_sources import AgentServerShape, ServerToolsShape
+from capset_connect.agent_files.server_allowances import AllowedSecrets, ServerAllowances
+from capset_connect.declarations import secrets_in
+from capset_connect.mcp.server import McpServer, McpSource
+from capset_connect.pins import (
+    Approved,
+    SeenSource,
+    Standing,
+    approve,
+    capability_with,
+    check_names,
+    check_seen,
+    look_at,
+    pin_of,
+    withdraw,
+)
+
+if TYPE_CHECKING:
+    from capset_connect.mcp.connection import McpConnection
+    from capset_connect.mcp.rooms import Room
+
+_TRANSPORT: Final = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that could lead a request elsewhere behind a host, or end it early."""
+_MAX_SECONDS: Final = 600.0
+"""The longest time that a rule of a tool may give its calls, in seconds."""
+_MAX_BYTES: Final = 1024 * 1024
+"""The size of what may be approved for one agent, as JSON in bytes: every process that opens the agent holds it."""
+Servers = Mapping[str, AgentServerShape]
+"""Declarations by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOwner:
+    """A stored agent, as the one whose servers they are."""
+
+    org: str | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnServers:
+    """The capabilities of an agent's own servers, and a notice for each that cannot be used as it is."""
+
+    capabilities: tuple[Capability, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def within(self, registry: Registry) -> Registry:
+        """Return a registry in which they stand before those of equal names."""
+        if not self.capabilities:
+            return registry
+        named = {**registry.capabilities, **{one.name: one for one in self.capabilities}}
+        return replace(registry, capabilities=MappingProxyType(named))
+
+
+def servers_of(given: Mapping[str, ServerToolsShape] | Mapping[str, object] | None) -> Servers:
+    """Return declarations as they were stored, or as a session has them."""
+    plain = {name: one.plain() if isinstance(one, ServerToolsShape) else one for name, one in (given or {}).items()}
+    return {name: AgentServerShape.model_validate(one) for name, one in plain.items()}
+
+
+def servers_in(definition: str) -> Servers:
+    """Return the declarations in a session's definition: those of its agent when the session began."""
+    return servers_of(from_json(definition).get("mcp_servers")) if '"mcp_servers"' in definition else {}
+
+
+def with_servers(definition: str, row: AgentRow | None) -> str:
+    """Return the definition of a session of an agent, with the declarations of the agent's own servers."""
+    if row is None or not row.mcp_servers:
+        return definition
+    return json.dumps({**from_json(definition), "mcp_servers": dict(row.mcp_servers)}, ensure_ascii=False)
+
+
+def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
+    """Return the capabilities of the servers that are not declared as before: only an administrator enables them."""
+    known = {name: _text_of(one) for name, one in before.items()}
+    return tuple(f"mcp:{name}" for name, one in after.items() if known.get(name) != _text_of(one))
+
+
+def _text_of(shape: AgentServerShape) -> str:
+    return json.dumps(shape.plain(), sort_keys=True)  # to Python, 1 and true are equal
+
+
+class AgentServers:
+    """The MCP servers that the stored agents of one kernel declare.
+
+    A connection is made at the first call, shared by all who use the agent, closed when it is idle or the kernel
+    closes, and one of a few of its organisation.
+    """
+
+    def __init__(self, kernel: Kernel, allowances: ServerAllowances | None = None) -> None:
+        self._kernel = kernel
+        self._allowances = allowances or ServerAllowances()
+        self._rooms: dict[str | None, Room] = {}
+        self._looks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
+        self._connections: WeakValueDictionary[tuple[ServerOwner, str, str], McpConnection] = WeakValueDictionary()
+        self._is_bound = False
+        """Whether the kernel closes the connections when it closes itself."""
+
+    def problems(self, owner: ServerOwner, given: Servers) -> list[Field]:
+        """Return why servers cannot be declared so."""
+        found: list[Field] = []
+        for name, shape in given.items():
+            try:
+                self._check(owner, self._declared(owner, name, shape))
+            except DefinitionError as error:
+                found.append(Field(f"mcp_servers.{name}", error.message))
+        return found
+
+    async def pins(self, owner: ServerOwner, names: Iterable[str]) -> tuple[ToolPin, ...]:
+        """Return what is approved of servers."""
+        keys = [McpSource(name=name, agent=owner.id).pin_key for name in names]
+        return tuple([pin for key in keys for pin in await self._kernel.store.pins.list(key)])
+
+    def of(self, owner: ServerOwner, given: Servers, pins: Sequence[ToolPin]) -> OwnServers:
+        """Return the capabilities of servers with the tools that are approved. Nothing is connected to."""
+        found: list[Capability] = []
+        notices: list[str] = []
+        for name, shape in given.items():
+            try:
+                server = self._declared(owner, name, shape)
+            except DefinitionError as error:  # it was valid when it was written
+                notices.append(error.message)
+                continue
+            try:
+                found.append(self._capability(owner, server, shape, pins))
+            except DefinitionError as error:
+                notices.append(f"{server.label} is without its tools: {error.message}")
+                found.append(capability_with(server))
+        return OwnServers(tuple(found), tuple(notices))
+
+    async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
+        """Compare the tools of an agent's servers, or of one of them, with what was approved; each server is asked.
+
+        An organisation has one comparison at a time: what its servers say stays in memory until the comparison ends.
+        Raises ``NotFound`` if the agent declares none of this name.
+        """
+        names = servers_of(row.mcp_servers) if name is None else (name,)
+        targets = [self._named(row, server_name) for server_name in names]
+        async with self._looks[row.org]:
+            return list(await asyncio.gather(*(self._look_at(*target) for target in targets)))
+
+    async def approve(
+        self,
+        row: AgentRow,
+        name: str,
+        tools: Mapping[str, str],
+        by: Principal,
+        *,
+        check: Callable[[tuple[ToolPin, ...]], object],
+    ) -> list[Standing]:
+        """Approve tools of an agent's server as they were seen, by their names and hashes, on record.
+
+        ``check`` is given what would be approved of all servers of the agent, and raises if that cannot be. Raises
+        ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has not or
+        that nothing could call, and for names in its declaration that it has not; and ``Conflict`` for a tool that is
+        not as it was seen any more.
+        """
+        owner, server, shape = self._named(row, name)
+        connection = self._connection(owner, server, shape)
+        offers = {one.name: one for one in await connection.offers(at_once=True)}
+        await check_names(server, connection)
+        check_seen(server, offers, tools)
+        chosen = [offers[tool] for tool in tools]
+        # Those that nothing could call are refused below.
+        added = [pin_of(server, one, by.id, self._kernel.now()) for one in chosen if not one.is_unusable]
+        known = await self.pins(owner, row.mcp_servers or ())
+        pins = (*(one for one in known if one.server != server.pin_key or one.tool not in tools), *added)
+        size = sum(len(one.shape.encode()) for one in pins)
+        if size > _MAX_BYTES:
+            raise InvalidArguments(f"the approved tools of an agent have {_MAX_BYTES:,} bytes at most, not {size:,}")
+        check(pins)
+        return await approve(self._kernel, server, list(offers.values()), by, chosen=tools, **_columns(row))
+
+    async def withdraw(self, row: AgentRow, name: str, tools: Iterable[str], by: Principal | Actor) -> list[str]:
+        """Take approvals back, on record, and return the names of the tools.
+
+        The agent may declare the server no more: sessions of earlier versions have it. Raises ``DefinitionError`` for a
+        tool that is not approved.
+        """
+        source = McpSource(name=name, agent=row.id)
+        return await withdraw(self._kernel, source, by, chosen=tools, **_columns(row))
+
+    def _named(self, row: AgentRow, name: str) -> tuple[ServerOwner, McpServer, AgentServerShape]:
+        """Return one of the servers of an agent. Raises ``NotFound``."""
+        given, owner = servers_of(row.mcp_servers), ServerOwner(row.org, row.id)
+        if name not in given:
+            raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, given)}")
+        return owner, self._declared(owner, name, given[name]), given[name]
+
+    async def _look_at(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> SeenSource[McpServer]:
+        connection = self._connection(owner, server, shape)
+        pins = await self._kernel.store.pins.list(server.pin_key)
+        return await look_at(server, pins, nullcontext(connection))
+
+    def _declared(self, owner: ServerOwner, name: str, shape: AgentServerShape) -> McpServer:
+        given = shape.model_dump(exclude_none=True)
+        return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **given)
+
+    def _check(self, owner: ServerOwner, server: McpServer) -> None:
+        """Raise ``DefinitionError`` for what a host may declare of a server, and an organisation may not."""
+        url = read_url(server.url or "")
+        allowed = self._allowances.secrets(owner.org, url)
+        for name in sorted({*secrets_in(server.headers.values())} - allowed):
+            raise DefinitionError(
+                f"the operator does not allow this organisation's agents to send the secret {name!r} to {url}"
+            )
+        for name, text in server.headers.items():
+            if name.lower() in _TRANSPORT:
+                raise DefinitionError(f"the header {name!r} belongs to the connection: leave it out")
+            if is_secret_name(name) and not secrets_in([text]):
+                raise DefinitionError(
+                    f"the header {name!r} would stand here for all to read: write ${{NAME}} in it, a secret that the "
+                    "operator allows"
+                )
+        for tool, rules in server.rules.items():
+            if rules.get("timeout", 0.0) > _MAX_SECONDS:
+                raise DefinitionError(f"rules of {tool!r}: a call may take {_MAX_SECONDS:g} seconds at most")
+        for given in (server.limits, *(rules.get("limits", ()) for rules in server.rules.values())):
+            if any(limit.per == "all" for limit in checked_limits("the server", given)):
+                raise DefinitionError("a limit here counts by principal, session or org: all is for the operator")
+
+    def _capability(
+        self, owner: ServerOwner, server: McpServer, shape: AgentServerShape, pins: Sequence[ToolPin]
+    ) -> Capability:
+        connection = self._connection(owner, server, shape)
+        from capset_connect.mcp.tools import capability_of
+
+        own = (pin for pin in pins if pin.server == server.pin_key)
+        return capability_of(connection, own, self._approved(owner, server))
+
+    def _approved(self, owner: ServerOwner, server: McpServer) -> Approved:
+        """Return a function that finds a server's approved tools: none once its agent has none of this name and URL."""
+
+        async def approved() -> Mapping[str, str] | None:
+            _, row = await self._kernel.current.agent(owner.org, owner.id)
+            declared = None if row is None else (row.mcp_servers or {}).get(server.name)
+            if declared is None or declared["url"] != server.url:
+                return None
+            return await self._kernel.current.pins(server.pin_key)
+
+        return approved
+
+    def _connection(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> McpConnection:
+        """Return the connection to a server, not made yet: the one that there is, if it is declared as before.
+
+        Raises ``DefinitionError`` if the extra that it needs is missing.
+        """
+        if find_spec("mcp") is None:
+            raise DefinitionError("MCP servers need an extra", hint=install_command("mcp"))
+        from capset_connect.mcp.connection import McpConnection
+        from capset_connect.mcp.rooms import Room
+
+        key = (owner, server.name, shape.model_dump_json(exclude_none=True))
+        found = self._connections.get(key)
+        if found is None:
+            if not self._is_bound:
+                self._is_bound = True
+                self._kernel.closing.push_async_callback(self._aclose)
+            if owner.org not in self._rooms:
+                whose = "This server" if owner.org is None else f"The organisation {owner.org!r}"
+                self._rooms[owner.org] = Room(whose)
+            allowed = self._allowances.secrets(owner.org, read_url(shape.url))
+            secrets = AllowedSecrets(self._kernel.secrets, allowed)
+            found = self._connections[key] = McpConnection(server, secrets, self._rooms[owner.org])
+        return found
+
+    async def _aclose(self) -> None:
+        await asyncio.gather(*(one.aclose() for one in self._connections.values()))
+
+
+def _columns(row: AgentRow) -> ActColumns:
+    return {"org": row.org, "agent": row.name}

@@ -1,0 +1,55 @@
+"""Previews of agents to be written: every problem is reported, and nothing is stored (spec 5, P7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from capset.composition.compose import Composition, compose
+from capset.composition.conflicts import CompositionConflict, conflicts_of
+from capset.definitions.agents import Agent
+from capset.definitions.references import AnyRef
+from capset.errors import Field
+from capset.kernel.registry import Registry
+from capset.stores.base import AgentRow
+from capset.wire.agents import AgentInput
+from capset_connect.agent_files.entries import refer
+from capset_connect.agent_files.files import agent_of, context_of
+from capset_connect.agent_files.permissions import needs_admin
+from capset_connect.agent_files.rows import Loaded
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Preview:
+    """An agent that could be written, or everything that prevents it: then ``agent`` is ``None``.
+
+    ``problems`` are invalid fields; ``conflicts`` are between valid ones. ``needs_admin`` names the capabilities that
+    only an administrator enables. Of a change, ``saved`` is the agent as it is, and ``written`` what would be stored.
+    """
+
+    agent: Agent | None
+    problems: tuple[Field, ...] = ()
+    conflicts: tuple[CompositionConflict, ...] = ()
+    needs_admin: tuple[str, ...] = ()
+    saved: Loaded | None = None
+    written: AgentRow | None = None
+
+
+def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:
+    """Return the preview of a change to an agent that was ``before``, if it existed.
+
+    A hundred capabilities with many conflicts take a second.
+    """
+    referred = refer(given.entries(), registry, is_new=True)
+    context, wrong = context_of(given)
+    problems = (*wrong, *(one.field for one in referred.misfits))
+
+    def make(refs: Sequence[AnyRef]) -> Agent:
+        return agent_of(given, refs, context)
+
+    conflicts = conflicts_of(make, referred.refs)
+    if conflicts:
+        return Preview(None, problems, conflicts)
+    agent = make(referred.refs)
+    needed = needs_admin(compose(agent), before)
+    return Preview(None if problems else agent, problems, (), needed)

@@ -1,0 +1,154 @@
+"""The stored and the written form of an agent (spec 5, P4, P7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from capset.definitions.agents import Agent
+from capset.errors import InvalidArguments
+from capset.kernel.registry import Registry
+from capset.schemas.validation_errors import validation_fields
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
+from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
+from capset.wire.allowances import kept_allowance
+from capset.wire.tool_sources import kept_servers
+from capset_connect.agent_files.mcp_servers import Servers, servers_of
+
+_OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
+_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "tags": lambda given: tuple(dict.fromkeys(given)),
+    "allowance": kept_allowance,
+    "mcp_servers": kept_servers,
+}
+"""The stored form of the fields that have one of their own; that of all others follows from their kind."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """An agent ready for use; ``row`` is its stored form, unless it is defined in code.
+
+    ``notices`` name capabilities that are gone, deprecated or contribute nothing.
+    """
+
+    id: str
+    agent: Agent
+    row: AgentRow | None
+    notices: tuple[str, ...]
+
+    @property
+    def servers(self) -> Servers:
+        """The MCP servers of its own."""
+        return {} if self.row is None else servers_of(self.row.mcp_servers)
+
+
+def filled(row: AgentRow, given: AgentInput) -> AgentRow:
+    """Return a row with the given members, exactly as given."""
+    values: dict[str, Any] = {field.name: _stored_value(field, given) for field in AGENT_FIELDS}
+    return replace(row, **values)
+
+
+def _stored_value(field: AgentField, given: AgentInput) -> Any:  # of the field's own type
+    value = getattr(given, field.name)
+    if (stored := _STORED.get(field.name)) is not None:
+        return stored(value)
+    match field.kind:
+        case "capabilities":
+            return tuple(map(row_of, given.entries()))
+        case "texts":
+            return tuple(value)
+        case "object":
+            return value or None
+        case "text":
+            return value
+
+
+def row_of(entry: CapabilityEntry) -> CapabilityRow:
+    """Return the stored form of an entry."""
+    return CapabilityRow(entry.id, entry.presets or {}, entry.config, entry.prefix, entry.rename or {})
+
+
+def as_stored(row: AgentRow, agent: Agent, registry: Registry) -> AgentRow:
+    """Return the row of an agent in its stored form: tidied instructions, and capabilities by their own names."""
+    capabilities = tuple(replace(one, id=registry.get(one.id).name) for one in row.capabilities)
+    return replace(row, instructions=agent.instructions, capabilities=capabilities)
+
+
+def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
+    """Return a stored agent in the form of an agent file."""
+    return _plain(row, [field for field in AGENT_FIELDS if field.in_file])
+
+
+def _plain(row: AgentRow, fields: Iterable[AgentField]) -> dict[str, Any]:  # JSON
+    plain: dict[str, Any] = {}
+    for field in fields:
+        if (value := wire_value(row, field)) is not None:
+            is_list = field.kind == "capabilities"
+            plain[field.name] = [one if isinstance(one, str) else one.plain() for one in value] if is_list else value
+    return plain
+
+
+def text_of(row: AgentRow) -> str:
+    """Return a definition as text, for comparisons: to Python, 1 and true are equal."""
+    return json.dumps(definition_of_row(row), sort_keys=True)
+
+
+def is_same(row: AgentRow, other: AgentRow) -> bool:
+    """Return whether two agents have the same writable members."""
+    return json.dumps(plain_of(row), sort_keys=True) == json.dumps(plain_of(other), sort_keys=True)
+
+
+def size_of(row: AgentRow) -> int:
+    """Return the size of a definition as JSON, in bytes."""
+    return len(to_json(definition_of_row(row)))
+
+
+def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON
+    """Return the writable members of a stored agent."""
+    return _plain(row, AGENT_FIELDS)
+
+
+def restored(row: AgentRow, status: AgentStatus) -> AgentInput:
+    """Return a version's content, to be written again with another status.
+
+    Raises ``InvalidArguments`` if it is no longer valid.
+    """
+    return _input({**plain_of(row), "status": status})
+
+
+def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
+    """Return the result of applying a JSON merge patch to an agent (RFC 7396).
+
+    Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even where it is null.
+    """
+    there: dict[str, Any] = {**dict.fromkeys(_OPTIONAL), **plain_of(row)}
+    # Unknown members cannot be cleared either: the name may be a typo.
+    unknown = {name: None for name, value in patch.items() if value is None and name not in there}
+    merged = merge_patch(there, patch) | unknown
+    return _input(merged)
+
+
+def _input(given: Mapping[str, Any]) -> AgentInput:
+    try:
+        return AgentInput.model_validate(given)
+    except ValidationError as error:
+        fields = validation_fields(error, list(AgentInput.model_fields), given)
+        raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
+
+
+def merge_patch(target: Any, patch: Any) -> Any:  # JSON of every type
+    """Apply a merge patch to JSON data: null removes a member, objects are merged, all else is replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    merged: dict[str, Any] = dict(cast("dict[str, Any]", target)) if isinstance(target, dict) else {}
+    for name, value in cast("dict[str, Any]", patch).items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged

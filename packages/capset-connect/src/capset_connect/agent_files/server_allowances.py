@@ -1,0 +1,69 @@
+"""Allowances of the operator for the MCP servers of stored agents: internal hosts, and secrets (spec 7, M26)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from capset.definitions.secrets import Secrets
+from capset.errors import DefinitionError, ToolError
+from capset.net.addresses import Allowed
+from capset.net.urls import Url, read_authority
+from capset_connect.declarations import SECRET
+
+_ANY: Final = "*"
+
+
+class ServerAllowances:
+    """Allowances for the MCP servers of stored agents, by organisation; without any, nothing is allowed.
+
+    ``hosts`` are internal hosts that they may be at, ``ORG=HOST`` or ``ORG=HOST:PORT``. ``secrets`` may stand in their
+    headers, ``ORG=NAME@HOST``, where they are sent to that host: over HTTPS, or to an internal host that is allowed.
+    ``*`` is every organisation, and nothing before ``=`` that of agents without one.
+    """
+
+    def __init__(self, hosts: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
+        """Raise ``DefinitionError`` for what cannot be read."""
+        self._hosts = [_parts(one, "ORG=HOST") for one in hosts]
+        Allowed.read(host for _, host in self._hosts)
+        self._secrets: list[tuple[str, str, tuple[str, int | None]]] = []
+        for one in secrets:
+            org, rest = _parts(one, "ORG=NAME@HOST")
+            name, at, host = rest.partition("@")
+            if not at or SECRET.fullmatch(f"${{{name}}}") is None:
+                raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {one!r:.80}")
+            try:
+                self._secrets.append((org, name, read_authority(host)))
+            except ToolError as error:
+                raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {one!r:.80}: {error.message}") from None
+
+    def internal(self, org: str | None) -> tuple[str, ...]:
+        """Return the internal hosts that servers of an organisation may be at."""
+        return tuple(host for whose, host in self._hosts if whose in (_ANY, org or ""))
+
+    def secrets(self, org: str | None, url: Url) -> frozenset[str]:
+        """Return the names of the secrets that agents of an organisation may send to a URL."""
+        places = ((url.host, None), (url.host, url.port))
+        is_internal = any(place in Allowed.read(self.internal(org)).entries for place in places)
+        if url.scheme != "https" and not is_internal:
+            return frozenset()
+        return frozenset(name for whose, name, place in self._secrets if whose in (_ANY, org or "") and place in places)
+
+
+class AllowedSecrets:
+    """The secrets of these names alone."""
+
+    def __init__(self, secrets: Secrets, names: frozenset[str]) -> None:
+        self._all = secrets
+        self._names = names
+
+    async def get(self, name: str) -> str | None:
+        """Return a secret, or ``None`` if there is none of this name, or it may not be used here."""
+        return await self._all.get(name) if name in self._names else None
+
+
+def _parts(given: str, form: str) -> tuple[str, str]:
+    org, separator, rest = given.rpartition("=")
+    if not separator or not rest:
+        raise DefinitionError(f"this must be {form}, or *{form[3:]} for every organisation; got {given!r:.80}")
+    return org, rest

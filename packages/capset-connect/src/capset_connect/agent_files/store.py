@@ -1,0 +1,409 @@
+"""The agents of an organisation: its stored ones, and those defined in code (spec 5, P3–P5)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from capset.composition.compose import Composition
+from capset.definitions.acts import ActName
+from capset.definitions.agents import Agent
+from capset.definitions.principals import Principal
+from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
+from capset.kernel.agent_definition import ONLY_IN_CODE, read_definition
+from capset.kernel.governance.acts import ActColumns, ActEntry
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
+from capset.stores.base.pins import ToolPin
+from capset.stores.rows import row_digest
+from capset.wire.agents import AgentFileShape, AgentInput
+from capset_connect.agent_files.entries import EntryMismatch, refer
+from capset_connect.agent_files.files import agent_of, agent_tools, make_agent
+from capset_connect.agent_files.mcp_servers import (
+    AgentServers,
+    ServerOwner,
+    Servers,
+    new_servers,
+    servers_in,
+    servers_of,
+    with_servers,
+)
+from capset_connect.agent_files.permissions import Author, check_enabled, needs_admin
+from capset_connect.agent_files.previews import Preview, preview_of
+from capset_connect.agent_files.rows import (
+    Loaded,
+    as_stored,
+    definition_of_row,
+    filled,
+    is_same,
+    patched,
+    restored,
+    size_of,
+    text_of,
+)
+from capset_connect.pins import Standing
+
+_CACHED: Final = 1_000
+_PREVIEWS: Final = 2
+"""The number of concurrent previews; each occupies one of the threads that stores read with."""
+_MAX_BYTES: Final = 1024 * 1024
+"""The largest size of a definition as JSON; one that an earlier version stored may be changed, but not grow."""
+_TRIES: Final = 20
+"""How often a change is retried when others change the same agent; each time, one of them has succeeded."""
+
+
+class StoredAgents:
+    """Store access for agents: writes are atomic, and reads work even if a capability has been removed.
+
+    ``servers`` has the MCP servers that they declare; by default, their operator allows them nothing more.
+    """
+
+    def __init__(self, kernel: Kernel, registry: Registry, servers: AgentServers | None = None) -> None:
+        self._kernel = kernel
+        self.servers = servers or AgentServers(kernel)
+        self._registry = registry
+        # One object per definition, so that the kernel composes it once.
+        self._cached = lru_cache(_CACHED)(self._load)
+        self._previews = asyncio.Semaphore(_PREVIEWS)
+
+    @property
+    def defined(self) -> tuple[Agent, ...]:
+        """The agents defined in code, by name."""
+        return tuple(self._registry.agents.values())
+
+    async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
+        """Store a new agent and return it.
+
+        Raises ``DefinitionError``, naming everything that is not available, or a conflict; and ``PermissionDenied``,
+        naming what only an administrator enables.
+        """
+        now = self._kernel.now()
+        empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
+        row = replace(await self._filled(empty, given, author), author=author.name)
+        await self._kernel.store.agents.create(row, act=self._act(None, row, author))
+        return row
+
+    async def get(self, org: str | None, id: str) -> Loaded:
+        """Return an agent: a stored one by its id, or one defined in code by its name.
+
+        Raises ``NotFound`` if the org has no such agent.
+        """
+        if (defined := self._registry.agents.get(id)) is not None:
+            return Loaded(id, defined, None, self._kernel.compose(defined).notices)
+        return await self.loaded(await self._row(org, id))
+
+    async def active(self, org: str | None, id: str) -> Loaded:
+        """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived one."""
+        loaded = await self.get(org, id)
+        if loaded.row is not None and loaded.row.status != "active":
+            raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
+        return loaded
+
+    async def loaded(self, row: AgentRow) -> Loaded:
+        """Return a stored agent ready for use, with a notice for each part that no longer works."""
+        return self.loaded_with(row, await self.pins(row))
+
+    async def pins(self, row: AgentRow) -> tuple[ToolPin, ...]:
+        """Return what is approved of an agent's own MCP servers."""
+        return await self.servers.pins(ServerOwner(row.org, row.id), row.mcp_servers or ())
+
+    def loaded_with(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> Loaded:
+        """Return a stored agent ready for use, as ``loaded`` does, with these pins of its own servers."""
+        agent, gone = self._known(row, pins)
+        try:
+            notices = self._kernel.compose(agent).notices
+        except DefinitionError as error:  # what is installed has changed since
+            notices = (error.message,)
+        return Loaded(row.id, agent, row, (*gone, *notices))
+
+    async def stored(self, org: str | None, id: str) -> AgentRow:
+        """Return the row of a stored agent. Raises ``NotFound``, and ``Conflict`` for one that is defined in code."""
+        self._check_stored(id)
+        return await self._row(org, id)
+
+    async def approve_tools(
+        self, org: str | None, id: str, name: str, tools: Mapping[str, str], *, by: Principal
+    ) -> list[Standing]:
+        """Approve tools of an agent's own server. Raises as ``AgentServers.approve``, and as ``compose``."""
+        row = await self.stored(org, id)
+
+        def check(pins: tuple[ToolPin, ...]) -> None:
+            self._kernel.compose(self._known(row, pins)[0])
+
+        return await self.servers.approve(row, name, tools, by, check=check)
+
+    async def of_session(self, row: SessionRow) -> Agent:
+        """Return a session's agent as it was when the session began, without what has been removed since.
+
+        Its own MCP servers have the tools that are approved now.
+
+        Raises ``Conflict`` if the session's definition is incomplete and its code is no longer installed unchanged.
+        """
+        if (defined := agent_in_code(row, self._kernel, self._registry)) is not None:
+            return defined
+        owner = ServerOwner(row.org, row.agent_id or "")
+        return self._cached(row.definition, owner, await self.servers.pins(owner, servers_in(row.definition)))[0]
+
+    async def change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+        *,
+        author: Author,
+        version: int | None = None,
+    ) -> AgentRow:
+        """Change an agent atomically by a JSON merge patch (RFC 7396; null clears), and return it.
+
+        Raises ``InvalidArguments`` or ``DefinitionError`` for an invalid result, ``PermissionDenied``, naming what only
+        an administrator enables, ``Outdated`` if the agent has another version than the expected one, and ``Conflict``
+        for an agent defined in code.
+        """
+        return await self._write(org, id, lambda row: patched(row, patch), author, version)
+
+    async def rollback(
+        self, org: str | None, id: str, to: int, *, author: Author, version: int | None = None
+    ) -> AgentRow:
+        """Write the content of an earlier version, except its status, as the next version, and return that.
+
+        Raises ``NotFound`` for an unknown version, and the errors of ``change``: part of the content may no longer be
+        available.
+        """
+        await self.stored(org, id)
+        kept = await self._kernel.store.agents.version(org, id, to)
+        if kept is None:
+            raise _no_version(id, to)
+        return await self._write(org, id, lambda row: restored(kept, row.status), author, version)
+
+    async def at(self, org: str | None, id: str, version: int) -> Loaded:
+        """Return an agent as of one version, without what has been removed since; in code, only version 1 exists.
+
+        Raises ``NotFound``.
+        """
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            if version != 1:
+                raise _no_version(id, version)
+            return loaded
+        row = await self._kernel.store.agents.version(org, id, version)
+        if row is None:
+            raise _no_version(id, version)
+        return await self.loaded(row)
+
+    async def check_move(self, row: SessionRow, to: Loaded) -> None:
+        """Raise ``PermissionDenied`` if a move would give a session high-risk capabilities new to it and its agent.
+
+        What the session already has, or the agent's present version, counts as enabled.
+        """
+        own, present = await self.of_session(row), await self.get(row.org, to.id)
+        after = self._kernel.compose(to.agent)
+
+        def needed(agent: Agent, servers: Servers) -> set[str]:
+            return {*needs_admin(after, self._composition(agent)), *new_servers(to.servers, servers)}
+
+        check_enabled(tuple(sorted(needed(own, servers_in(row.definition)) & needed(present.agent, present.servers))))
+
+    async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
+        """Return the preview of a new agent. Nothing is stored."""
+        return (await self._previewed(given, ServerOwner(org, ""), None))[0]
+
+    async def preview_change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+    ) -> Preview:
+        """Return the preview of a merge patch on an agent; for one defined in code, of the agent itself.
+
+        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for a patch that is not empty
+        on an agent defined in code.
+        """
+        if patch:
+            self._check_stored(id)
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            return Preview(loaded.agent)
+        given = patched(loaded.row, patch)
+        found, own = await self._previewed(given, ServerOwner(org, id), loaded.row)
+        written = filled(loaded.row, given)
+        if found.agent is not None:
+            written = as_stored(written, found.agent, own)
+        return replace(found, saved=loaded, written=written)
+
+    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> tuple[Preview, Registry]:
+        """Return a preview, and the registry with the agent's own servers."""
+        after, before = given.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
+        problems = self.servers.problems(owner, after)
+        own = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
+        composed = None if row is None else await self._composed(row)
+        registry = own.within(self._registry)
+        async with self._previews:
+            found = await asyncio.to_thread(preview_of, given, registry, composed)
+        if problems:
+            return replace(found, agent=None, problems=(*found.problems, *problems)), registry
+        needed = tuple(dict.fromkeys((*new_servers(after, before), *found.needs_admin)))
+        return replace(found, needs_admin=needed), registry
+
+    async def _write(
+        self,
+        org: str | None,
+        id: str,
+        make: Callable[[AgentRow], AgentInput],
+        author: Author,
+        version: int | None,
+    ) -> AgentRow:
+        self._check_stored(id)
+        for _ in range(_TRIES):
+            row = await self._row(org, id)
+            if version is not None and version != row.version:
+                raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
+            changed = await self._filled(row, make(row), author)
+            if is_same(changed, row):
+                return row
+            changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
+            if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):
+                self._kernel.current.forget()
+                return changed
+        raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
+
+    def _act(self, before: AgentRow | None, after: AgentRow, author: Author) -> ActEntry:
+        """Return the entry of a change of an agent."""
+        name: ActName = "agent.create" if before is None else "agent.change"
+        about: dict[str, Any] = {"id": after.id, "version": after.version, "author": author.name}
+        about["sha256"] = row_digest(after)
+        if before is not None:
+            if (before.status, after.status) == ("active", "archived"):
+                name = "agent.archive"
+            fields = (field.name for field in AGENT_FIELDS)
+            about["changed"] = [one for one in fields if getattr(before, one) != getattr(after, one)]
+        columns: ActColumns = {"org": after.org, "agent": after.name, "static_hash": after.static_hash}
+        return self._kernel.act(name, about, by=author.principal, **columns)
+
+    async def _row(self, org: str | None, id: str) -> AgentRow:
+        row = await self._kernel.store.agents.get(org, id)
+        if row is None:
+            raise NotFound(f"there is no agent {id!r}")
+        return row
+
+    def _check_stored(self, id: str) -> None:
+        if id in self._registry.agents:
+            raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
+
+    async def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
+        changed = filled(row, given)
+        if text_of(changed) == text_of(row):
+            return changed  # so that an agent whose capability is gone can still be archived
+        if _MAX_BYTES < (size := size_of(changed)) > size_of(row):
+            raise InvalidArguments(
+                f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
+            )
+        owner, servers = ServerOwner(row.org, row.id), given.mcp_servers or {}
+        if problems := self.servers.problems(owner, servers):
+            raise DefinitionError(f"agent {given.name!r}: {'; '.join(map(str, problems))}", fields=problems)
+        own = self.servers.of(owner, servers, await self.servers.pins(owner, servers))
+        registry = own.within(self._registry)
+        agent = make_agent(given, registry, f"agent {given.name!r}", is_new=True)
+        composition = self._kernel.compose(agent)
+        if not author.is_admin:
+            enabled = new_servers(servers, servers_of(row.mcp_servers))
+            check_enabled(tuple(dict.fromkeys((*enabled, *needs_admin(composition, await self._composed(row))))))
+        return replace(as_stored(changed, agent, registry), static_hash=composition.static_hash)
+
+    async def _composed(self, row: AgentRow) -> Composition | None:
+        """Return a stored agent's current composition; ``None`` for a new one, or if it can no longer be composed."""
+        if not row.static_hash:
+            return None
+        return self._composition(self._known(row, await self.pins(row))[0])
+
+    def _composition(self, agent: Agent) -> Composition | None:
+        try:
+            return self._kernel.compose(agent)
+        except DefinitionError:
+            return None
+
+    def _known(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
+        """Return a stored agent, and a notice for each part of it that is gone."""
+        return self._cached(json.dumps(definition_of_row(row)), ServerOwner(row.org, row.id), pins)
+
+    def _load(self, definition: str, owner: ServerOwner, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
+        """Return the agent of a definition, and a notice for each part of it that is gone.
+
+        ``pins`` are those of the servers that it declares.
+        """
+        shape = AgentFileShape.model_validate(read_definition(definition)[0])
+        own = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
+        registry = own.within(self._registry)
+        referred = refer(shape.entries(), registry)
+        tools = agent_tools(shape, registry, f"agent {shape.name!r}")
+        agent = agent_of(shape, referred.refs, shape.static_context, tools)
+        return agent, (*own.notices, *(_notice(one, registry) for one in referred.misfits))
+
+
+def _notice(one: EntryMismatch, registry: Registry) -> str:
+    if one.place:
+        return f"capability {one.id!r} is used without {one.place}, which does not fit any more: {one.expected}"
+    if one.id in registry.capabilities or one.id in registry.aliases:
+        return f"capability {one.id!r} is left out: {one.expected}"
+    return f"capability {one.id!r} is gone: it is not installed here"
+
+
+def _no_version(id: str, version: int) -> NotFound:
+    return NotFound(f"the agent {id!r} has no version {version}")
+
+
+def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent | None:
+    """Return the installed agent of a session, or ``None`` if the session's own definition is complete.
+
+    Raises ``Conflict`` if it is incomplete and no unchanged agent of that name is installed.
+    """
+    unsaid: list[str] = from_json(row.definition).get(ONLY_IN_CODE, [])
+    if not unsaid and row.agent_id is None:
+        return None
+    versions = registry.versions(row.agent_id or row.agent)
+    for one in versions:
+        if kernel.compose(one).static_hash == row.static_hash:
+            return one
+    if not unsaid:
+        return None
+    state = "has changed since the session began" if versions else "is not installed here"
+    raise Conflict(
+        f"the session {row.id!r} is one of the agent {row.agent!r}, which only its code defines "
+        f"({', '.join(unsaid)}) and which {state}",
+        hint="open it where that code is: kernel.open(agent, session_id=…), or an entry point in capset.agents",
+    )
+
+
+def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
+    """Return the row of a new session of an agent, not yet stored."""
+    row = kernel.new_session(loaded.agent, principal)
+    version = loaded.row.version if loaded.row else 1
+    definition = with_servers(row.definition, loaded.row)
+    return replace(row, agent_id=loaded.id, agent_version=version, definition=definition)
+
+
+async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:
+    """Return the one session of a principal with an agent, stored with the agent as in ``row``.
+
+    ``agent`` identifies the agent: its id, or the path of its file and its name. A principal that acts for others has
+    one for each of these.
+    """
+    return await kernel.store.sessions.ensure(replace(row, door=_door_of(row, agent)))
+
+
+async def find_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow | None:
+    """Return the session that ``ensure_session`` has made, as it is, ``None`` if it has made none."""
+    return await kernel.store.sessions.find(_door_of(row, agent))
+
+
+def _door_of(row: SessionRow, agent: Sequence[str]) -> str:
+    acting = () if row.on_behalf_of is None else (row.on_behalf_of,)
+    door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal, *acting))
+    return hashlib.sha256(door.encode()).hexdigest()

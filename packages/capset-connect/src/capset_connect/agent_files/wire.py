@@ -1,0 +1,271 @@
+"""Wire shapes of stored agents and agents in code, for every interface (spec 5, P4, P5, P7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from capset.composition.compose import Composition, compose
+from capset.composition.conflicts import CompositionConflict
+from capset.definitions.agents import Agent
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError
+from capset.evaluation.code import read_code
+from capset.evaluation.compare.comparison import diff_sides
+from capset.evaluation.compare.differences import Diff
+from capset.evaluation.compare.sides import Side, side_of
+from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.changes import Change, compare, compare_named
+from capset.kernel.kernel import Kernel
+from capset.stores.base import AgentPage, AgentQuery, AgentStatus, VersionQuery
+from capset.stores.base.pins import ToolPin
+from capset.wire.agents import (
+    AgentDetail,
+    AgentDiffShape,
+    AgentPageShape,
+    PreviewShape,
+    VersionPageShape,
+    agent_detail,
+    agent_diff_shape,
+    defined_agent_detail,
+    defined_version_shape,
+    preview_shape,
+    version_shape,
+)
+from capset.wire.pages import read_page
+from capset_connect.agent_files.mcp_servers import new_servers
+from capset_connect.agent_files.permissions import Author, needs_admin
+from capset_connect.agent_files.previews import Preview
+from capset_connect.agent_files.rows import Loaded, is_same, plain_of
+from capset_connect.agent_files.store import StoredAgents
+
+
+def detail_of(kernel: Kernel, loaded: Loaded) -> AgentDetail:
+    """Return the wire shape of an agent, stored or in code."""
+    if loaded.row is None:
+        return defined_agent_detail(kernel.compose(loaded.agent))
+    return agent_detail(loaded.row, loaded.notices)
+
+
+async def page_of(
+    kernel: Kernel,
+    agents: StoredAgents,
+    org: str | None,
+    *,
+    status: AgentStatus | None = None,
+    name: str | None = None,
+    capabilities: tuple[str, ...] = (),
+    has_servers: bool = False,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> AgentPageShape:
+    """List agents: those defined in code by name, then the stored ones, newest first.
+
+    With ``capabilities``, only those that name one of them; with ``has_servers``, only those with MCP servers of their
+    own, which no agent in code has. A cursor among those in code is ``~`` and the last name of the previous page.
+    """
+    defined = [
+        one
+        for one in agents.defined
+        if status in (None, "active") and name in (None, one.name) and not has_servers
+        if not capabilities or any(use.name in capabilities for use in one.uses if not callable(use))
+    ]
+    cursor, first = cursor or "~", list[Agent]()
+    if cursor.startswith("~"):
+        first, cursor = [one for one in defined if one.name > cursor[1:]], None
+    shown = first[:limit]
+    left = limit - len(shown)
+    # The store is queried even with no slots left: it knows the total, and whether there is a next page.
+    query = AgentQuery(org, status, name, left or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    total = 0
+    pins: dict[str, tuple[ToolPin, ...]] = {}
+
+    async def read(query: AgentQuery) -> AgentPage:
+        nonlocal total
+        page = await kernel.store.agents.list(query)
+        total = page.total
+        pins.update({row.id: await agents.pins(row) for row in page.items})
+        return page
+
+    stored, following = await read_page(
+        read, query, lambda row: detail_of(kernel, agents.loaded_with(row, pins[row.id])), attrgetter("id")
+    )
+    items = list[AgentDetail]()
+    for one in shown:
+        items.append(detail_of(kernel, await agents.get(org, one.name)))
+        await asyncio.sleep(0)  # the first composition of each takes a millisecond
+    if len(first) > len(shown) or (not left and stored):
+        following = f"~{shown[-1].name}"
+    return AgentPageShape(items=[*items, *stored[:left]], total=len(defined) + total, next=following)
+
+
+async def versions_of(
+    kernel: Kernel, agents: StoredAgents, org: str | None, id: str, *, limit: int = 50, cursor: str | None = None
+) -> VersionPageShape:
+    """List the versions of an agent, newest first; one defined in code has one. Raises ``NotFound``."""
+    before = None if cursor is None else int(cursor)
+    loaded = await agents.get(org, id)
+    if loaded.row is None:
+        only = defined_version_shape(kernel.compose(loaded.agent))
+        return VersionPageShape(items=[only] if before is None or before > 1 else [])
+    query = VersionQuery(org, id, limit, before)
+    items, following = await read_page(kernel.store.agents.versions, query, version_shape, attrgetter("version"))
+    return VersionPageShape(items=items, next=None if following is None else str(following))
+
+
+async def diff_of(
+    kernel: Kernel,
+    agents: StoredAgents,
+    id: str,
+    before: int,
+    after: int | None,
+    *,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+) -> AgentDiffShape:
+    """Compare two versions of an agent of the principal's org, the present one by default. Raises ``NotFound``."""
+    one = await agents.at(principal.org, id, before)
+    present = await agents.get(principal.org, id)
+    other = present if after is None else await agents.at(principal.org, id, after)
+    found = await diff_agents(kernel, one, other, present=present, author=author, principal=principal, env=env)
+    return agent_diff_shape(found.before, found.after, found.changes, found.composed, found.notices)
+
+
+async def shown_preview(
+    kernel: Kernel,
+    found: Preview,
+    *,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+    id: str | None = None,
+) -> PreviewShape:
+    """Return a preview together with its evaluation for this principal.
+
+    What only an administrator may write is evaluated for administrators only, because that runs policies and makes
+    dynamic toolkits.
+    """
+    snapshot, conflicts = None, found.conflicts
+    if found.agent is not None and (author.is_admin or not found.needs_admin):
+        try:
+            # Not the kernel's own compose, which would cache it for sessions that will never exist.
+            snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
+        except DefinitionError as error:  # problems that only evaluation reveals
+            conflicts = (CompositionConflict(error),)
+    is_valid = found.agent is not None and not conflicts
+    diff = await _diff_of_change(kernel, found, snapshot, principal=principal, env=env)
+    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, diff, is_valid=is_valid)
+
+
+async def _diff_of_change(
+    kernel: Kernel, found: Preview, snapshot: Snapshot | None, *, principal: Principal, env: Mapping[str, Any]
+) -> AgentDiffShape | None:
+    """Return how a previewed change differs from the agent as it is; ``snapshot`` is what would come of it."""
+    saved, written = found.saved, found.written
+    if saved is None or saved.row is None or written is None:
+        return None
+    composed, notices = None, saved.notices
+    if snapshot is not None:
+        try:
+            before = await kernel.evaluate(kernel.compose(saved.agent), principal=principal, env=env, agent_id=saved.id)
+            await read_code(before)
+            await read_code(snapshot)
+            composed = diff_sides(side_of(envelope_of(before)), side_of(envelope_of(snapshot)))
+        except DefinitionError as error:
+            notices = tuple(dict.fromkeys((*notices, error.message)))
+    version = saved.row.version
+    after = version if is_same(saved.row, written) else version + 1
+    told = [f"version {version}: {notice}" for notice in notices]
+    return agent_diff_shape(version, after, changes_of(plain_of(saved.row), plain_of(written)), composed, told)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AgentDiff:
+    """Two versions compared: ``changes`` of the definition, and ``composed``, the compositions for one principal.
+
+    ``composed`` is ``None`` if one of them can no longer be composed, or only an administrator may evaluate it;
+    ``notices`` give the reason, and name what is gone.
+    """
+
+    before: int
+    after: int
+    changes: tuple[Change, ...]
+    composed: Diff | None
+    notices: tuple[str, ...]
+
+
+async def diff_agents(
+    kernel: Kernel,
+    before: Loaded,
+    after: Loaded,
+    *,
+    present: Loaded,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+) -> AgentDiff:
+    """Compare two versions of one agent, as they are today for this principal in this environment.
+
+    A version with high-risk capabilities that the ``present`` one lacks is evaluated for administrators only, because
+    evaluation runs policies and makes dynamic toolkits.
+    """
+    notices: list[str] = []
+    sides: list[Side] = []
+    enabled = None if author.is_admin else _composed(kernel, present)
+    for one in (before, after):
+        where = f"version {_version(one)}: "
+        told = one.notices
+        try:
+            composition = kernel.compose(one.agent)
+            needed = (*new_servers(one.servers, present.servers), *needs_admin(composition, enabled))
+            if not author.is_admin and needed:
+                names = ", ".join(map(repr, dict.fromkeys(needed)))
+                told = (*told, f"not evaluated, since only an administrator enables {names}")
+            else:
+                snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=one.id)
+                await read_code(snapshot)
+                sides.append(side_of(envelope_of(snapshot)))
+        except DefinitionError as error:
+            told = dict.fromkeys((*told, error.message))
+        notices += [where + notice for notice in told]
+    composed = await asyncio.to_thread(diff_sides, *sides) if len(sides) == 2 else None
+    written = [{} if one.row is None else plain_of(one.row) for one in (before, after)]
+    changes = await asyncio.to_thread(lambda: tuple(changes_of(*written)))
+    return AgentDiff(_version(before), _version(after), changes, composed, tuple(notices))
+
+
+def changes_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield the differences between two definitions, field by field; capabilities are matched by id."""
+    for name in sorted({*before, *after}):
+        if name not in after:
+            yield Change(name, "removed", before=before[name])
+        elif name not in before:
+            yield Change(name, "added", after=after[name])
+        else:
+            yield from _compared(name, before[name], after[name])
+
+
+def _compared(name: str, before: Any, after: Any) -> Iterator[Change]:
+    if name == "capabilities":
+        return compare_named(name, before, after, _id_of)
+    return compare(name, before, after)
+
+
+def _id_of(entry: Any) -> str | None:  # an id, or an entry with one
+    return entry if isinstance(entry, str) else entry["id"]
+
+
+def _composed(kernel: Kernel, one: Loaded) -> Composition | None:
+    try:
+        return kernel.compose(one.agent)
+    except DefinitionError:
+        return None  # then none of its capabilities counts as enabled
+
+
+def _version(one: Loaded) -> int:
+    return 1 if one.row is None else one.row.version

@@ -1,0 +1,188 @@
+"""OAuth client credentials of a host, and the access tokens that they give (spec 7, M101)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, Literal, cast
+from urllib.parse import quote, urlencode
+
+from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.identity import FrozenValue
+from capset.definitions.names import checked_text, mapped
+from capset.errors import DefinitionError, ToolError, TransientError
+from capset.net.client import HttpClient
+from capset.net.urls import read_url
+from capset.schemas.strict_json import parse_json
+from capset.schemas.validation_errors import SchemaMismatch
+from capset_connect.declarations import (
+    Secret,
+    add_internal_hint,
+    fill_secrets,
+    mask_text,
+    maskable,
+    optional_url,
+    texts_by,
+    words,
+)
+from capset_connect.offers import shown
+
+NO_TOKEN: Final = "no_token"  # noqa: S105  # the code of an error
+"""The code of the error of a token that was not given."""
+_SECONDS: Final = 30.0
+_MAX_BYTES: Final = 64 * 1024
+_SHARE: Final = 0.9
+"""The share of its time for which a token is used."""
+_PARAMETER: Final = re.compile(r"(?!(?:grant_type|client_id|client_secret|scope)$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+
+
+def _token_url(field: str, url: str) -> str:
+    if optional_url(field, url) is None:
+        raise DefinitionError(f"{field} must be the URL at which an authorization server gives tokens")
+    return url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials(FrozenValue):
+    """A client of an authorization server, which gets access tokens by the grant ``client_credentials`` of OAuth 2.
+
+    ``client_id`` and ``client_secret`` may contain ``${NAME}``, which stands for the secret of that name. Raises
+    ``DefinitionError``, naming the field.
+    """
+
+    token_url: str = checked_field(_token_url)
+    """The token endpoint of the authorization server."""
+    client_id: str = checked_field(checked_text)
+    client_secret: str = checked_field(checked_text)
+    scopes: Iterable[str] = checked_field(words, ())
+    parameters: Mapping[str, str] = checked_field(texts_by("a parameter", _PARAMETER), ())
+    """More parameters of the request, such as ``resource`` or ``audience``."""
+    method: Literal["basic", "post"] = checked_field(
+        requiring("{} is basic or post", lambda method: method in ("basic", "post")), "basic"
+    )
+    """Whether the credentials are sent in the header ``Authorization``, or among the parameters."""
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The texts that may have places for secrets."""
+        return self.client_id, self.client_secret
+
+
+def client_credentials_of(field: str, value: ClientCredentials | Mapping[str, Any]) -> ClientCredentials:
+    """Return client credentials, or those that a file declares. Raises ``DefinitionError``."""
+    if isinstance(value, ClientCredentials):
+        return value
+    try:
+        return ClientCredentials(**mapped(field, value))
+    except DefinitionError as error:
+        raise DefinitionError(f"{field}: {error.message}") from None
+    except TypeError:
+        raise DefinitionError(f"{field} must be ClientCredentials; got {list(value)!r:.200}") from None
+
+
+class AccessTokens:
+    """The access tokens of a client: one is used until nine tenths of its time are over, or until it is refused.
+
+    Args:
+        owner: for what they are, for messages: ``MCP server 'books'``.
+        credentials: the credentials of the client.
+        secret: the source of secrets, asked for each token.
+        http: returns the client for the request, which goes where those to the owner may go.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        credentials: ClientCredentials,
+        secret: Secret,
+        http: Callable[[], Awaitable[HttpClient]],
+    ) -> None:
+        self._owner = owner
+        self._credentials = credentials
+        self._secret = secret
+        self._http = http
+        self._token = ""
+        self._until = -math.inf
+        self._lock = asyncio.Lock()
+
+    async def get(self, refused: str | None = None) -> str:
+        """Return a token, not the ``refused`` one; it is fetched if there is none.
+
+        Raises ``ToolError`` or ``TransientError`` (``no_token``) if none is given, and ``DefinitionError`` for a secret
+        that is not set.
+        """
+        async with self._lock:
+            if self._token == refused or monotonic() >= self._until:
+                self._until = -math.inf
+                try:
+                    self._token, seconds = await self._fetched()
+                except TransientError as error:
+                    raise TransientError(self._failure(error.message), code=NO_TOKEN) from None
+                except ToolError as error:
+                    raise ToolError(self._failure(error.message), code=NO_TOKEN, status=502) from None
+                self._until = monotonic() + _SHARE * seconds
+            return self._token
+
+    def _failure(self, why: str) -> str:
+        return f"The {self._owner} has no access token: {why}"
+
+    async def _fetched(self) -> tuple[str, float]:
+        """Return a new token, and the seconds for which it is valid."""
+        credentials, url = self._credentials, read_url(self._credentials.token_url)
+        client = {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
+        filled = await fill_secrets(self._owner, "credential", client, self._secret)
+        form = {"grant_type": "client_credentials", **credentials.parameters}
+        if credentials.scopes:
+            form["scope"] = " ".join(credentials.scopes)
+        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+        if credentials.method == "post":
+            form |= filled
+        else:
+            pair = ":".join(quote(text, safe="") for text in filled.values())
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        http = await self._http()
+        opened = http.open(
+            "POST", credentials.token_url, timeout=_SECONDS, headers=headers, content=urlencode(form).encode()
+        )
+        try:
+            async with opened as response:
+                status, body = response.status, (await response.read(_MAX_BYTES)).data
+        except ToolError as error:
+            raise add_internal_hint(error, url.host, url.port) from None
+        members = _members(body)
+        token, kind = members.get("access_token"), members.get("token_type", "bearer")
+        if 200 <= status < 300 and isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer":
+            return token, _seconds(members.get("expires_in"))
+        texts = (members.get(name) for name in ("error", "error_description"))
+        hidden = maskable(filled.values())
+        reason = ": ".join(shown(mask_text(text, hidden)) for text in texts if isinstance(text, str))
+        message = f"{url.host} answered {status}" + (f", {reason}" if reason else ", and gave none")
+        if status == 429 or status >= 500:
+            raise TransientError(f"{message}.")
+        raise ToolError(f"{message}.")
+
+
+def _members(body: bytes) -> dict[str, Any]:  # JSON
+    """Return the members of an answer; none if it is no object."""
+    try:
+        answer = parse_json(body)
+    except SchemaMismatch:
+        return {}
+    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+
+
+def _seconds(expires_in: object) -> float:
+    """Return for how long a token is valid: until it is refused, if its server does not say."""
+    try:
+        return max(0.0, float(cast("str", expires_in)))
+    except (TypeError, ValueError, OverflowError):
+        return math.inf

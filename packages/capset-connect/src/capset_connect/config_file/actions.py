@@ -1,0 +1,204 @@
+"""One action of a configuration file: a handler with its schemas, or an installed tool in a narrower form (G8, G27)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, cast
+
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.names import checked_permissions
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.retries import Retry, checked_retry
+from capset.definitions.tools.schema_tools import plain_handler, returns_schema, schema_tool
+from capset.errors import DefinitionError, NotFound, refuse_unknown_keys, unknown
+from capset.kernel.registry import Registry
+from capset.schemas.parameters import parameters_schema
+from capset_connect.config_file.handlers import FoundHandler, Handlers, Unloaded, not_loaded
+from capset_connect.config_file.shapes import BUILT_IN, ActionShape
+
+T = TypeVar("T")
+_OWN: Final = ("parameters", "returns", "effect", "idempotent")
+"""The members that an installed tool, or a handler that is a tool, defines itself."""
+_UNSEEN: Final = "not known here"
+"""The description for a handler that was not loaded: it may be a tool with its own."""
+Report = Callable[[str, str], None]
+"""A function that receives a problem: the place in the action, by its documented name, and the expectation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A tool of an installed capability, and its form as an action."""
+
+    capability: AnyCapability
+    original: AnyTool
+    tool: AnyTool
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An action of a file; ``dropped`` are the members that do not fit its shape."""
+
+    shape: ActionShape
+    dropped: frozenset[str]
+
+
+def build_action(
+    given: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
+) -> AnyTool | Borrowed | None:
+    """Return the tool of an action, or ``None`` once all of its problems were reported."""
+    return _Building(given, report).build(handlers, registry)
+
+
+class _Building:
+    def __init__(self, given: Given, report: Report) -> None:
+        self._given = given
+        self._shape = given.shape
+        self._owner = f"tool {given.shape.name!r}"
+        self._report = report
+        self._is_sound = not given.dropped
+
+    def build(self, handlers: Handlers | Unloaded, registry: Registry) -> AnyTool | Borrowed | None:
+        shape = self._shape
+        named = shape.tool or (None if shape.handler else BUILT_IN.get(shape.name.replace("_", "-")))
+        if shape.handler is not None and shape.tool is not None:
+            self._wrong("tool", "an action has a handler or a tool, not both")
+        if named is not None:
+            return self._borrowed(registry, named)
+        if shape.handler is None and not {"handler", "tool"} & self._given.dropped:
+            told = "an action needs a handler, such as ./handlers/weather.py, or a tool that is installed here"
+            self._wrong("", f"{told}: tool: CAPABILITY.TOOL")
+        self._check_permissions()
+        if shape.handler is None:
+            self._parts(None)
+            return None
+        found = self._try("handler", lambda: handlers.resolve(cast("str", shape.handler)))
+        value: object = None if found is None else found.value
+        if found is not None and isinstance(value, Tool):
+            tool = cast("AnyTool", value)
+            return self._narrower(tool, tool.version or _version(found))
+        self._parts(value)
+        return self._try("", lambda: self._tool(found)) if found is not None and self._is_sound else None
+
+    def _tool(self, found: FoundHandler) -> AnyTool:
+        shape = self._shape
+        said = {name: getattr(shape, name) for name in ("effect", "permissions", "idempotent", "timeout", "approval")}
+        return schema_tool(
+            name=shape.name,
+            title=shape.title,
+            description=shape.description or shape.title or (_UNSEEN if found.value is not_loaded else ""),
+            parameters=shape.parameters or {},
+            handler=found.value,
+            returns=shape.returns,
+            version=_version(found),
+            limits=self._limits(),
+            **{name: value for name, value in said.items() if value is not None},
+            retry=self._retry(idempotent=bool(shape.idempotent)),
+        )
+
+    def _parts(self, handler: Any) -> None:  # any value from a module
+        """Report the problems of every part of an action apart from loading its handler."""
+        shape = self._shape
+        if handler is not None:
+            self._try("handler", lambda: plain_handler(self._owner, handler))
+        said = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
+        if not said.strip() and not {"description", "title"} & self._given.dropped:
+            self._wrong("description", "an action needs a description, or a title: the model chooses by it")
+        self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
+        self._try("returns", lambda: returns_schema(self._owner, shape.returns, is_own=True))
+        self._try("limits", self._limits)
+        self._try("retry", lambda: self._retry(idempotent=bool(shape.idempotent)))
+
+    def _borrowed(self, registry: Registry, named: str) -> Borrowed | None:
+        name, _, tool_name = named.partition(".")
+        if not tool_name:
+            self._wrong("tool", f"an installed tool is named as CAPABILITY.TOOL; got {named!r:.80}")
+            return None
+        place = "tool" if self._shape.tool is not None else ""
+        try:
+            capability = registry.get(name)
+        except NotFound as error:
+            self._wrong(place, error.message)
+            return None
+        known = {one.name: one for one in capability.every_tool}
+        if tool_name not in known:
+            self._wrong(place, f"capability {name!r}: {unknown('tool', tool_name, known)}")
+            return None
+        original = known[tool_name]
+        tool = self._narrower(original, original.version)
+        return None if tool is None else Borrowed(capability, original, tool)
+
+    def _narrower(self, tool: AnyTool, version: str | None) -> AnyTool | None:
+        """Return a tool with requirements added to the original's, and none removed."""
+        shape = self._shape
+        for field in _OWN:
+            if getattr(shape, field) is not None:
+                self._wrong(field, f"{tool.name!r} is a tool that says its {field} itself; leave it out")
+        if shape.approval == "auto" and tool.approval != "auto":
+            self._wrong("approval", f"{tool.name!r} has to be approved by itself; a file cannot take that away")
+        limits = self._try("limits", self._limits)
+        retry = self._try("retry", lambda: self._retry(idempotent=tool.idempotent))
+        permissions = self._try("permissions", lambda: checked_permissions(self._owner, shape.permissions or ()))
+        if not self._is_sound:
+            return None
+        times = [one for one in (tool.timeout, shape.timeout) if one is not None]
+        return self._try(
+            "",
+            lambda: replace(
+                tool,
+                name=shape.name,
+                title=shape.title or tool.title,
+                description=shape.description or tool.description,
+                permissions=tool.permissions | (permissions or frozenset()),
+                limits=tuple(dict.fromkeys((*tool.limits, *(limits or ())))),
+                timeout=min(times) if times else None,
+                approval="ask" if shape.approval == "ask" else tool.approval,
+                retry=retry or tool.retry,
+                version=version,
+            ),
+        )
+
+    def _limits(self) -> tuple[Limit, ...]:
+        given = self._shape.limits
+        return () if given is None else checked_limits(self._owner, given)
+
+    def _retry(self, *, idempotent: bool) -> Retry | None:
+        given = self._shape.retry
+        if isinstance(given, Mapping):
+            values = cast("Mapping[str, Any]", given)
+            refuse_unknown_keys(f"{self._owner}: retry", values, ("max_attempts", "base", "cap"))
+            if "max_attempts" not in values:
+                raise DefinitionError(f"{self._owner}: retry: max_attempts is missing")
+            try:
+                given = Retry(**values)
+            except DefinitionError as error:
+                raise DefinitionError(f"{self._owner}: retry: {error.message}") from None
+        return checked_retry(self._owner, given, idempotent=idempotent)
+
+    def _check_permissions(self) -> None:
+        if self._shape.permissions is None and "permissions" not in self._given.dropped:
+            self._wrong("permissions", "say what a principal must hold; [] if that is nothing")
+
+    def _try(self, field: str, make: Callable[[], T]) -> T | None:
+        """Return the result of ``make``, or report its error."""
+        if field in self._given.dropped:
+            return None
+        try:
+            return make()
+        except DefinitionError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            told = error.message.removeprefix(f"{self._owner}: ").removeprefix(f"{self._owner} ")
+            place, colon, rest = told.partition(": ")
+            is_place = bool(colon) and bool(field) and (place == field or place.startswith(f"{field}."))
+            self._wrong(place if is_place else field, f"{rest if is_place else told}{hint}")
+            return None
+
+    def _wrong(self, place: str, message: str) -> None:
+        self._is_sound = False
+        self._report(place, message)
+
+
+def _version(found: FoundHandler) -> str | None:
+    """Return a version from the handler's file, so that a changed handler gives the tool another hash."""
+    return None if found.digest is None else f"sha256:{found.digest}"

@@ -1,0 +1,119 @@
+"""Configurations, and the problems of a configuration file, each with its line (spec 4, G28)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from capset.definitions.agents import Agent
+from capset.definitions.channels import NotificationChannel
+from capset.definitions.governance import Governance
+from capset.definitions.references import AnyRef
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import DefinitionError, Field
+from capset.kernel.governance.checkpoints import Checkpoints
+from capset.kernel.registry import Registry
+from capset_connect.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error or a warning: its line, from 1, the member, the message, and the action, if it is in one.
+
+    ``line`` is ``None`` if the file could not be parsed and the parser gave no line.
+    """
+
+    line: int | None
+    path: str
+    message: str
+    action: str | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f"line {self.line}: "
+        whose = f" (action {self.action!r})" if self.action else ""
+        return f"{place}{self.path}{whose}{': ' if self.path else ''}{self.message}"
+
+
+class InvalidConfiguration(DefinitionError):
+    """Nothing of the file is used; ``problems`` are all that were found, in the order of their lines."""
+
+    def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda one: (one.line or 0, one.path)))
+        listed = "\n".join([f"{file}: not a configuration:", *(f"  {one}" for one in self.problems)])
+        super().__init__(listed, fields=[Field(one.path, one.message) for one in self.problems])
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool from the file, its source (the handler, or ``CAPABILITY.TOOL``), and its line, from 1."""
+
+    tool: AnyTool
+    source: str
+    line: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Configuration:
+    """A valid file. ``actions`` are by name; ``digest`` is the SHA-256 of the file's text.
+
+    Run it with ``Kernel(governance=…, workspace=…, checkpoints=…, channels=…)`` and a session of ``agent``.
+    """
+
+    path: Path
+    agent: Agent
+    actions: Mapping[str, Action]
+    capabilities: tuple[AnyRef, ...]
+    governance: Governance
+    workspace: Path | None
+    checkpoints: Checkpoints | None
+    warnings: tuple[Problem, ...]
+    digest: str
+    sources: tuple[Source, ...] = ()
+    channels: tuple[NotificationChannel, ...] = ()
+
+    @property
+    def lasting(self) -> tuple[object, ...]:
+        """The settings that are fixed while a kernel runs, for comparison with another configuration's."""
+        signed = self.checkpoints and (self.checkpoints.key.public.id, self.checkpoints.every, self.checkpoints.keep)
+        return self.governance, self.workspace, signed, self.channels
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """Every action's tool, in the order of the file."""
+        return tuple(one.tool for one in self.actions.values())
+
+    def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
+        """Return a registry with the agent added to the installed capabilities, and those of its MCP servers and APIs.
+
+        So stored agents may have the latter, too. ``earlier`` are the agents that it replaces. Raises
+        ``DefinitionError`` if another agent of its name is installed.
+        """
+        upstream = {one.capability for one in self.sources}
+        given = (one.base for one in self.capabilities if one.base.name in upstream)
+        agents = (*registry.agents.values(), self.agent)
+        found = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(given)
+        return replace(found, earlier=earlier, missing=registry.missing)
+
+
+Told = tuple[str | None, str, str]
+"""The action concerned, if any; the member of the action, or else of the governance; and the warning."""
+
+
+def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
+    """Yield warnings; none of them makes the configuration invalid."""
+    tools = [one.tool for one in actions]
+    is_limited = governance.allowance is not None and bool(governance.allowance.limits)
+    if not governance.record_reads:
+        yield None, "record_reads", "this silences reads only: calls of all other tools are on record all the same"
+    if governance.default_permissions:
+        held = ", ".join(sorted(governance.default_permissions))
+        yield None, "default_permissions", f"every principal holds {held}, anonymous ones too"
+    if not governance.require_auth and any(tool.permissions for tool in tools):
+        told = "some actions need permissions, and principals who are not authenticated are not refused"
+        yield None, "require_auth", f"{told}: they may hold what is granted to everybody"
+    for tool in tools:
+        if tool.has_side_effects and not tool.permissions:
+            yield tool.name, "permissions", f"everybody may call it, and its effect is {tool.effect!r}"
+        if tool.effect in ("external", "destructive") and not (tool.limits or is_limited):
+            yield tool.name, "limits", f"its effect is {tool.effect!r}, and nothing limits how often it is called"

@@ -1,0 +1,148 @@
+"""Validation part by part, also of files that are invalid as a whole, so that all problems are found at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, cast
+
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from capset.errors import Field, closest
+from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
+from capset.wire.allowances import AllowanceShape, BudgetShape
+from capset.wire.shapes import Shape
+from capset.wire.tool_sources import (
+    ApiShape,
+    ClientCredentialsShape,
+    McpResourceShape,
+    McpServerShape,
+    ToolRulesShape,
+)
+from capset_connect.config_file.actions import Given
+from capset_connect.config_file.shapes import (
+    ActionShape,
+    CapabilitiesLayerShape,
+    ConfigurationShape,
+    GovernanceShape,
+    OriginActionShape,
+    SecurityShape,
+)
+from capset_connect.notifications.declarations import ChannelShape
+
+S = TypeVar("S", bound=Shape)
+LAYER: Final = "layers.capabilities"
+_PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
+    (re.compile(r"actions\.\d+"), ActionShape),
+    (re.compile(rf"{re.escape(LAYER)}\.actions\.\d+"), OriginActionShape),
+    (re.compile("governance"), GovernanceShape),
+    (re.compile(r"governance\.allowance"), AllowanceShape),
+    (re.compile(r"governance\.allowance\.(session|run)"), BudgetShape),
+    (re.compile(r"mcp_servers\.[^.]+"), McpServerShape),
+    (re.compile(r"apis\.[^.]+"), ApiShape),
+    (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
+    (re.compile(r"mcp_servers\.[^.]+\.resources\.[^.]+"), McpResourceShape),
+    (re.compile(r"mcp_servers\.[^.]+\.oauth|apis\.[^.]+\.oauth\.[^.]+"), ClientCredentialsShape),
+    (re.compile(r"notifications\.[^.]+"), ChannelShape),
+    (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
+    (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[S]):
+    """A part of the file: its path, its valid content, and its invalid members by their documented names."""
+
+    path: str
+    shape: S
+    dropped: frozenset[str]
+
+    def place(self, member: str) -> str:
+        """Return the path of a member, given by its documented name, under the name that the file uses."""
+        first, dot, rest = member.partition(".")
+        field = type(self.shape).model_fields.get(first)
+        named = (field.alias if field is not None else None) or first
+        return ".".join(part for part in (self.path, named + dot + rest) if part)
+
+
+def check_shape(data: Mapping[str, Any]) -> list[Field]:
+    """Return every member of a file that does not fit its shape."""
+    try:
+        ConfigurationShape.model_validate(data)
+    except ValidationError as error:
+        return [_meant(one) for one in validation_fields(error, _names_of(ConfigurationShape), data)]
+    return []
+
+
+def _meant(field: Field) -> Field:
+    """Return an unknown field with a suggestion, also below the top level."""
+    above, _, name = field.path.rpartition(".")
+    kind = next((kind for pattern, kind in _PARTS if pattern.fullmatch(above)), None)
+    if field.expected != UNKNOWN_FIELD or kind is None:
+        return field
+    return replace(field, did_you_mean=closest(name, _names_of(kind)))
+
+
+def _names_of(kind: type[Shape]) -> list[str]:
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Given]]:
+    """Yield the actions in both forms, as far as they can be read."""
+    forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
+    for path, shape in forms:
+        found = _member(data, path)
+        for position, one in enumerate(cast("list[Any]", found) if isinstance(found, list) else ()):
+            if (taken := _take(f"{path}.{position}", shape, one)) is not None:
+                yield taken, Given(taken.shape, taken.dropped)
+
+
+def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
+    """Yield the governance of the actions, in either form."""
+    if (found := _take("governance", GovernanceShape, data.get("governance"))) is not None:
+        yield found
+    if (found := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
+        yield found
+
+
+def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
+    """Yield the channels that fit their shape, by their names."""
+    found = data.get("notifications")
+    for name, one in cast("dict[str, Any]", found).items() if isinstance(found, dict) else ():
+        taken = _take(f"notifications.{name}", ChannelShape, one)
+        if taken is not None and not taken.dropped:
+            yield name, taken.shape
+
+
+def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
+    """Return the valid ones of the other members of a file."""
+    rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}
+    taken = _take("", ConfigurationShape, rest)
+    return ConfigurationShape.model_validate({}) if taken is None else taken.shape
+
+
+def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
+    """Return the valid content of a part; ``None`` if it is absent, or its valid content is not enough."""
+    if not isinstance(raw, Mapping):
+        return None
+    given = cast("Mapping[str, Any]", raw)
+    try:
+        return Taken(path, kind.model_validate(given), frozenset())
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False) if problem["loc"]}
+    names = {field.alias or name: name for name, field in kind.model_fields.items()}
+    try:
+        fitting = kind.model_validate({name: value for name, value in given.items() if name not in wrong})
+    except ValidationError:
+        return None
+    return Taken(path, fitting, frozenset(names.get(name, name) for name in wrong))
+
+
+def _member(data: object, path: str) -> object:
+    for name in path.split("."):
+        if not isinstance(data, Mapping):
+            return None
+        data = cast("Mapping[str, object]", data).get(name)
+    return data

@@ -1,0 +1,332 @@
+"""Reading of a configuration file: all of it, or a list of all its problems (spec 4, G28)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+from capset.composition.compose import compose
+from capset.definitions.agents import Agent
+from capset.definitions.approvers import ApproverRule
+from capset.definitions.capabilities import narrowed
+from capset.definitions.channels import NotificationChannel
+from capset.definitions.governance import Governance, Roles
+from capset.definitions.limits import limit_of
+from capset.definitions.names import AGENT
+from capset.definitions.references import AnyRef
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError, DefinitionError
+from capset.fingerprint.checkpoints import CheckpointKey
+from capset.kernel.governance.checkpoints import Checkpoints
+from capset.kernel.governance.redaction import redactor_of
+from capset.kernel.registry import Registry
+from capset.schemas.validation_errors import UNKNOWN_FIELD
+from capset.wire.agents import CapabilityEntry
+from capset.wire.allowances import AllowanceShape
+from capset_connect.agent_files.entries import refer
+from capset_connect.config_file.actions import Borrowed, build_action
+from capset_connect.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
+from capset_connect.config_file.handlers import Handlers, Unloaded
+from capset_connect.config_file.partial_validation import actions_in, channels_in, check_shape, governance_in, whole_in
+from capset_connect.config_file.shapes import BUILT_IN, ApproverRuleShape, AuditShape, ConfigurationShape
+from capset_connect.config_file.source_positions import Lines, check_members, lines_of
+from capset_connect.notifications.declarations import channel_of
+from capset_connect.plain_files import Unparsable, parse, read_text
+from capset_connect.sources import Source, Upstream, declarations
+
+T = TypeVar("T")
+MAX_PROBLEMS: Final = 100
+"""Problems that are listed; reading stops there."""
+_OF_MODELS: Final = re.compile(r" or instance of \w+")
+"""Pydantic's addition to messages about objects, which mentions classes of the code."""
+_UNFOLLOWED: Final = {
+    "workspace": "the folder is not looked at here: whether it is there was not checked",
+    "audit.key": "the file of the key is not read here: whether it is there, and holds a key, was not checked",
+}
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
+
+
+def read_configuration(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Configuration:
+    """Return the configuration in a file; its handlers are loaded again each time.
+
+    ``registry`` has the capabilities whose tools it may name. ``upstream`` makes the capabilities of MCP servers
+    and APIs; without it, a file that declares some is refused. Raises ``InvalidConfiguration`` with
+    all problems, each with its line; ``DefinitionError`` for a file that cannot be read.
+    """
+    return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry, upstream)
+
+
+def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
+    """Return the reading of a file with this text. Raises ``InvalidConfiguration`` if the text is not a mapping."""
+    try:
+        lines = lines_of(path.suffix.lower(), text)
+        data = parse(path, text)
+        check_members(data)
+    except Unparsable as error:
+        raise InvalidConfiguration(path, [Problem(error.line, "", error.told)]) from None
+    except DefinitionError as error:
+        raise InvalidConfiguration(path, [Problem(None, "", error.message)]) from None
+    if not isinstance(data, dict):
+        raise InvalidConfiguration(path, [Problem(1, "", "it must hold a mapping, such as one with actions")])
+    return Reading(path, text, cast("dict[str, Any]", data), lines, handlers)
+
+
+class Reading:
+    """One reading of a file; with ``Unloaded`` handlers, only its text is used."""
+
+    def __init__(
+        self, path: Path, text: str, data: Mapping[str, Any], lines: Lines, handlers: Handlers | Unloaded
+    ) -> None:
+        self._path = path
+        self._text = text
+        self._data = data
+        self._lines = lines
+        self._handlers = handlers
+        self._problems: list[Problem] = []
+        self._places: dict[str, Callable[[str], str]] = {}
+        self._governed: dict[str, str] = {}
+
+    def read(self, registry: Registry, upstream: Upstream | None = None) -> Configuration:
+        """Return the configuration. Raises ``InvalidConfiguration`` with its problems, ``MAX_PROBLEMS`` at most."""
+        try:
+            return self._read(registry, upstream)
+        except BaseException:
+            self._handlers.forget()
+            raise
+
+    def unfollowed(self) -> list[Problem]:
+        """Return a warning for each path of a valid file that ``Unloaded`` handlers do not follow."""
+        rest = whole_in(self._data)
+        given = {"workspace": rest.workspace, "audit.key": rest.audit}
+        return [
+            Problem(self._lines.of(path), path, told)
+            for path, told in _UNFOLLOWED.items()
+            if given[path] is not None and isinstance(self._handlers, Unloaded)
+        ]
+
+    def _read(self, registry: Registry, upstream: Upstream | None) -> Configuration:
+        for one in check_shape(self._data):
+            meant = f" (did you mean {one.did_you_mean!r}?)" if one.did_you_mean else ""
+            told = _OF_MODELS.sub("", one.expected.replace(UNKNOWN_FIELD, "there is no such field"))
+            self._report(one.path, f"{told}{meant}", self._name_at(one.path))
+        rest = whole_in(self._data)
+        actions, borrowed = self._actions(registry)
+        governance = self._governance(rest)
+        refs = self._capabilities(rest, borrowed, registry)
+        sources = self._sources(rest)
+        channels = self._channels()
+        refs = (*refs, *self._upstream(sources, upstream))
+        workspace = self._workspace(rest.workspace)
+        checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
+        own = [action.tool for name, action in actions.items() if name not in {one.tool.name for one in borrowed}]
+        agent = None if self._problems else self._try("", lambda: self._agent(rest.agent, own, refs))
+        if self._problems or governance is None or agent is None:
+            raise InvalidConfiguration(self._path, self._problems)
+        warnings = [
+            Problem(self._lines.of(place), place, told, action)
+            for action, member, told in warnings_of(actions.values(), governance)
+            for place in [self._places[action](member) if action else self._governed.get(member, "governance")]
+        ]
+        digest = hashlib.sha256(self._text.encode()).hexdigest()
+        return Configuration(
+            self._path,
+            agent,
+            MappingProxyType(actions),
+            refs,
+            governance,
+            workspace,
+            checkpoints,
+            tuple(warnings),
+            digest,
+            tuple(sources.values()),
+            channels,
+        )
+
+    def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
+        found: dict[str, Action] = {}
+        borrowed: list[Borrowed] = []
+        first: dict[str, int] = {}
+        for taken, given in actions_in(self._data):
+            name, line = taken.shape.name, self._lines.of(taken.path)
+
+            def report(
+                member: str,
+                told: str,
+                name: str = name,
+                place: Callable[[str], str] = taken.place,
+                path: str = taken.path,
+            ) -> None:
+                self._report(place(member) if member else path, told, name)
+
+            is_new = name not in first
+            if not is_new:
+                report("name", f"there is an action of this name already, on line {first[name]}")
+            first.setdefault(name, line)
+            self._places.setdefault(name, taken.place)
+            built = build_action(given, self._handlers, registry, report)
+            if not is_new:
+                continue
+            if isinstance(built, Borrowed):
+                borrowed.append(built)
+            tool = built.tool if isinstance(built, Borrowed) else built
+            if tool is not None:
+                shape = taken.shape
+                source = shape.handler or shape.tool or BUILT_IN[name.replace("_", "-")]
+                found[name] = Action(tool, source, line)
+        return found, borrowed
+
+    def _governance(self, rest: ConfigurationShape) -> Governance | None:
+        values: dict[str, Any] = {}
+        for taken in governance_in(self._data):
+            for name in type(taken.shape).model_fields:
+                value = getattr(taken.shape, name)
+                # For refusals, null means no limit; for all other members, it means unset.
+                if value is None and not (name == "refusals" and name in taken.shape.model_fields_set):
+                    continue
+                if name in values:
+                    self._report(taken.place(name), f"{self._governed[name]} says this already: say it once")
+                    continue
+                self._governed[name] = taken.place(name)
+                self._try(
+                    taken.place(name), lambda name=name, value=value: values.update({name: _governing(name, value)})
+                )
+        roles = self._try("roles", lambda: Roles(rest.roles))
+        return self._try("governance", lambda: Governance(**values, roles=roles))
+
+    def _capabilities(
+        self, rest: ConfigurationShape, borrowed: list[Borrowed], registry: Registry
+    ) -> tuple[AnyRef, ...]:
+        entries = [CapabilityEntry(id=name, config=config or None) for name, config in rest.capabilities.items()]
+        referred = refer(entries, registry)
+        for wrong in referred.misfits:
+            name = entries[wrong.position].id
+            place = wrong.place.removeprefix("config").removeprefix(".")
+            meant = f" (did you mean {wrong.did_you_mean!r}?)" if wrong.did_you_mean else ""
+            self._report(".".join(one for one in ("capabilities", name, place) if one), f"{wrong.expected}{meant}")
+        refs = {one.name: one for one in referred.refs}
+        for one in borrowed:
+            refs.setdefault(one.capability.name, one.capability.ref)
+        for name, ref in refs.items():
+            tools: dict[AnyTool, list[AnyTool]] = {}
+            for one in borrowed:
+                if one.capability is ref.base:
+                    tools.setdefault(one.original, []).append(one.tool)
+            if tools:
+                made = self._try(f"capabilities.{name}", lambda ref=ref, tools=tools: _with_tools(ref, tools))
+                refs[name] = made or ref
+        return tuple(refs.values())
+
+    def _sources(self, rest: ConfigurationShape) -> dict[str, Source]:
+        """Return the sources of the file by their places."""
+        made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
+        return {place: one for place, one in made.items() if one is not None}
+
+    def _channels(self) -> tuple[NotificationChannel, ...]:
+        made = [
+            self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
+            for name, shape in channels_in(self._data)
+        ]
+        return tuple(one for one in made if one is not None)
+
+    def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
+        if upstream is None:
+            for place in sources:
+                self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
+        elif sources and (make := self._try(next(iter(sources)), lambda: upstream([*sources.values()]))) is not None:
+            for place, source in sources.items():
+                if (capability := self._try(place, lambda source=source: make(source))) is not None:
+                    yield capability.ref
+
+    def _workspace(self, given: str | None) -> Path | None:
+        if given is None or isinstance(self._handlers, Unloaded):
+            return None
+        try:
+            folder = (self._path.parent / given).resolve()
+            is_folder = folder.is_dir()
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
+            folder, is_folder = None, False
+        if not is_folder:
+            self._report("workspace", f"there is no folder {given!r:.80}; make it first, or name another")
+        return folder
+
+    def _checkpoints(self, given: AuditShape) -> Checkpoints | None:
+        if isinstance(self._handlers, Unloaded):
+            return self._try("audit", lambda: Checkpoints(CheckpointKey.generate(), every=given.every, keep=given.keep))
+        try:
+            key = CheckpointKey.read(self._path.parent / given.key)
+        except (OSError, ValueError):
+            self._report("audit.key", f"there is no file {given.key!r:.80} to read; capset audit keygen FILE makes one")
+        except DefinitionError as error:
+            self._report("audit.key", error.message + (f"; {error.hint}" if error.hint else ""))
+        else:
+            return self._try("audit", lambda: Checkpoints(key, every=given.every, keep=given.keep))
+        return None
+
+    def _agent(self, name: str | None, tools: list[AnyTool], refs: tuple[AnyRef, ...]) -> Agent:
+        stem = _UNNAMED.sub("-", self._path.stem).lstrip(" _.-")[:100]
+        agent = Agent(name or (stem if AGENT.fullmatch(stem) else "configuration"), tools=tools, uses=refs)
+        compose(agent)  # two tools of one name, a missing config
+        return agent
+
+    def _name_at(self, path: str) -> str | None:
+        """Return the name of the action that contains a path, which may be no valid one."""
+        found: Any = self._data
+        name: Any = None
+        for part in path.split("."):
+            if isinstance(found, list):
+                items = cast("list[Any]", found)
+                found = items[int(part)] if part.isdigit() and int(part) < len(items) else None
+            else:
+                found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+            if isinstance(found, dict) and name is None and part.isdigit():
+                members = cast("dict[str, Any]", found)
+                name = members.get("id", members.get("name"))
+        return name[:100].encode(errors="replace").decode() if isinstance(name, str) else None
+
+    def _try(self, path: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except InvalidConfiguration:
+            raise
+        except CapsetError as error:
+            self._report(path, error.message + (f"; {error.hint}" if error.hint else ""))
+            return None
+
+    def _report(self, path: str, told: str, action: str | None = None) -> None:
+        self._problems.append(Problem(self._lines.of(path), path, told, action))
+        if len(self._problems) == MAX_PROBLEMS:
+            more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed: the rest was not looked at")
+            raise InvalidConfiguration(self._path, [*self._problems, more])
+
+
+def _governing(name: str, value: Any) -> Any:  # of the type that the member has
+    """Return a value of the governance, validated alone. Raises ``DefinitionError``."""
+    made: Any = value
+    if isinstance(value, AllowanceShape):
+        made = value.allowance()
+    elif name == "approvers":
+        return [_rule(number, one) for number, one in enumerate(value, 1)]  # the rest of it together with other members
+    elif name == "refusals" and value is not None:
+        made = limit_of(value)
+    Governance(**{name: made})
+    if name == "redact":
+        redactor_of(made)
+    return made
+
+
+def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
+    try:
+        return shape.rule()
+    except DefinitionError as error:
+        raise DefinitionError(f"number {number}: {error.message}", hint=error.hint) from None
+
+
+def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
+    """Return a reference to a capability with only these tools, and the presets enabled that contain them."""
+    wanted = {name: True for name, preset in ref.base.presets.items() if any(one in tools for one in preset.part.tools)}
+    return replace(ref.with_presets(**wanted), base=narrowed(ref.base, tools))

@@ -1,0 +1,101 @@
+"""Checks of the MCP servers and APIs of a configuration file that need no network (spec 7, M6, M23)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from capset.errors import CapsetError, closest
+from capset.kernel.runtime import EnvironmentSecrets
+from capset.net.addresses import Allowed, is_address, reach_of
+from capset.net.urls import read_url
+from capset_connect.config_file.configuration import Configuration, Problem
+from capset_connect.config_file.source_positions import lines_of
+from capset_connect.declarations import internal_member
+from capset_connect.mcp.server import McpServer, misnamed_rule
+from capset_connect.openapi.api import OpenApi
+from capset_connect.plain_files import read_text
+from capset_connect.tool_rules import EVERY
+
+Told = tuple[str, str]
+"""The place of a problem within the file, and the problem."""
+
+
+async def source_problems(found: Configuration) -> Sequence[Problem]:
+    """Return what is wrong with sources of a file, as far as this machine says; none is connected to."""
+    told: list[Told] = []
+    for one in found.sources:
+        told += await _api_problems(one) if isinstance(one, OpenApi) else _server_problems(one)
+    return _placed(found, told)
+
+
+def source_warnings(found: Configuration) -> Sequence[Problem]:
+    """Return what may be wrong with sources of a file, and only their documents could say."""
+    apis = [one for one in found.sources if isinstance(one, OpenApi) and one.document_url is not None]
+    return _placed(found, [told for one in apis for told in _likely_misspellings(one)])
+
+
+def _placed(found: Configuration, told: Sequence[Told]) -> Sequence[Problem]:
+    if not told:
+        return ()
+    lines = lines_of(found.path.suffix.lower(), read_text(found.path, "a configuration file"))
+    return [Problem(lines.of(place), place, message) for place, message in told]
+
+
+def _server_problems(server: McpServer) -> Iterator[Told]:
+    program = next(iter(server.command), None)
+    if program is not None and shutil.which(program) is None:
+        yield f"mcp_servers.{server.name}.command", f"there is no program {program!r} on this machine's path"
+    if (told := _refused_host(server.url, server.internal)) is not None:
+        yield f"mcp_servers.{server.name}.url", told
+    if (told := _missing_file(server.ca_file)) is not None:
+        yield f"mcp_servers.{server.name}.ca_file", told
+    for name in sorted(server.rules):
+        if (told := misnamed_rule(server, name)) is not None:
+            yield f"mcp_servers.{server.name}.rules.{name}", told
+
+
+def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
+    """Return why a URL whose host is written as an address leads nowhere; where a name leads, only resolvers say."""
+    if url is None:
+        return None
+    at = read_url(url)
+    address = "127.0.0.1" if at.host == "localhost" else at.host
+    if not is_address(address) or Allowed.read(internal).takes(at.host, at.port, address):
+        return None
+    if reach_of(address) == "refused":
+        return f"{at.host} is neither public nor an internal host, and is never requested"
+    return f"{at.host} is not public: if it is meant, {internal_member(at.host, at.port)}"
+
+
+def _missing_file(path: str | None) -> str | None:
+    return None if path is None or Path(path).is_file() else f"there is no file {path!r} on this machine"
+
+
+async def _api_problems(api: OpenApi) -> list[Told]:
+    urls = {"url": api.url, "document": api.document_url}
+    problems = {member: _refused_host(url, api.internal) for member, url in urls.items()}
+    problems["ca_file"] = _missing_file(api.ca_file)
+    return [
+        *((f"apis.{api.name}.{member}", told) for member, told in problems.items() if told is not None),
+        *([] if api.document_url is not None else await _document_problems(api)),
+    ]
+
+
+async def _document_problems(api: OpenApi) -> list[Told]:
+    # What reads documents takes long to import.
+    from capset_connect.openapi.client import OpenApiClient
+
+    try:
+        odd = await OpenApiClient(api, EnvironmentSecrets()).unmatched()
+    except CapsetError as error:
+        return [(f"apis.{api.name}.document", error.message + (f"; {error.hint}" if error.hint else ""))]
+    return [(f"apis.{api.name}", told) for told in odd]
+
+
+def _likely_misspellings(api: OpenApi) -> Iterator[Told]:
+    """Yield names in rules that are nearly those of chosen operations; an operation has two names."""
+    for name in sorted({*api.rules} - {EVERY, *(api.operations or ())}):
+        if (near := closest(name, api.operations or ())) is not None:
+            yield f"apis.{api.name}.rules.{name}", f"operations has no {name!r}: if it means {near!r}, write that"

@@ -1,0 +1,90 @@
+"""Configuration files made of tool definitions, with a module in which their handlers are to be written (W28)."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from capset.definitions.tools.options import Effect
+from capset_connect.interop.definitions import DefinedTool
+from capset_connect.tool_rules import effect_of
+
+_HEAD: Final = '''"""Handlers of the actions in {configuration}. Each takes valid arguments, and returns JSON data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capset import ToolError
+
+
+def _unwritten(name: str) -> ToolError:
+    return ToolError(f"The action {{name}} is not written yet.", code="not_written", status=501)
+'''
+_HANDLER: Final = """
+
+async def {function}(params: dict[str, Any]) -> Any:
+    raise _unwritten("{name}")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConfiguration:
+    """A configuration with an action for each tool, and the text of the Python module that has their handlers."""
+
+    content: dict[str, Any]  # JSON data
+    handlers: str
+
+
+def configuration_of(
+    tools: Iterable[DefinedTool], *, effect: Effect, configuration: str, module: str
+) -> ToolConfiguration:
+    """Return a configuration of tools. Each handler raises until somebody has written it.
+
+    ``effect`` is that of every tool, which hints of MCP only strengthen; ``configuration`` and ``module`` are the names
+    of the two files, which stand in one folder.
+    """
+    actions: list[dict[str, Any]] = []
+    handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1].replace('"', "'"))]
+    taken: set[str] = {"Any", "ToolError", *dir(builtins)}
+    for one in tools:
+        function = _function_name(one.here, taken)
+        title = _title(one)
+        action: dict[str, Any] = {
+            "name": one.here,
+            **({"title": title} if title != one.here else {}),
+            "description": one.description,
+            "handler": f"./{module}:{function}",
+            "effect": effect_of(effect, one.hints),
+            "permissions": [],
+            "parameters": dict(one.arguments),
+            **({"returns": dict(one.returns)} if one.returns is not None else {}),
+        }
+        actions.append(action)
+        # No text of a definition stands in the module, which is code, but names that are safe in it.
+        handlers.append(_HANDLER.format(function=function, name=one.here))
+    return ToolConfiguration({"actions": actions}, "".join(handlers))
+
+
+def _title(one: DefinedTool) -> str:
+    """Return the title of an action, which keeps the tool's own name where that is not the action's."""
+    if one.title is None or one.title == one.name:
+        return one.name
+    return one.title if one.here == one.name else f"{one.title} ({one.name})"
+
+
+def _function_name(name: str, taken: set[str]) -> str:
+    """Return the name of a function for a tool, and add it to those that are taken."""
+    base = re.sub("[^A-Za-z0-9_]", "_", name)
+    base = base if base.isidentifier() and not base.startswith("_") else f"tool_{base.lstrip('_')}"
+    base = f"{base}_" if keyword.iskeyword(base) or keyword.issoftkeyword(base) else base
+    found, number = base, 1
+    while found in taken:
+        number += 1
+        found = f"{base}_{number}"
+    taken.add(found)
+    return found

@@ -1,0 +1,140 @@
+"""Capabilities of tools that others defined as JSON, whose calls go to one handler of the host (spec 8, W22)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+from capset.definitions.capabilities import Capability
+from capset.definitions.contexts import Context
+from capset.definitions.names import checked_permissions
+from capset.definitions.tools.definition import AnyTool, make_tool
+from capset.definitions.tools.options import Effect
+from capset.definitions.tools.schema_tools import plain_handler, returns_schema
+from capset.errors import DefinitionError, unknown
+from capset.schemas.json_schema import compile_json_schema
+from capset_connect.interop.definitions import DefinedTool, ToolReading, read_tools
+from capset_connect.tool_rules import (
+    EVERY,
+    Rules,
+    ToolRules,
+    checked_rules,
+    effect_of,
+    options_of,
+    rules_of,
+    unknown_arguments,
+)
+
+ToolHandler = Callable[[str, dict[str, Any]], Awaitable[Any]] | Callable[[str, dict[str, Any], Context], Awaitable[Any]]
+"""``handler(name, arguments)`` or ``handler(name, arguments, context)``: the tool's own name, as it was given, and its
+arguments as JSON data, valid and with defaults; it returns JSON data."""
+
+
+class ImportOptions(TypedDict, total=False):
+    """Options of ``import_tools`` that the imports of frameworks pass on as they are."""
+
+    description: str
+    rules: Mapping[str, ToolRules] | None
+    permissions: Iterable[str]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTools:
+    """A capability of tools that others defined, and what was read for it."""
+
+    capability: Capability
+    tools: Mapping[str, AnyTool]
+    """The tools by their own names, as they were given."""
+    reading: ToolReading
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names of the tools as they were given, by their names here."""
+        return self.reading.names
+
+    @property
+    def definitions(self) -> list[dict[str, Any]]:  # JSON data
+        """The definitions of the tools, as they were given."""
+        return [deepcopy(dict(one.given)) for one in self.reading.tools]
+
+
+def import_tools(
+    definitions: object,
+    *,
+    name: str,
+    handler: ToolHandler,
+    effect: Effect,
+    description: str = "",
+    rules: Mapping[str, ToolRules] | None = None,
+    permissions: Iterable[str] = (),
+    timeout: float = 60.0,
+    skip_refused: bool = False,
+) -> ImportedTools:
+    """Make a capability of the tools in a list of definitions.
+
+    Args:
+        definitions: as ``read_tools`` takes them: OpenAI's, Anthropic's, MCP's or bare function documents, also mixed.
+        name: the name of the capability.
+        handler: the one handler of all of them, sync or async; see ``ToolHandler``.
+        effect: the effect of each tool for which no rule says another. MCP's annotations only strengthen it.
+        description: what the capability is for.
+        rules: rules by the tools' own names, or ``*`` for every tool: effect, permissions, limits, approval, timeout,
+            idempotent and allowed arguments.
+        permissions: what a principal must hold to call any of them.
+        timeout: seconds that a call may take, where no rule says another number.
+        skip_refused: leave out the tools that are refused, which ``reading.refused`` names; otherwise one is enough to
+            raise.
+
+    Raises ``DefinitionError``, naming every definition that cannot be a tool with the path in it.
+    """
+    reading = read_tools(definitions)
+    if reading.refused and not skip_refused:
+        told = "; ".join(reading.refused)
+        raise DefinitionError(
+            f"capability {name!r:.80}: {len(reading.refused)} of its definitions cannot be tools: {told}",
+            hint="mend or remove them, or give skip_refused=True to go on without them",
+        )
+    owner = f"capability {name!r:.80}: rules"
+    given = checked_rules(owner, rules or {})
+    every: ToolRules = {"effect": effect, **given.get(EVERY, {})}
+    found = checked_rules(owner, {**given, EVERY: every})
+    known = [one.name for one in reading.tools]
+    if wrong := sorted({*found} - {EVERY, *known}):
+        raise DefinitionError(f"capability {name!r:.80}: rules: {unknown('tool', wrong[0], known)}")
+    needed = checked_permissions(f"capability {name!r:.80}", permissions)
+    tools = {one.name: _tool(one, handler, found, needed, timeout) for one in reading.tools}
+    said = description or "Tools that others defined."
+    return ImportedTools(Capability(name, description=said, tools=tools.values()), MappingProxyType(tools), reading)
+
+
+def _tool(one: DefinedTool, handler: ToolHandler, rules: Rules, permissions: frozenset[str], timeout: float) -> AnyTool:
+    owner = f"tool {one.here!r}"
+    arguments = compile_json_schema(f"{owner}: its arguments", one.arguments, fills_defaults=True)
+    own = rules_of(rules, one.name)
+    plain = plain_handler(owner, partial(handler, one.name))
+    options = options_of(
+        f"import:{one.here}",
+        {**own, "effect": effect_of(own.get("effect", "destructive"), one.hints)},
+        permissions=permissions,
+        policies=(),
+        timeout=timeout,
+        names=arguments.names,
+        unknown=unknown_arguments(rules, one.name, arguments.names),
+    )
+    return make_tool(
+        one.here,
+        one.description,
+        options,
+        arguments=arguments,
+        output=returns_schema(owner, one.returns),
+        parameters=tuple(arguments.names),
+        shape=plain.shape,
+        takes_context=plain.takes_context,
+        handler=plain.run,
+        title=one.title,
+    )

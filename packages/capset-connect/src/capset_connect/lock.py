@@ -1,0 +1,135 @@
+"""Lock files: pins as text, for review in git, and pins made of such a text (spec 7, M7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from capset.errors import DefinitionError, unknown
+from capset.fingerprint.canonical import NotCanonical, digest
+from capset.kernel.governance.acts import Actor
+from capset.kernel.kernel import Kernel
+from capset.stores.base.pins import ToolPin
+from capset_connect.mcp.server import McpSource
+from capset_connect.offers import Offer, examined, is_hidden
+from capset_connect.openapi.api import EFFECTS, ApiSource
+from capset_connect.pins import Standing, approve, shape_of, standings
+from capset_connect.sources import source_named
+
+VERSION: Final = 1
+"""The version of the format."""
+_HINT: Final = "capset mcp lock FILE writes one"
+_OF_REQUESTS: Final[Mapping[str, type]] = {"description": str, "method": str, "path": str, "arguments": dict}
+"""The members that all operations of APIs have, beside those of tools."""
+
+Locked = Mapping[str, Mapping[str, Offer]]
+"""The content of a lock file: by the key of a source's pins, and by the name of a tool, what was approved of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockImport:
+    """The result of an import: the tools whose pins have changed, and by their source those that have to be named."""
+
+    changed: Sequence[Standing]
+    left_out: Sequence[tuple[str, Offer]]
+
+
+def lock_text(pins: Iterable[ToolPin]) -> str:
+    """Return a lock file of pins: JSON, the same for the same pins, no matter who approved them.
+
+    Characters that a reader would not see are written as escapes.
+    """
+    servers: dict[str, dict[str, Any]] = {}
+    for pin in sorted(pins, key=lambda one: (one.server, one.tool)):
+        servers.setdefault(pin.server, {})[pin.tool] = {"hash": pin.hash, "shape": shape_of(pin)}
+    text = json.dumps({"version": VERSION, "servers": servers}, indent=2, ensure_ascii=False) + "\n"
+    return "".join(json.dumps(one)[1:-1] if is_hidden(one) else one for one in text)
+
+
+def read_lock(text: str) -> Locked:
+    """Return what a lock file holds, each tool with its problems.
+
+    Raises ``DefinitionError`` for another format, for a tool whose hash is not that of what it says, and for one that
+    nothing could call.
+    """
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise DefinitionError(f"this is no lock file: {error}", hint=_HINT) from None
+    members: Mapping[str, Any] = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    if members.get("version") != VERSION or not isinstance(members.get("servers"), dict):
+        raise DefinitionError(f"this is no lock file of version {VERSION}", hint=_HINT)
+    found: dict[str, dict[str, Offer]] = {}
+    for key, tools in members["servers"].items():
+        source = _source(key)
+        found[key] = {tool: _offer(source, tool, entry) for tool, entry in _mapping(key, tools).items()}
+    return found
+
+
+async def import_lock(kernel: Kernel, locked: Locked, by: Actor, *, named: Collection[str] = ()) -> LockImport:
+    """Approve what a lock file says of its sources, and nothing else of them, as ``approve`` does; it is on record.
+
+    Tools with problems are left out and returned, but for those that are named, ``SOURCE/TOOL``. Pins of other sources
+    stay as they are. Raises ``DefinitionError`` for a name that the file has not.
+    """
+    known = {f"{key}/{tool}" for key, tools in locked.items() for tool in tools}
+    for name in named:
+        if name not in known:
+            raise DefinitionError(f"this lock file: {unknown('tool', name, known)}")
+    changed: list[Standing] = []
+    left_out: list[tuple[str, Offer]] = []
+    for key, tools in locked.items():
+        there = standings(await kernel.store.pins.list(key), tools.values())
+        kept = {
+            one.name for one in there if one.problems and one.state != "approved" and f"{key}/{one.name}" not in named
+        }
+        left_out += [(key, tools[name]) for name in sorted(kept)]
+        chosen = [one.name for one in there if one.name not in kept]
+        changed += await approve(kernel, _source(key), list(tools.values()), by, chosen=chosen)
+    return LockImport(changed, left_out)
+
+
+def _source(key: str) -> McpSource | ApiSource:
+    try:
+        return source_named(key)
+    except DefinitionError as error:
+        raise DefinitionError(f"this is no lock file: {error.message}", hint=_HINT) from None
+
+
+def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:
+    """Return what was approved of a tool, examined as what its source says of it would be."""
+    what = f"{source.pin_key}: {tool}"
+    given = _mapping(what, entry)
+    shape = _mapping(f"{what}: shape", given.get("shape"))
+    try:
+        is_whole = digest(shape) == given.get("hash") and shape.get("name") == tool
+    except NotCanonical:
+        is_whole = False
+    if not is_whole:
+        raise DefinitionError(
+            f"{what}: its hash is not that of what it says: the file was changed by hand",
+            hint="write it again: capset mcp lock FILE",
+        )
+    offer = examined(tool, source.tool_name(tool), shape)
+    faults = offer.problems if offer.is_unusable else ()
+    if isinstance(source, ApiSource) and not _is_request(shape):
+        faults = (*faults, "it does not say what is sent")
+    if faults:
+        raise DefinitionError(f"{what}: it cannot be used: {'; '.join(faults)}")
+    return offer
+
+
+def _is_request(shape: Mapping[str, Any]) -> bool:
+    """Whether a request can be made of what was approved of an operation."""
+    is_formed = all(isinstance(shape.get(name), kind) for name, kind in _OF_REQUESTS.items())
+    return is_formed and shape["method"] in EFFECTS
+
+
+def _mapping(what: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise DefinitionError(f"this is no lock file: {what} must be an object", hint=_HINT)
+    return cast("dict[str, Any]", value)

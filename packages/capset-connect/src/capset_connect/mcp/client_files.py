@@ -1,0 +1,189 @@
+"""MCP servers as the clients of others declare them, ``mcpServers`` in JSON, in the words of a configuration file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from capset.definitions.secrets import MASK, is_secret_name, mask_urls
+from capset.errors import DefinitionError
+from capset_connect.mcp.server import INHERITED
+
+SERVER_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
+"""Claude, Cursor, Windsurf and Gemini write the first, VS Code the second."""
+_KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type"})
+_HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
+"""A place that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
+_LEFT_OUT: Final = "SECRET-LEFT-OUT"
+"""Stands where a file of a configuration has no place for a secret."""
+_UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
+_MEMBER: Final = re.compile(r"([A-Za-z0-9_.-]+)[ \t]*[:=][ \t]*")
+"""The beginning of a named value in an argument: ``--token=``, ``GITHUB_TOKEN=`` of ``docker -e``, ``X-Api-Key: ``."""
+_CREDENTIALS: Final = re.compile(r"(?:bearer|basic)[ \t]+\S", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """The servers of a client's file, as a configuration has them.
+
+    ``secrets`` are the names of those that stood in the file, and whose values were left out. ``left_out`` says what a
+    configuration has not.
+    """
+
+    servers: Mapping[str, Mapping[str, Any]]  # JSON
+    secrets: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def read_client_file(text: str) -> ClientFile:
+    """Return the servers of a client's file. Raises ``DefinitionError`` if there are none in it."""
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise DefinitionError(
+            f"this is no JSON: {error}", hint="give the file in which a client has its servers"
+        ) from None
+    members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    given = next((members[key] for key in SERVER_KEYS if isinstance(members.get(key), dict)), None)
+    if not given:
+        raise DefinitionError(
+            "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"
+        )
+    reading = _ClientReading()
+    servers: dict[str, Mapping[str, Any]] = {}
+    for title, one in cast("dict[str, Any]", given).items():
+        if not isinstance(one, dict):
+            raise DefinitionError(f"the MCP server {title!r:.80} must be an object")
+        name = _name(title, servers)
+        servers[name] = reading.server(name, cast("dict[str, Any]", one))
+    return ClientFile(servers, tuple(dict.fromkeys(reading.secrets)), tuple(reading.left_out))
+
+
+class _ClientReading:
+    """Reads one server after another, and collects what is said beside them."""
+
+    def __init__(self) -> None:
+        self.secrets: list[str] = []
+        self.left_out: list[str] = []
+
+    def server(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        url = next((entry[key] for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), None)
+        self.left_out += [f"{name}: {key}" for key in entry if key not in _KNOWN]
+        fields: dict[str, Any] = {}
+        if url is not None:
+            if not isinstance(url, str):
+                raise DefinitionError(f"the MCP server {name!r}: its url must be text; got {url!r:.80}")
+            fields["url"] = self._url(name, url)
+            if headers := self._texts(name, "headers", entry.get("headers")):
+                fields["headers"] = headers
+            return fields
+        if not isinstance(entry.get("command"), str):
+            raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
+        arguments: Any = entry.get("args") or []
+        if not isinstance(arguments, list):
+            raise DefinitionError(f"the MCP server {name!r}: its args must be a list; got {arguments!r:.80}")
+        texts = [_text(name, "args", argument) for argument in cast("list[object]", arguments)]
+        fields["command"] = [entry["command"], *self._arguments(name, texts)]
+        inherited = {variable: f"${{{variable}}}" for variable in INHERITED}
+        fields["env"] = inherited | self._texts(name, "env", entry.get("env"))
+        if entry.get("cwd"):
+            fields["cwd"] = entry["cwd"]
+        return fields
+
+    def _arguments(self, server: str, given: list[str]) -> list[str]:
+        """Return arguments without the values of flags that name a secret: a command takes none from elsewhere."""
+        found: list[str] = []
+        after = ""
+        for one in given:
+            masked = mask_urls(one).replace(MASK, _LEFT_OUT)
+            if after and not one.startswith("-"):
+                found.append(_LEFT_OUT)
+                self.left_out.append(f"{server}: the value of {after}, which looks like a secret")
+            elif at := _secret_at(one):
+                found.append(f"{one[:at]}{_LEFT_OUT}")
+                self.left_out.append(f"{server}: the value of {one[:at].rstrip(':= ')}, which looks like a secret")
+            elif _CREDENTIALS.match(one) or masked != one:
+                found.append(masked if masked != one else _LEFT_OUT)
+                self.left_out.append(f"{server}: a part of its arguments, which looks like a secret")
+            else:
+                found.append(one)
+            after = one if one.startswith("-") and "=" not in one and _is_secret(one) else ""
+        return found
+
+    def _url(self, server: str, given: str) -> str:
+        """Return a URL without a user and a password, and the values of members of its query that name a secret."""
+        before, mark, query = given.partition("?")
+        members: list[str] = []
+        for one in query.split("&") if mark else ():
+            name, equals, _ = one.partition("=")
+            if equals and _is_secret(name):
+                self.left_out.append(f"{server}: the value of {name} in its URL, which looks like a secret")
+                one = f"{name}={_LEFT_OUT}"  # noqa: PLW2901
+            members.append(one)
+        url = f"{before}{mark}{'&'.join(members)}"
+        masked = mask_urls(url).replace(f"//{MASK}@", "//").replace(MASK, _LEFT_OUT)
+        if masked != url:
+            self.left_out.append(f"{server}: a part of its URL, which looks like a secret")
+        return masked
+
+    def _texts(self, server: str, member: str, given: Any) -> dict[str, str]:  # JSON
+        """Return headers or variables, with the names of secrets in the place of their values."""
+        found: dict[str, str] = {}
+        if not isinstance(given or {}, dict):
+            raise DefinitionError(f"the MCP server {server!r}: its {member} must be an object; got {given!r:.80}")
+        for name, value in cast("dict[str, object]", given or {}).items():
+            text = _text(server, f"{member}.{name}", value)
+            if _HELD.search(text):
+                found[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
+            elif _is_secret(name) or _CREDENTIALS.match(text) or mask_urls(text) != text:
+                secret = _constant(name if _constant(name) != "AUTHORIZATION" else f"{server}_token")
+                scheme, space, _ = text.partition(" ")
+                has_scheme = bool(space) and name.lower() in ("authorization", "proxy-authorization")
+                found[name] = f"{scheme} ${{{secret}}}" if has_scheme else f"${{{secret}}}"
+                self.secrets.append(secret)
+            else:
+                found[name] = text
+        return found
+
+
+def _text(server: str, member: str, given: object) -> str:
+    """Return a text, or a number or a truth value as JSON writes it. Raises ``DefinitionError`` for anything else."""
+    if not isinstance(given, str | int | float):
+        raise DefinitionError(f"the MCP server {server!r}: {member:.80} must be text; got {given!r:.80}")
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def _secret_at(argument: str) -> int:
+    """Return where the value of a secret begins in an argument that names it, or 0; one filled in later is none."""
+    at = 0
+    while (name := _MEMBER.match(argument, at)) is not None:
+        at = name.end()
+        is_held = not argument.startswith("-") and _HELD.search(argument, at)
+        if at < len(argument) and _is_secret(name[1]) and not is_held:
+            return at
+    return 0
+
+
+def _name(title: str, taken: Mapping[str, object]) -> str:
+    """Return a name for a server as its configuration needs it."""
+    base = _UNNAMED.sub("-", title.lower()).strip("-_")[:24]
+    name = base if base[:1].isalpha() else f"mcp-{base}".rstrip("-")
+    number, first = 1, name
+    while name in taken:
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a variable, a header or a flag has the name of a secret."""
+    return is_secret_name(name) or _constant(name).rpartition("_")[2] in ("KEY", "PAT")
+
+
+def _constant(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")

@@ -1,0 +1,465 @@
+"""One connection to an MCP server: made when it is first needed, and again when it broke (spec 7, M3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from contextvars import Context
+from functools import partial
+from time import monotonic
+from typing import Any, Final, Self, TypeVar
+
+from mcp import Client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    GetPromptResult,
+    ReadResourceResult,
+)
+from pydantic import BaseModel, ValidationError
+
+from capset.definitions.secrets import Secrets
+from capset.errors import CapsetError, DefinitionError, ToolError
+from capset_connect.declarations import mask_text, mask_value
+from capset_connect.mcp.answers import UNREADABLE, ToolAnswer, answer_of
+from capset_connect.mcp.connector import Connector, OpenConnection
+from capset_connect.mcp.direct_calls import CallInterrupted, ForTheSdk
+from capset_connect.mcp.failures import (
+    NotListed,
+    cause_of,
+    late,
+    pause_after,
+    unknown_outcome,
+    unreachable,
+    unreadable,
+)
+from capset_connect.mcp.lists import ListMeter
+from capset_connect.mcp.offers import is_used, kept_of, offers_of, unmatched
+from capset_connect.mcp.rooms import Room
+from capset_connect.mcp.server import McpServer
+from capset_connect.mcp.transports import SESSION_OVER
+from capset_connect.offers import Offer
+
+_LASTING_SECONDS: Final = 1.0
+"""A connection that breaks sooner counts as a failure, unless it is the first: it is made again at once."""
+FRESH_SECONDS: Final = 300.0
+"""How long a list of tools counts as what the server has, if it does not say that it has changed."""
+AGAIN_SECONDS: Final = 2.0
+"""The least time between two lists that are asked for because a tool is not as it was approved."""
+_HEADER: Final = '"x-mcp-header"'
+_NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
+"""The errors of a server that takes no listeners."""
+R = TypeVar("R")
+M = TypeVar("M", bound=BaseModel)
+
+
+class McpConnection:
+    """One server: its tools, prompts and resources. Leaving its ``async with`` closes the connection.
+
+    The connection is made when it is first needed, and belongs to a task of its own, so that a caller that is cancelled
+    leaves it to the others. With a ``room``, it is open only as long as there is room, and it is used.
+    """
+
+    def __init__(self, server: McpServer, secrets: Secrets, room: Room | None = None) -> None:
+        self.server: Final = server
+        self._room = room
+        self._users, self._used = 0, 0.0
+        """How many use it, or wait for it, and when the last of them was done."""
+        self._owner: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._wanted, self._broken = asyncio.Event(), asyncio.Event()
+        self._ready: asyncio.Future[OpenConnection] | None = None
+        self._number = 0
+        self._failures, self._since, self._again = 0, 0.0, 0.0
+        """How often in a row it was not made or did not last, when it was made, and when it may be made again."""
+        self._why = ""
+        self.failure: CapsetError | None = None
+        """Why the last attempt to connect failed, if it did."""
+        self._lists = ListMeter(server, room)
+        self._offers: Sequence[Offer] | None = None
+        """The tools as they were last listed, without what the server says of them: pins have the hash of that."""
+        self._with_headers = frozenset[str]()
+        """The tools whose arguments are repeated in headers, which is the SDK's work."""
+        self._listed, self._listed_on = 0.0, -1
+        """When the tools were listed, and on which connection."""
+        self._list_failure: tuple[float, CapsetError] | None = None
+        """When they could not be listed, and why."""
+        self._asked_again = -AGAIN_SECONDS
+        self._changes = 0
+        self._listing = asyncio.Lock()
+        self._connector = Connector(server, secrets, self._lists, self._end, self._changed)
+
+    async def __aenter__(self) -> Self:
+        """Connect to nothing yet."""
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close the connection, for good; a process is ended."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, for good; a process is ended."""
+        self._is_closed = True
+        if (owner := self._owner) is not None:
+            owner.cancel()
+            await asyncio.wait([owner])
+        if self._ready is not None and not self._ready.done():  # somebody wanted it when it closed
+            self._ready.set_exception(self._error_for(asyncio.CancelledError()))
+            self._ready.exception()  # the caller may have left
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._ready is not None and self._ready.done() and self._ready.exception() is None
+
+    @property
+    def _hidden(self) -> Sequence[str]:
+        """The credentials that are masked in what the server sends."""
+        return self._connector.credentials.hidden
+
+    @property
+    def list_size(self) -> int:
+        """How much the server has said of its tools on this connection, in bytes as they count."""
+        return self._lists.size
+
+    @property
+    def known_offers(self) -> Sequence[Offer] | None:
+        """The tools that the server had when it was last asked, if on this connection; without their shapes."""
+        return self._offers if self._listed_on == self._number else None
+
+    async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
+        """Return the tools of the server, as they are now or as they were a few minutes ago.
+
+        Those of a few minutes ago are without their shapes. After a connection broke, the next one is asked: another
+        process may be there. Raises ``CapsetError`` if it cannot be asked, or says too much.
+        """
+        asked = monotonic()
+        async with self._listing:
+            is_fresh = self._listed_on == self._number and monotonic() - self._listed < FRESH_SECONDS
+            if self._offers is None or at_once or not is_fresh:
+                if self._list_failure is not None and self._list_failure[0] > asked:
+                    raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
+                try:
+                    offers = await self._in_session(self._list)
+                except CapsetError as error:
+                    self._list_failure = monotonic(), error
+                    raise
+                self._offers = kept_of(offers)
+                return offers
+            return self._offers
+
+    async def _list(self) -> Sequence[Offer]:
+        opened, changes = await self._connected(), self._changes
+        try:
+            # What it said of itself when the connection was made belongs to its first list.
+            with self._failing(opened), self._lists.reading(from_zero=self._listed_on == opened.number):
+                async with asyncio.timeout(self.server.start_timeout):
+                    offers = await offers_of(self.server, opened.client, partial(mask_value, hidden=self._hidden))
+        except TimeoutError as error:
+            raise self._error_for(error) from None
+        except CapsetError:
+            if (refusal := self._lists.error) is None:
+                raise
+            self._end(opened.number, refusal.message)  # nothing of what was refused is kept
+            self._lists.size = 0
+            raise refusal.copy() from None
+        self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
+        # What changed while it was listed may not be in the list.
+        self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
+        self._listed_on = opened.number
+        return offers
+
+    async def latest_offers(self) -> Sequence[Offer]:
+        """Return the tools as the server has them now, asked for again unless that was done a moment ago."""
+        if monotonic() - self._asked_again < AGAIN_SECONDS:
+            return await self.offers()
+        self._asked_again = monotonic()
+        return await self.offers(at_once=True)
+
+    async def first_offers(self) -> Sequence[Offer]:
+        """Return the tools that the server has. Raises ``DefinitionError`` if the declaration names others, too."""
+        offers = await self.offers(at_once=True)
+        if odd := unmatched(self.server, offers):
+            raise DefinitionError(f"{self.server.label}: {'; '.join(odd)}")
+        return offers
+
+    async def unmatched(self) -> list[str]:
+        """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
+        return unmatched(self.server, await self.offers())
+
+    async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
+        """Return whether the declaration leaves out a tool, or a prompt, that was approved so."""
+        return not is_used(self.server, shape)
+
+    async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
+        """Call a tool by its name there, with JSON; ``report`` is told its progress, if it is given.
+
+        Raises ``NotListed`` if the connection is another one than the tools were listed on, ``TransientError`` if the
+        server cannot be reached or does not answer in time, and ``ToolError`` for what it refuses, and for what it
+        sends that is no answer.
+        """
+        answer = await self._call(name, arguments, report and self._masking(report))
+        return ToolAnswer(*mask_value([*answer], self._hidden))
+
+    async def _call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
+        opened = await self._listed_connection()
+        with self._failing(opened):
+            return await self._extended(partial(self._call_on, opened, name, arguments), report)
+
+    async def _extended(
+        self, ask: Callable[[ProgressFnT | None, float], Awaitable[R]], report: ProgressFnT | None
+    ) -> R:
+        """Return an answer that may take ``timeout`` seconds, and as many after each report of progress.
+
+        ``max_timeout`` is the most, and without it progress gives no more time. ``ask`` is given what is told the
+        progress, and the seconds that it may take at most.
+        """
+        server = self.server
+        if server.max_timeout is None:
+            return await ask(report, server.timeout)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + server.max_timeout
+        scope, is_answered = asyncio.timeout(server.timeout), False
+
+        async def extend(progress: float, total: float | None, message: str | None) -> None:
+            if not (is_answered or scope.expired()):
+                scope.reschedule(min(end, loop.time() + server.timeout))
+            if report is not None:
+                await report(progress, total, message)
+
+        try:
+            async with scope:
+                try:
+                    return await ask(extend, server.max_timeout)
+                finally:
+                    is_answered = True
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise late(server) from None
+
+    async def _call_on(
+        self, opened: OpenConnection, name: str, arguments: dict[str, Any], report: ProgressFnT | None, seconds: float
+    ) -> ToolAnswer:
+        if opened.direct is not None and self._offers is not None and name not in self._with_headers:
+            with contextlib.suppress(ForTheSdk):
+                return await opened.direct.call(name, arguments, report, seconds)
+        result = await opened.client.call_tool(name, arguments, read_timeout_seconds=seconds, progress_callback=report)
+        return answer_of(result)
+
+    async def read(self, uri: str) -> ReadResourceResult:
+        """Read a resource. Raises as ``call`` does, but for ``NotListed``."""
+        return await self._in_session(partial(self._read, uri))
+
+    async def _read(self, uri: str) -> ReadResourceResult:
+        opened = await self._connected()
+        with self._failing(opened):
+            return self._masked(await self._in_time(opened.client.read_resource(uri, cache_mode="bypass")))
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
+        """Get a prompt by its name there. Raises as ``call`` does."""
+        opened = await self._listed_connection()
+        with self._failing(opened):
+            return self._masked(await self._in_time(opened.client.get_prompt(name, arguments)))
+
+    async def _in_session(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask a server, and once more if it has forgotten the session."""
+        for _ in range(2):
+            with contextlib.suppress(NotListed):
+                return await ask()
+        raise unreachable(self.server, "it forgets each session at once")
+
+    def _masked(self, result: M) -> M:
+        """Return what the server sent, with every credential that it was given masked."""
+        if not self._hidden:
+            return result
+        plain = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return type(result).model_validate(mask_value(plain, self._hidden), by_name=False)
+
+    def _masking(self, report: ProgressFnT) -> ProgressFnT:
+        """Return a function that passes on progress, with its messages masked in the same way."""
+
+        async def masked(progress: float, total: float | None, message: str | None) -> None:
+            await report(progress, total, message and mask_text(message, self._hidden))
+
+        return masked
+
+    async def _listed_connection(self) -> OpenConnection:
+        opened = await self._connected()
+        if self._offers is not None and opened.number != self._listed_on:
+            raise NotListed
+        return opened
+
+    async def _in_time(self, answer: Awaitable[R]) -> R:
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                return await answer
+        except TimeoutError:
+            raise late(self.server) from None
+
+    async def _connected(self) -> OpenConnection:
+        """Return the connection; it is made if there is none."""
+        if self._is_closed:
+            raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
+        if self._owner is None or self._owner.done():
+            # In an empty context: it outlives the call that happens to be the first.
+            self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}", context=Context())
+        wait = self._again - monotonic()
+        if self._ready is None and wait > 0:
+            raise unreachable(self.server, f"it is tried again in {wait:.1f} s")
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._wanted.set()
+        with self._in_use():
+            return await asyncio.shield(self._ready)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Generator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used = monotonic()
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it was last used, by the monotonic clock; nothing while it is in use."""
+        return None if self._users else self._used
+
+    def release(self) -> None:
+        """Close the connection for now: the next call makes another. Calls under way fail."""
+        self._since = -_LASTING_SECONDS  # it did not break
+        self._end(self._number)
+
+    async def _own(self) -> None:
+        """Keep the connection: open it when it is wanted, until it breaks."""
+        while not self._is_closed:  # a cancellation is lost where what it ends has failed already
+            if self._room is not None and not self._wanted.is_set():
+                return  # so that nothing keeps one that is not used any more
+            await self._wanted.wait()
+            self._wanted.clear()
+            if (ready := self._ready) is None:
+                continue
+            self._broken.clear()
+            self._why, number = "", self._number
+            try:
+                async with AsyncExitStack() as stack:
+                    if self._room is not None:
+                        stack.enter_context(self._room.taken(self))
+                    async with asyncio.timeout(self.server.start_timeout):
+                        with self._lists.reading(from_zero=True):
+                            opened = await self._connector.open(stack, number)
+                    self.failure, self._since = None, monotonic()
+                    ready.set_result(opened)
+                    async with asyncio.TaskGroup() as tasks:
+                        listening = tasks.create_task(self._listen(opened.client))
+                        await self._broken.wait()
+                        listening.cancel()
+                        await opened.drain()
+            except (Exception, asyncio.CancelledError) as error:
+                self._end(number)
+                if self._ready is ready:
+                    self._ready = None
+                if not ready.done():
+                    self._failures += 1
+                    self._again = monotonic() + pause_after(self._failures)
+                    self.failure = self._error_for(error)
+                    ready.set_exception(self.failure)
+                    ready.exception()  # the caller may have left
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+
+    def _end(self, number: int, why: str = "") -> None:
+        """Take a connection as broken, for a reason that callers are told: the next one makes another.
+
+        Several calls may notice that it broke, and the last of them when there is another one already.
+        """
+        if number == self._number:
+            if self.is_connected:
+                self._failures = 0 if monotonic() - self._since >= _LASTING_SECONDS else self._failures + 1
+                self._again = monotonic() + pause_after(self._failures - 1)
+            self._number += 1
+            self._why = mask_text(why, self._hidden) or self._why
+            self._ready = None
+            self._broken.set()
+
+    def _changed(self) -> None:
+        """Look at the tools again at the next call."""
+        self._listed = -FRESH_SECONDS
+        self._changes += 1
+
+    async def _listen(self, client: Client) -> None:
+        """Listen for changes, and again when that ends, unless the server knows nothing of it."""
+        ends = 0
+        while True:
+            try:
+                has_prompts = bool(self.server.prompts)
+                async with client.listen(tools_list_changed=True, prompts_list_changed=has_prompts) as changes:
+                    self._changed()  # what changed before is told to none
+                    async for _ in changes:
+                        self._changed()
+            except ListenNotSupportedError:
+                return  # it is an older one, which tells without being asked
+            except MCPError as error:
+                if error.error.code in _NOTHING_TO_HEAR:
+                    return  # the list is asked for again after FRESH_SECONDS
+            except SubscriptionLost:
+                pass  # such as when a server at a URL is started again
+            self._changed()
+            ends += 1
+            await asyncio.sleep(pause_after(ends))
+
+    @contextlib.contextmanager
+    def _failing(self, opened: OpenConnection) -> Generator[None]:
+        """Turn what the SDK raises into errors of capset's; a connection that broke is made again.
+
+        Raises ``NotListed`` if the session is over.
+        """
+        opened.requests += 1
+        opened.is_idle.clear()
+        try:
+            with self._in_use():
+                yield
+        except (CapsetError, TimeoutError):
+            raise
+        except CallInterrupted as error:
+            self._changed()  # its own connection broke, and no other call's; another process may be there now
+            failure = unknown_outcome if error.is_sent else unreachable
+            raise failure(self.server, mask_text(str(error), self._hidden)) from None
+        except MCPError as error:
+            if error.error.code == SESSION_OVER and opened.number != self._number:
+                raise NotListed from None
+            if error.error.code == CONNECTION_CLOSED:
+                self._end(opened.number)
+                raise unknown_outcome(self.server, self._why) from None
+            if error.error.code == REQUEST_TIMEOUT:
+                raise late(self.server) from None
+            if error.error.data is UNREADABLE:
+                raise unreadable(self.server) from None
+            message = mask_text(error.error.message, self._hidden)
+            raise ToolError(f"The MCP server refused: {message}", code="mcp_error", status=502) from None
+        except ValidationError:
+            raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
+        except Exception as error:
+            self._end(opened.number)
+            raise self._error_for(error) from None
+        finally:
+            opened.requests -= 1
+            if not opened.requests:
+                opened.is_idle.set()
+
+    def _error_for(self, error: BaseException) -> CapsetError:
+        cause = cause_of(self.server, error, self._why).copy()
+        cause.message = mask_text(cause.message, self._hidden)
+        cause.args = (cause.message,)
+        return cause

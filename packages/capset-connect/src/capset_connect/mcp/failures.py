@@ -1,0 +1,99 @@
+"""Errors of connections to MCP servers, as callers read them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final, cast
+
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
+
+from capset.errors import CapsetError, ToolError, TransientError
+from capset_connect.mcp.server import McpServer
+from capset_connect.offers import shown
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+
+
+class NotListed(Exception):
+    """Raised for a request on a connection that has not said which tools it has, or whose session is over.
+
+    The server has begun nothing.
+    """
+
+
+def pause_after(failures: int) -> float:
+    """Return the seconds before a server is tried again that failed so often in a row: twice as many each time."""
+    return 0.0 if failures < 1 else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10))
+
+
+def late(server: McpServer) -> TransientError:
+    """Return the error of an answer that did not come in time."""
+    seconds = f"{server.longest:g} s"
+    if server.max_timeout is not None:
+        seconds += f", or reported no progress for {server.timeout:g} s"
+    error = TransientError(f"The MCP server {server.name!r} did not answer within {seconds}.", code="timeout")
+    error.answer_lost = True
+    return error
+
+
+def was_closed(error: BaseException) -> bool:
+    """Return whether an error of the SDK is that its server ended before it answered."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(was_closed, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED
+
+
+def unreachable(server: McpServer, why: str) -> TransientError:
+    """Return the error of a connection that cannot be made, or broke."""
+    why = why.removesuffix(".")
+    return TransientError(f"The MCP server {server.name!r} cannot be reached: {why}.", code="unreachable")
+
+
+def unknown_outcome(server: McpServer, why: str) -> TransientError:
+    """Return the error of a call that broke off; ``why`` may be empty."""
+    why = why.removesuffix(".") or "the connection broke off"
+    error = unreachable(server, f"{why}; what came of the call is not known")
+    error.answer_lost = True
+    return error
+
+
+def unreadable(server: McpServer) -> ToolError:
+    """Return the error of an answer that cannot be read. It is not retryable: the call may have had its effect."""
+    error = ToolError(
+        f"The MCP server {server.name!r} answered with what cannot be read; what came of the call is not known.",
+        code="bad_answer",
+        status=502,
+    )
+    error.answer_lost = True
+    return error
+
+
+def cause_of(server: McpServer, error: BaseException, why: str) -> CapsetError:
+    """Return an error to show: that of capset's own in it, if there is one; ``why`` a connection broke may be empty."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        causes = [cause_of(server, one, why) for one in group.exceptions]
+        return next((one for one in causes if not isinstance(one, TransientError)), causes[0])
+    if isinstance(error, CapsetError):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return CapsetError(f"the connection to the MCP server {server.name!r} is closed")
+    if isinstance(error, TimeoutError):
+        return unreachable(server, f"it did not answer within {server.start_timeout:g} s")
+    if isinstance(error, MCPError):
+        return unreachable(server, why or error.error.message)
+    if isinstance(error, httpx2.HTTPError):
+        return unreachable(server, str(error) or type(error).__name__)
+    if _is_of_oauth(error):
+        return unreachable(server, f"its authorization failed: {shown(str(error))}")
+    return unreachable(server, type(error).__name__)
+
+
+def _is_of_oauth(error: BaseException) -> bool:
+    """Return whether an error is one of the SDK's flows of OAuth, which take long to import where none is used."""
+    module = sys.modules.get("mcp.client.auth")
+    return module is not None and isinstance(error, module.OAuthFlowError)

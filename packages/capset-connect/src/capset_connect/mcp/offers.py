@@ -1,0 +1,236 @@
+"""Tools, and the chosen prompts, as their MCP server lists them (spec 7, M4, M21)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import METHOD_NOT_FOUND
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from capset.errors import ToolError, unknown
+from capset_connect.mcp.list_members import as_object, members_of
+from capset_connect.mcp.server import PROMPTS, READ, McpServer, misnamed_rule
+from capset_connect.offers import MAX_TOOLS, Offer, distinct, examined, shown, unusable
+from capset_connect.tool_rules import EVERY
+
+_MAX_PAGES: Final = 100
+_MAX_NAME: Final = 256
+"""Limit on the length of a name that is kept, in characters; tools that can be called have shorter names."""
+PROMPT: Final = "prompt"
+"""The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
+_TEXTS: Final = ("title", "description")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_TASK_SUPPORT: Final = ("forbidden", "optional", "required")
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+Fetch = Callable[[str | None], Awaitable[tuple[Sequence[object], str | None]]]
+"""Returns the members on a page of a list, and the cursor of the next one."""
+
+
+class _Member(NamedTuple):
+    """A tool or a prompt as its server sent it, and its place in the list, from 1."""
+
+    place: int
+    value: object
+
+    @property
+    def name(self) -> str | None:
+        name = as_object(self.value).get("name")
+        return name if isinstance(name, str) and name else None
+
+
+async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any]) -> Sequence[Offer]:
+    """Return the tools and the chosen prompts that a server has now, by name.
+
+    ``mask`` masks credentials in what it says of them, which is JSON. Raises ``ToolError`` for lists without end.
+    """
+
+    async def tools(cursor: str | None) -> tuple[Sequence[object], str | None]:
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        return members_of(page.tools), page.next_cursor
+
+    async def prompts(cursor: str | None) -> tuple[Sequence[object], str | None]:
+        page = await client.list_prompts(cursor=cursor, cache_mode="bypass")
+        return members_of(page.prompts), page.next_cursor
+
+    offers: list[Offer] = []
+    has_headers = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    for member in await _listed(server, tools, server.tools):
+        offers.append(_tool_offer(server, member, mask, has_headers=has_headers))
+        await asyncio.sleep(0)  # others wait for one tool at most: each may have 256 KiB of schemas
+    for member in await _listed(server, prompts, server.prompts) if server.prompts else ():
+        offers.append(_prompt_offer(server, member, mask))
+        await asyncio.sleep(0)
+    by_name: dict[str, Offer] = {}
+    for offer in offers:
+        first = by_name.setdefault(offer.name, offer)
+        if first is not offer:
+            by_name[offer.name] = offer.with_problems("its server lists another tool of this name")
+    return distinct(sorted(by_name.values(), key=lambda offer: offer.name), server.tool_name)
+
+
+def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
+    """Return offers as a connection keeps them: without what is said of each, and none whose name is too long."""
+    return [replace(offer, shape={"name": offer.name}) for offer in offers if len(offer.name) <= _MAX_NAME]
+
+
+async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) -> Sequence[_Member]:
+    """Return what a server lists of these names, or all. Raises ``ToolError`` for a list without end."""
+    members: list[_Member] = []
+    seen: set[str] = set()
+    cursor: str | None = None
+    place = 0
+    for _ in range(_MAX_PAGES):
+        try:
+            items, after = await fetch(cursor)
+        except MCPError as error:
+            if error.error.code == METHOD_NOT_FOUND and cursor is None:
+                return ()  # a server that has only resources, say, lists no tools
+            raise
+        page = [_Member(number, item) for number, item in enumerate(items, place + 1)]
+        place += len(page)
+        members += [member for member in page if names is None or member.name in names]
+        if len(members) > MAX_TOOLS or after in seen:
+            break
+        if after is None:
+            return members
+        seen.add(after)
+        cursor = after
+    raise ToolError(
+        f"The MCP server {server.name!r} lists more than {MAX_TOOLS:,} tools, or pages without end.",
+        code="too_many_tools",
+        status=502,
+    )
+
+
+def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
+    """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
+    tools = {one.name for one in offers if not one.name.startswith(PROMPTS)}
+    prompts = {one.name.removeprefix(PROMPTS) for one in offers if one.name.startswith(PROMPTS)}
+    chosen = {*(server.tools or ()), *(f"{PROMPTS}{one}" for one in server.prompts)}
+    known = {EVERY, *named(server, offers), *chosen}
+    found = [_unmatched_rule(server, one, tools) for one in sorted({*server.rules} - known)]
+    found += [f"tools: {unknown('tool', one, tools)}" for one in sorted({*(server.tools or ())} - tools)]
+    return found + [f"prompts: {unknown('prompt', one, prompts)}" for one in sorted({*server.prompts} - prompts)]
+
+
+def named(server: McpServer, offers: Iterable[Offer]) -> set[str]:
+    """Return the names of tools that rules may have, ``resources/read`` among them if the server has such a tool."""
+    return {*((READ,) if server.resources else ()), *(one.name for one in offers)}
+
+
+def _unmatched_rule(server: McpServer, name: str, tools: Iterable[str]) -> str:
+    """Return what is wrong with the name of a rule; it is none of those that the host chose."""
+    return misnamed_rule(server, name) or f"rules: {unknown('tool', name, tools)}"
+
+
+def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
+    """Return whether a tool, or a prompt, is one of those that the host chose."""
+    if shape.get("kind") == PROMPT:
+        return shape["name"].removeprefix(PROMPTS) in server.prompts
+    return server.tools is None or shape["name"] in server.tools
+
+
+def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], *, has_headers: bool) -> Offer:
+    """Return what a server says of one tool, with what is wrong with it.
+
+    What a call needs must be as MCP has it: a name, and schemas that are objects. Everything else that is null or
+    mistyped counts as left out. ``has_headers`` says whether arguments may be repeated in headers.
+    """
+    if (name := member.name) is None:
+        is_object = isinstance(member.value, dict)
+        problem = "it has no name" if is_object else f"it is no object, but {_type_of(member.value)}"
+        return unusable(f"tool {member.place} of the list", problem)
+    if len(name) > _MAX_NAME:
+        return unusable(name, f"its name has {len(name):,} characters, more than {_MAX_NAME}")
+    members = as_object(member.value)
+    shape: dict[str, Any] = {"name": name, **_texts(members)}
+    if members.get("inputSchema") is None:
+        return unusable(name, "it has no inputSchema: nothing says which arguments it takes")
+    for key in ("inputSchema", "outputSchema"):
+        if (schema := members.get(key)) is None:
+            continue
+        if not isinstance(schema, dict):
+            return unusable(name, f"its {key} must be an object; got {_type_of(schema)}")
+        shape[key] = members[key]
+    types = shape["inputSchema"].get("type")
+    if isinstance(types, list) and "object" in cast("list[object]", types):  # which arguments always are
+        shape["inputSchema"] = {**shape["inputSchema"], "type": "object"}
+    shape |= _annotations(members)
+    here = server.tool_name(name)
+    offer = examined(name, here, mask(shape), ignores_word_order=server.ignore_word_order)
+    if has_headers and (problem := find_invalid_x_mcp_header(shape["inputSchema"])) is not None:
+        offer = offer.with_problems(f"an argument names a header that cannot be sent: {shown(mask(problem))}")
+    if server.resources and here == server.tool_name(READ):
+        offer = offer.with_problems(f"here it would be called {here}, as the tool that reads resources is")
+    return offer
+
+
+def _annotations(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a server says of a tool beside its texts and schemas, as far as it is well-formed."""
+    shape: dict[str, Any] = {}
+    if isinstance(members.get("annotations"), dict):
+        hints = as_object(members["annotations"]).items()
+        shape["annotations"] = {
+            key: hint
+            for key, hint in hints
+            if (key in _HINTS and isinstance(hint, bool)) or (key == "title" and isinstance(hint, str))
+        }
+    if (task_support := as_object(members.get("execution")).get("taskSupport")) in _TASK_SUPPORT:
+        shape["execution"] = {"taskSupport": task_support}
+    if isinstance(members.get("_meta"), dict):
+        shape["_meta"] = members["_meta"]
+    return shape
+
+
+def _prompt_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any]) -> Offer:
+    """Return what a server says of a chosen prompt, with what is wrong with it: a tool ``prompts/NAME`` that reads."""
+    members = as_object(member.value)
+    name = f"{PROMPTS}{member.name}"
+    arguments = members.get("arguments")
+    if not isinstance(arguments, list | None):
+        return unusable(name, f"its arguments must be a list; got {_type_of(arguments)}")
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for place, value in enumerate(cast("list[object]", arguments or []), 1):
+        argument = _Member(place, value)
+        if argument.name is None:
+            return unusable(name, f"argument {place} of it has no name")
+        if argument.name in properties:
+            return unusable(name, "two of its arguments have one name")
+        properties[argument.name] = {"type": "string", **_texts(as_object(value))}
+        if as_object(value).get("required") is True:
+            required.append(argument.name)
+    shape: dict[str, Any] = {
+        "kind": PROMPT,
+        "name": name,
+        "inputSchema": {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(required),
+            "additionalProperties": False,
+        },
+        **_texts(members),
+    }
+    return examined(name, server.tool_name(name), mask(shape), ignores_word_order=server.ignore_word_order)
+
+
+def _texts(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: text for key in _TEXTS if isinstance(text := members.get(key), str)}
+
+
+def _type_of(value: object) -> str:
+    return _JSON_TYPES[type(value)]

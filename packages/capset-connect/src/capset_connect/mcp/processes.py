@@ -1,0 +1,160 @@
+"""Processes of MCP servers: started with the declared environment, spoken to over their streams (spec 7, M2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+import anyio
+from anyio.abc import ByteSendStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
+
+from capset.errors import DefinitionError, ToolError
+from capset_connect.mcp import keeper
+from capset_connect.mcp.lists import MEMBERS, ListMeter
+from capset_connect.mcp.raw_results import UnreadableLine
+from capset_connect.mcp.server import McpServer
+from capset_connect.mcp.transports import LEAST, Meter, Streams, too_large
+from capset_connect.offers import shown
+
+_GRACE_SECONDS: Final = 2.0
+"""How long a process may take to end once its input is closed."""
+_END_SECONDS: Final = keeper.GRACE_SECONDS + 5.0
+"""How long its keeper may take to end it, and all that it has started."""
+_KEEPER: Final = (sys.executable, "-I", "-S", keeper.__file__)
+_LAST_WORDS: Final = 1_024
+_PARTS: Final = 8
+"""How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
+
+
+@asynccontextmanager
+async def process_streams(
+    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object], lists: ListMeter
+) -> AsyncGenerator[Streams]:
+    """Start the process of a server, and yield the streams of its messages.
+
+    It is the leader of a session of its own. All that it has started is ended with it, by its ``keeper``. ``ended`` is
+    told why nothing comes from it any more. Raises ``DefinitionError`` if it cannot be started.
+    """
+    process = await _start(server, env)
+    received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    said = deque[bytes](maxlen=_PARTS)
+    tasks = [
+        asyncio.create_task(_read(server, process, received, said, ended, lists)),
+        asyncio.create_task(_write(process, sent)),
+        asyncio.create_task(_listen(process, said)),
+    ]
+    try:
+        yield reading, writing
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await process.aclose()
+        for stream in (received, reading, writing, sent):
+            stream.close()
+
+
+async def _start(server: McpServer, env: Mapping[str, str]) -> Process:
+    program, *arguments = server.command
+    found = shutil.which(program)
+    if found is None:
+        raise DefinitionError(f"MCP server {server.name!r}: there is no program {program!r} on this machine's path")
+    try:
+        command = [*_KEEPER, found, *arguments]
+        return await anyio.open_process(command, env=dict(env), cwd=server.cwd, start_new_session=True)
+    except OSError as error:
+        raise DefinitionError(f"MCP server {server.name!r} cannot be started: {error.strerror}") from None
+
+
+async def _read(
+    server: McpServer,
+    process: Process,
+    received: MemoryObjectSendStream[SessionMessage | Exception],
+    said: Iterable[bytes],
+    ended: Callable[[str], object],
+    lists: ListMeter,
+) -> None:
+    """Pass on each message that the process writes, until it writes no more, or more than it may."""
+    meter, why = Meter(server), "it closed its output"
+    async with received:
+        try:
+            async for line in _lines(server, cast("AsyncIterable[bytes]", process.stdout)):
+                meter.count(max(len(line) + 1, LEAST))
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    if line.lstrip().startswith(b"{"):  # it may answer a request
+                        await received.send(UnreadableLine(line))
+                    continue
+                if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
+                    lists.count(line)
+                await received.send(SessionMessage(message))
+            if words := await _last_words(process, said):
+                why = f"it ended, and the last that it wrote was {words}"
+        except ToolError as error:
+            why = error.message
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
+        ended(why)
+
+
+async def _lines(server: McpServer, parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream. Raises ``ToolError`` for one that is too long."""
+    rest = bytearray()
+    async for part in parts:
+        *lines, last = part.split(b"\n")
+        for line in lines:
+            rest += line
+            yield bytes(rest)
+            rest.clear()
+        rest += last
+        if len(rest) > server.message_bytes:
+            raise too_large(server)
+
+
+async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    stream = cast("ByteSendStream", process.stdin)
+    async with sent:
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for one in sent:
+                await stream.send(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+
+async def _listen(process: Process, said: deque[bytes]) -> None:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for part in cast("AsyncIterable[bytes]", process.stderr):
+            said.append(part[-_LAST_WORDS:])
+
+
+async def _last_words(process: Process, said: Iterable[bytes]) -> str:
+    """Return the last line that a process wrote on stderr before it ended, with everything visible that is not."""
+    with anyio.move_on_after(_GRACE_SECONDS):
+        await process.wait()
+        await asyncio.sleep(0.05)  # what it wrote last may still be on its way
+    lines = b"".join(said).decode(errors="replace").strip().splitlines()
+    return shown(lines[-1]) if lines else ""
+
+
+async def _end(process: Process) -> None:
+    """Close its input, and have its keeper end it if it goes on after that."""
+    await cast("ByteSendStream", process.stdin).aclose()
+    for number, seconds in ((None, _GRACE_SECONDS), (signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, _GRACE_SECONDS)):
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+        with anyio.move_on_after(seconds):
+            await process.wait()
+            return

@@ -1,0 +1,75 @@
+"""The headers of an MCP server, whose secrets are asked for again when it refuses them (spec 7, M101)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from capset_connect.client_credentials import AccessTokens
+from capset_connect.declarations import Secret, fill_secrets
+from capset_connect.mcp.server import McpServer
+
+Headers = Mapping[str, str]
+RawHeaders = list[tuple[bytes, bytes]]
+_BEARER: Final = "Bearer "
+
+
+class ServerHeaders:
+    """The headers of one connection to a server.
+
+    Args:
+        server: the declaration.
+        secret: the source of secrets.
+        tokens: the access tokens of the server, if it takes them.
+        hide: is told each token, to mask it in what the server sends.
+    """
+
+    def __init__(
+        self, server: McpServer, secret: Secret, tokens: AccessTokens | None, hide: Callable[[str], object]
+    ) -> None:
+        self._server = server
+        self._secret = secret
+        self._tokens = tokens
+        self._hide = hide
+        self._filled: Headers = {}
+        self._first: Headers = {}
+        self._renewing = asyncio.Lock()
+
+    async def first(self) -> Headers:
+        """Return the headers that the client of the connection sends; ``put`` replaces them once they are others.
+
+        Raises as ``fill_secrets`` and ``AccessTokens.get`` do.
+        """
+        self._filled = await self._fill()
+        self._first = await self.current()
+        return self._first
+
+    async def current(self, refused: Headers | None = None) -> Headers:
+        """Return the headers as they are now, with a token that is valid, and not the ``refused`` one."""
+        if self._tokens is None:
+            return self._filled
+        token = await self._tokens.get(None if refused is None else refused["Authorization"].removeprefix(_BEARER))
+        self._hide(token)
+        return {**self._filled, "Authorization": f"{_BEARER}{token}"}
+
+    async def renewed(self, refused: Headers) -> Headers:
+        """Return the headers after these were refused: with secrets that are asked for again, and another token."""
+        async with self._renewing:
+            current = await self.current()
+            if current == refused:  # no other request has had them renewed
+                self._filled = await self._fill()
+                current = await self.current(refused)
+            return current
+
+    def put(self, headers: RawHeaders, current: Headers) -> RawHeaders:
+        """Return the headers of a request with those of the client of the connection as they are now."""
+        if current == self._first:
+            return headers
+        replaced = {
+            (name.lower().encode(), self._first[name].encode()): value.encode() for name, value in current.items()
+        }
+        return [(name, replaced.get((name.lower(), value), value)) for name, value in headers]
+
+    async def _fill(self) -> Headers:
+        return await fill_secrets(self._server.label, "header", self._server.headers, self._secret)

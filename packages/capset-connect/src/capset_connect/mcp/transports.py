@@ -1,0 +1,426 @@
+"""HTTP to MCP servers, over connections to checked addresses (spec 7, M2, M100)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, Final, cast
+
+import httpcore2
+import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from capset.errors import CapsetError, ToolError, TransientError
+from capset.net.addresses import Allowed, system_resolver
+from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, trusted_tls
+from capset.net.proxies import Proxies
+from capset_connect.declarations import add_internal_hint
+from capset_connect.mcp.lists import METHODS, ListMeter
+from capset_connect.mcp.server import McpServer
+from capset_connect.mcp.server_headers import Headers, ServerHeaders
+
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+EVENTS: Final = "text/event-stream"
+_PORTS: Final = {"http": 80, "https": 443}
+_BURST: Final = 32
+"""How many messages of the maximum size may come at once; after that, one a second."""
+LEAST: Final = 1_024
+"""What a message counts for at least: many small ones take time, too."""
+_DELETE_SECONDS: Final = 2.0
+"""How long a server may take to answer the end of a session."""
+_WHAT_TO_DO: Final[Mapping[int, str]] = {
+    401: "declare a credential that it takes, in `headers` or by `oauth`",
+    403: "the credential in `headers` does not allow this",
+}
+"""Advice to the host for some HTTP statuses."""
+SESSION_OVER: Final = -32_098
+"""The code of the error of a request that was refused since its session is over. A server that sends it itself has its
+requests sent again in another session, as one has that forgets sessions.
+"""
+_SESSION: Final = "mcp-session-id"
+_FORGOTTEN: Final = frozenset({404, 410})
+"""The statuses by which servers say that a session is over; with 400, the text says so."""
+_OF_SESSION: Final = re.compile(rb"session|not initiali[sz]ed", re.IGNORECASE)
+NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405})
+"""The statuses with which a server of the older transport answers a POST (2025-03-26, backwards compatibility)."""
+
+
+class Meter:
+    """Counts what a server sends, and raises ``ToolError`` for one that floods."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._left, self._at = float(_BURST * server.message_bytes), monotonic()
+
+    def count(self, size: int) -> None:
+        """Count bytes that arrived. Raises ``ToolError`` (``flooded``) for too many."""
+        most, now = self._server.message_bytes, monotonic()
+        self._left = min(float(_BURST * most), self._left + (now - self._at) * most) - size
+        self._at = now
+        if self._left < 0:
+            raise ToolError(
+                f"it sent more than {_BURST} messages of {most:,} bytes at once",
+                code="flooded",
+                status=502,
+            )
+
+
+def too_large(server: McpServer) -> ToolError:
+    """Return the error of a message that is too long."""
+    text = f"it sent a message of more than {server.message_bytes:,} bytes"
+    return ToolError(text, code="too_large", status=502)
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests over connections to checked addresses, and bounds what comes back.
+
+    Args:
+        server: the declaration.
+        ended: is told why nothing comes any more, where a request fails.
+        lists: counts what the server says of its tools.
+        headers: renews the headers that the client sends, if the server refuses them.
+        hide: is told which credentials a flow of OAuth sends.
+        proxies: returns the proxy for a URL; none is asked if left out.
+        is_sse: whether the older HTTP with SSE is spoken: one stream has all answers, and its end is that of the
+            connection.
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        ended: Callable[[str], object],
+        lists: ListMeter,
+        *,
+        headers: ServerHeaders | None = None,
+        hide: Callable[[str], object] | None = None,
+        proxies: Proxies | None = None,
+        is_sse: bool = False,
+    ) -> None:
+        self.server: Final = server
+        self._lists = lists
+        self._url = httpx2.URL(server.url or "")
+        self.meter: Final = Meter(server)
+        self.ended: Final = ended
+        self._headers = headers
+        self._hide = hide
+        self._is_sse = is_sse
+        network = CheckedNetwork(system_resolver, Allowed.read(server.internal))
+        self._pool = CheckedPool(network, partial(trusted_tls, server.ca_file), proxies)
+        self.status: int | None = None
+        """The status of the last answer to a message."""
+        self.is_forgotten = False
+        """Whether the server has said that the session is over."""
+
+    def client(self, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+        """Return a client that sends these headers with every request, and follows no redirects.
+
+        Requests that ``auth`` makes, to authorization servers, are sent none of them.
+        """
+        timeout = httpx2.Timeout(self.server.timeout, read=None)
+        # What is compressed has no size before it is decoded.
+        plain = {"accept-encoding": "identity"}
+        return httpx2.AsyncClient(
+            auth=auth,
+            transport=self,
+            headers={**headers, **plain},
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of the SDK's, which asks again without a pause, and waits for the end of a session."""
+        if self._hide is not None and (authorization := request.headers.get("authorization")):
+            self._hide(authorization.partition(" ")[2])
+        if request.method == "GET":
+            try:
+                self.meter.count(self.server.message_bytes)
+            except ToolError as error:
+                self.ended(error.message)
+                raise
+        if request.method != "DELETE":
+            return await self._send(request)
+        try:
+            async with asyncio.timeout(_DELETE_SECONDS):
+                answer = await self._send(request)
+                await answer.aread()
+                return answer
+        except TimeoutError:
+            raise httpx2.ReadTimeout("its end was not answered", request=request) from None
+
+    async def open(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send a request, and return its response, which has to be closed.
+
+        A request that is refused (401) is sent once more, if its secrets or its token are others by now. Raises
+        ``ToolError`` and ``TransientError`` as ``convert_failures`` does, and ``ToolError`` (``mcp_error``) if there is
+        no credential to send.
+        """
+        with convert_failures(request.url.host.decode("ascii")):
+            if self._headers is None:
+                return await self._pool.handle_async_request(request)
+            sent = await _authorized(self._headers.current())
+            response = await self._pool.handle_async_request(_with_headers(request, self._headers, sent))
+            if response.status != 401:
+                return response
+            try:
+                renewed = await _authorized(self._headers.renewed(sent))
+            except BaseException:
+                await response.aclose()
+                raise
+            if renewed == sent:
+                return response
+            await response.aclose()
+            return await self._pool.handle_async_request(_with_headers(request, self._headers, renewed))
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        if self.is_forgotten and request.method == "DELETE":
+            return httpx2.Response(204)
+        url = request.url
+        asked = httpcore2.Request(
+            request.method,
+            httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=cast("AsyncIterable[bytes]", request.stream),
+            extensions=request.extensions,
+        )
+        try:
+            response = await self.open(asked)
+        # Over HTTP with SSE, answers come on another stream: only the end of the connection ends a call there.
+        except TransientError as error:
+            if error.code == BUSY and not self._is_sse:
+                return _refused_message(error)
+            self.ended(error.message)
+            raise httpx2.ConnectError(error.message, request=request) from error
+        except ToolError as error:
+            if error.code in OF_ONE_ANSWER and not self._is_sse:
+                return _refused_message(error)
+            if self.server.agent is None:  # what a stored agent's server may lead to is its operator's
+                error = add_internal_hint(error, url.host, url.port or _PORTS[url.scheme])
+            self.ended(error.message)
+            raise error from None
+        if _is_forgotten(request, response.status):
+            await response.aclose()
+            return self._forgotten()
+        if self._is_sse and request.method == "POST" and response.status >= 400:
+            self.ended(refusal(response.status).message)  # an answer will not come
+            await response.aclose()
+            return httpx2.Response(202)
+        return await self._bounded(request, response)
+
+    async def _bounded(self, request: httpx2.Request, response: httpcore2.Response) -> httpx2.Response:
+        """Return a response of which no more is read than may be, as the SDK takes it."""
+        headers = httpx2.Headers(response.headers)
+        is_message = request.method == "POST" and request.url == self._url  # others are those of an authentication
+        if is_message:
+            self.status = response.status
+        if headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            error = compressed()
+            if is_message:
+                return _refused_message(error)
+            self.ended(error.message)
+            raise error
+        is_stream = headers.get("content-type", "").startswith(EVENTS)
+        if is_stream:  # is UTF-8; a server could name a codec that takes long
+            headers["content-type"] = EVENTS
+        # A stream that is resumed does not say which request it belongs to.
+        is_list = request.method == "GET" or (is_message and _method_of(request) in METHODS)
+        parts = cast("AsyncIterable[bytes]", response.stream)
+        if self._is_sse and is_stream:
+            parts = _until_end(parts, self.ended)
+        answer = httpx2.Response(
+            response.status,
+            headers=headers,
+            stream=BoundedBody(
+                parts,
+                self.server,
+                self.meter if is_stream else None,
+                response.aclose,
+                None if is_message and not is_stream else self.ended,
+                self._lists if is_list else None,
+            ),
+            extensions=cast("Any", response).extensions,
+        )
+        if is_message and not is_stream:
+            try:
+                await answer.aread()
+            except ToolError as error:  # of this message alone
+                await answer.aclose()
+                return _refused_message(error)
+            if answer.status_code == 400 and _SESSION in request.headers and _OF_SESSION.search(answer.content):
+                return self._forgotten()
+        # 404 is left to the SDK: to it, a method is not there.
+        if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
+            await answer.aclose()
+            return _refused(answer)
+        return answer
+
+    def _forgotten(self) -> httpx2.Response:
+        """End the connection, and return the refusal of a request whose session is over: nothing was begun."""
+        self.is_forgotten = True
+        self.ended("it has forgotten the session")
+        over = ToolError("it has forgotten the session", code="session_over", status=404)
+        return _refused_message(over, SESSION_OVER)
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+def _is_forgotten(request: httpx2.Request, status: int) -> bool:
+    """Return whether a status says that the session of a request is over.
+
+    Of a GET, only that of a stream which is read on: many servers have no stream of their own, and say 404.
+    """
+    if _SESSION not in request.headers:
+        return False
+    if request.method == "POST":
+        return status in _FORGOTTEN
+    return request.method == "GET" and status == 404 and "last-event-id" in request.headers
+
+
+def _with_headers(request: httpcore2.Request, headers: ServerHeaders, current: Headers) -> httpcore2.Request:
+    return httpcore2.Request(
+        request.method,
+        request.url,
+        headers=headers.put(request.headers, current),
+        content=request.stream,
+        extensions=request.extensions,  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - httpcore's
+    )
+
+
+async def _authorized(headers: Awaitable[Headers]) -> Headers:
+    """Return headers. Raises ``ToolError`` (``mcp_error``) if there is no credential for them: nothing is sent."""
+    try:
+        return await headers
+    except CapsetError as error:
+        raise ToolError(f"its authorization failed: {error.message}", code="mcp_error", status=502) from None
+
+
+async def _until_end(parts: AsyncIterable[bytes], ended: Callable[[str], object]) -> AsyncIterator[bytes]:
+    """Yield the parts of a stream, and say when it is over."""
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        ended("it closed its stream")
+
+
+def refusal(status: int) -> ErrorData:
+    """Return the error of a server that answers a message with this status, and says nothing of MCP."""
+    said = f"it answered {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
+    if (what_to_do := _WHAT_TO_DO.get(status)) is not None:
+        said = f"{said}: {what_to_do}"
+    return ErrorData(code=INTERNAL_ERROR, message=said)
+
+
+def _method_of(request: httpx2.Request) -> str | None:
+    """Return the method of MCP of a request of the SDK's, if it has one."""
+    return cast("dict[str, Any]", from_json(request.content)).get("method")
+
+
+async def _is_mcp(answer: httpx2.Response) -> bool:
+    """Return whether an answer with an error of HTTP has one of MCP in it; its body is read."""
+    if not answer.headers.get("content-type", "").lower().startswith("application/json"):
+        return False
+    try:
+        return isinstance(jsonrpc_message_adapter.validate_json(await answer.aread(), by_name=False), JSONRPCError)
+    except ValidationError:
+        return False
+
+
+def _refused_message(error: ToolError, code: int = INTERNAL_ERROR) -> httpx2.Response:
+    """Return an answer that is refused here as an error of MCP: it concerns its own request alone."""
+    error_data = ErrorData(code=code, message=error.message).model_dump(exclude_none=True)
+    return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": error_data})
+
+
+def _refused(answer: httpx2.Response) -> httpx2.Response:
+    """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
+    error = {"jsonrpc": "2.0", "id": None, "error": refusal(answer.status_code).model_dump(exclude_none=True)}
+    challenge = [("www-authenticate", one) for one in answer.headers.get_list("www-authenticate")]
+    return httpx2.Response(answer.status_code, headers=challenge, json=error)
+
+
+@asynccontextmanager
+async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
+    """Yield the streams of messages of a server at a URL. The client is closed with them."""
+    async with (
+        client,
+        streamable_http_client(
+            server.url or "", http_client=client, max_sse_event_size=server.message_bytes
+        ) as streams,
+    ):
+        yield cast("Streams", streams)
+
+
+@asynccontextmanager
+async def sse_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
+    """Yield the streams of messages of a server that speaks the older HTTP with SSE, and is closed with them.
+
+    The SDK takes no place for messages at another origin than that of the stream.
+    """
+
+    def make(*_: object, **__: object) -> httpx2.AsyncClient:
+        return client
+
+    async with sse_client(server.url or "", httpx_client_factory=make) as streams:
+        yield cast("Streams", streams)
+
+
+OF_ONE_ANSWER: Final = frozenset({"mcp_error", "too_large"})
+"""The codes of errors that concern one request alone: its answer is compressed, or too long, or it was not sent."""
+
+
+def compressed() -> ToolError:
+    """Return the error of an answer that is compressed."""
+    return ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
+
+
+class BoundedBody(httpx2.AsyncByteStream):
+    """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
+
+    ``close`` ends it; ``ended`` is told why a body is refused, where more than the body ends with it; ``lists`` counts
+    the body of a list.
+    """
+
+    def __init__(
+        self,
+        parts: AsyncIterable[bytes],
+        server: McpServer,
+        meter: Meter | None,
+        close: Callable[[], Awaitable[None]],
+        ended: Callable[[str], object] | None,
+        lists: ListMeter | None = None,
+    ) -> None:
+        self._parts, self._server, self._meter, self._close, self._ended = parts, server, meter, close, ended
+        self._lists = lists
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in self._parts:
+            size += len(part)
+            try:
+                if self._lists is not None:
+                    self._lists.count(part)
+                if self._meter is not None:
+                    self._meter.count(len(part) + part.count(b"\n") * LEAST // 4)  # an event has at least three lines
+                elif size > self._server.message_bytes:
+                    raise too_large(self._server)
+            except ToolError as error:
+                if self._ended is not None:
+                    self._ended(error.message)
+                raise
+            yield part
+
+    async def aclose(self) -> None:
+        await self._close()

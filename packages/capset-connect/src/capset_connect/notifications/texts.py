@@ -1,0 +1,88 @@
+"""Events and requests in words, for messages to people: everything of others is legible, plain and bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from capset.definitions.approvals import ApprovalStatus
+from capset.definitions.channels import EventName
+from capset.kernel.governance.file_arguments import described_file, files_of
+from capset.wire.deliveries import notified_request
+from capset_connect.legible_text import legible
+from capset_connect.notifications.senders import Notice
+
+SHOWN: Final = 2_500
+"""How many characters of the arguments a message shows."""
+_LINE: Final = 300
+_TITLES: Final[Mapping[EventName, str]] = MappingProxyType(
+    {
+        "approval.requested": "{tool} waits for an approval",
+        "approval.escalated": "{tool} still waits for an approval",
+        "approval.approved": "{tool} was approved",
+        "approval.rejected": "{tool} was rejected",
+        "approval.expired": "{tool} was not decided in time",
+    }
+)
+_STATUS: Final[Mapping[ApprovalStatus, str]] = MappingProxyType(
+    {
+        "pending": "waits for an approval",
+        "approved": "approved",
+        "used": "approved, and called",
+        "rejected": "rejected",
+        "expired": "not decided in time",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A notice in words: its title, its facts by name, and the arguments as text.
+
+    ``is_whole``: the arguments are shown completely, but for those that the tool's schema says are secret.
+    ``is_open``: the request can be decided.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    arguments: str
+    is_whole: bool
+    is_open: bool
+
+
+def words_of(notice: Notice) -> Words:
+    """Return a notice in words, with the request as it stands now."""
+    told = notified_request(notice.request, notice.url)
+    request = told.request
+    files = "".join(f"\n{described_file(file)}" for file in files_of(notice.request))
+    arguments = legible(json.dumps(request.arguments, indent=2, ensure_ascii=False) + files)
+    is_long = len(arguments) > SHOWN
+    asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")
+    facts = {
+        "Tool": request.tool,
+        "Asked by": asker,
+        "Organisation": notice.request.org or "",
+        "Agent": request.agent,
+        "Why": request.reason,
+        "Asked at": request.created_at,
+        "Expires at": request.expires_at if request.status == "pending" else "",
+        "Status": _STATUS[request.status],
+        "Decided by": request.decided_by or "",
+        "Note": request.note or "",
+    }
+    return Words(
+        title=_TITLES[notice.event].format(tool=line(request.tool)),
+        facts=tuple((name, line(value)) for name, value in facts.items() if value),
+        arguments=f"{arguments[:SHOWN]}…" if is_long else arguments,
+        is_whole=not (told.shortened or is_long or request.masked),
+        is_open=request.status == "pending",
+    )
+
+
+def line(text: str) -> str:
+    """Return text of others as one legible line, cut where it is long."""
+    shown = legible(" ".join(text.split()))
+    return shown if len(shown) <= _LINE else f"{shown[:_LINE]}…"

@@ -1,0 +1,228 @@
+"""APIs whose operations agents may use, as their host declares them (spec 7, M8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from capset.definitions.acts import ActName
+from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.identity import FrozenValue
+from capset.definitions.limits import checked_limits
+from capset.definitions.names import checked_flag, checked_permissions, checked_text, mapped
+from capset.definitions.tools.options import Effect, Limits
+from capset.errors import DefinitionError, ToolError
+from capset.net.addresses import Allowed
+from capset.net.client import checked_headers
+from capset.schemas.strict_json import copy_json
+from capset.schemas.validation_errors import SchemaMismatch
+from capset.wire.tool_sources import ApiShape
+from capset_connect.client_credentials import ClientCredentials, client_credentials_of
+from capset_connect.declarations import (
+    ANSWER_BYTES,
+    BYTES,
+    HEADER,
+    SECONDS,
+    optional_names,
+    optional_proxy,
+    optional_url,
+    secrets_in,
+    short_name,
+    source_name,
+    texts_by,
+    words,
+)
+from capset_connect.tool_rules import Rules, checked_rules
+
+_SCHEME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "external",
+    "PUT": "external",
+    "PATCH": "external",
+    "DELETE": "destructive",
+}
+"""The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
+
+
+def _document(field: str, given: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    if isinstance(given, Path):
+        return str(given)
+    if isinstance(given, str):
+        return optional_url(field, given) or given if _URL.match(given) else checked_text(field, given)
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+        raise DefinitionError(f"{field} must be a path, a URL or a mapping; got {type(given).__name__}")
+    try:
+        return MappingProxyType(cast("dict[str, Any]", copy_json(dict(given))))
+    except SchemaMismatch as error:
+        raise DefinitionError(f"{field}: {error}") from None
+
+
+def _base_url(field: str, given: str | None) -> str | None:
+    if (url := optional_url(field, given)) is None:
+        return None
+    if "?" in url or "#" in url:
+        raise DefinitionError(f"{field} must have no query and no fragment: paths are added to it; got {url!r:.80}")
+    return url.rstrip("/")
+
+
+def _headers(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
+    found = texts_by("a header", HEADER)(field, given)
+    try:
+        checked_headers(dict.fromkeys(found, ""))
+    except ToolError as error:
+        raise DefinitionError(f"{field}: {error.message}") from None
+    return cast("Mapping[str, str]", found)
+
+
+def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str, ClientCredentials]:
+    checked = {
+        name: client_credentials_of(f"{field}: {name}", client) for name, client in mapped(field, clients or {}).items()
+    }
+    for name in checked:
+        if not isinstance(name, str) or not _SCHEME.fullmatch(name):
+            raise DefinitionError(f"{field}: {name!r:.80} is no name of a security scheme")
+    return MappingProxyType(checked)
+
+
+def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
+    hosts = words(field, given)
+    Allowed.read(hosts)
+    return hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSource(FrozenValue):
+    """An API by its name alone."""
+
+    name: str = checked_field(source_name("an API"))
+    """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages."""
+        return f"API {self.name!r}"
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        return f"api:{self.name}"
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its tools' pins in a store, which no MCP server can have."""
+        return self.capability
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        return "api.approve"
+
+    @property
+    def said(self) -> str:
+        """The description of its capability."""
+        return "Operations of an API."
+
+    def tool_name(self, there: str) -> str:
+        """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
+
+        One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends
+        with a part of its hash instead.
+        """
+        own = there.lower() if there.partition(" ")[0] in EFFECTS else there
+        return short_name(f"{self.name}_{_NO_NAME.sub('_', own).strip('_')}", there)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApi(ApiSource):
+    """An API as its document describes it (OpenAPI 3.0 to 3.2, Swagger 2.0), and its operations that become tools.
+
+    Headers, credentials and the proxy may contain ``${NAME}``, which stands for the secret of that name. Raises
+    ``DefinitionError``, naming the API and the field.
+    """
+
+    document: str | Path | Mapping[str, Any] = checked_field(_document)
+    """A file (JSON or YAML), a URL, or the document itself; ``Any`` since its members have any JSON type."""
+    url: str | None = checked_field(_base_url, None)
+    """The URL before all paths, in the place of the document's ``servers``."""
+    operations: Iterable[str] | None = checked_field(optional_names, None)
+    """The operations that are used: their ``operationId``, or ``GET /pets/{id}``."""
+    tags: Iterable[str] | None = checked_field(optional_names, None)
+    """The tags whose operations are used, beside ``operations``; if both are left out, all are."""
+    rules: Rules = checked_field(checked_rules, ())
+    """What holds for an operation, by its id or by method and path, or ``*`` for every one; its effect is its method's
+    where they say nothing."""
+    limits: Limits = checked_field(checked_limits, ())
+    """How often all of its operations together may be called, beside the limits of each."""
+    permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
+    """What a principal must hold to call any of its tools."""
+    headers: Mapping[str, str] = checked_field(_headers, ())
+    """Sent with every request to the API, and no longer arguments of its tools."""
+    credentials: Mapping[str, str] = checked_field(texts_by("a security scheme", _SCHEME), ())
+    """The credential of each security scheme of the document, by its name: a key, a token, or ``USER:PASSWORD``."""
+    oauth: Mapping[str, ClientCredentials] = checked_field(_oauth, ())
+    """What gets the access tokens of a security scheme of the document, by its name."""
+    internal: Iterable[str] = checked_field(_hosts, ())
+    """The internal hosts that may be requested, ``host`` or ``host:port``; others are refused."""
+    ca_file: str | None = checked_field(
+        requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
+    )
+    """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
+    proxy: str | None = checked_field(optional_proxy, None)
+    """The proxy that requests go through, in the place of those of the environment (``HTTPS_PROXY``).
+
+    It looks names up itself, so where they lead is not checked.
+    """
+    slashes: bool = checked_field(checked_flag, False)
+    """Whether arguments in paths may contain slashes, sent as ``%2F``; many servers take that for a slash."""
+    timeout: float = checked_field(SECONDS, 30.0)
+    """Seconds that a call may take."""
+    answer_bytes: int = checked_field(BYTES, ANSWER_BYTES)
+    """The maximum size of an answer."""
+    trust_first_use: bool = checked_field(checked_flag, False)
+    """Whether the operations that it has when it is first used are approved as they are."""
+
+    def __post_init__(self) -> None:
+        try:
+            store_checked(self)
+        except DefinitionError as error:
+            raise DefinitionError(f"API {self.name!r:.80}: {error.message}", hint=error.hint) from None
+        if both := sorted(self.credentials.keys() & self.oauth.keys()):
+            raise DefinitionError(f"API {self.name!r}: {both[0]!r} is in credentials and in oauth; give one of them")
+
+    @property
+    def document_url(self) -> str | None:
+        """The URL of its document, if it has one."""
+        return self.document if isinstance(self.document, str) and _URL.match(self.document) else None
+
+    @property
+    def place(self) -> str:
+        """The place of its document, and its URL: an API of the same name elsewhere is another one."""
+        return f"{self.document if isinstance(self.document, str) else ''} {self.url or ''}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that it needs."""
+        clients = (text for client in self.oauth.values() for text in client.texts)
+        return secrets_in((*self.headers.values(), *self.credentials.values(), *clients, self.proxy or ""))
+
+
+def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
+    """Return an API as a file in ``folder`` declares it. Raises ``DefinitionError``."""
+    given: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if not _URL.match(shape.document):
+        given["document"] = str(folder / shape.document)
+    if shape.ca_file is not None:
+        given["ca_file"] = str(folder / shape.ca_file)
+    return OpenApi(name=name, **given)

@@ -1,0 +1,180 @@
+"""Arguments of an operation: its parameters and its body, as one JSON Schema (spec 7, M8, M105, M106).
+
+Each argument has a *place*, which says how it is sent and is part of the pin: JSON with ``in`` and ``name``, and with
+``style`` and ``explode``, ``content`` or ``media``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from capset.definitions.secrets import is_secret_name
+from capset.errors import DefinitionError
+from capset.schemas.schema import SECRETS_WITHIN
+from capset_connect.openapi.argument_names import BODY, argument_names, is_recognisable
+from capset_connect.openapi.bodies import body_of, is_empty
+from capset_connect.openapi.document import ApiDocument
+from capset_connect.openapi.nodes import Node, as_list, as_text
+from capset_connect.openapi.parameters import Place, Places, described, parameter_of
+from capset_connect.openapi.paths import Key, check_path, fixed_query, names_in, split_path
+from capset_connect.openapi.schemas import OperationSchemas, SchemaLibrary
+from capset_connect.openapi.swagger import upgraded_body, upgraded_parameter
+from capset_connect.openapi.uploads import FORM_DATA, mentions_file
+
+_IGNORED_HEADERS: Final = frozenset({("header", name) for name in ("accept", "content-type", "authorization")})
+"""Headers that the specification has ignored among parameters."""
+_BODILESS: Final = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class OperationArguments:
+    """The arguments of an operation: their JSON Schema, their places, and the query that its path fixes.
+
+    ``notes`` say what is left out of what the document describes.
+    """
+
+    schema: dict[str, Any]
+    places: Places
+    query: str
+    notes: list[str]
+
+
+def arguments_of(
+    document: ApiDocument,
+    method: str,
+    path: str,
+    item: Node,
+    operation: Node,
+    filled: Collection[Key],
+    library: SchemaLibrary,
+) -> OperationArguments:
+    """Return the arguments of an operation, with the names that ``argument_names`` has; the body is ``body``.
+
+    ``filled`` are the parameters that the host fills in. They are no arguments, nor are those that the path fixes in
+    its query. Optional parameters that cannot be sent are left out, with a note, and so is the optional body of a GET.
+
+    Raises ``DefinitionError`` for all else that cannot be sent.
+    """
+    declared = _declared_parameters(document, item, operation)
+    query = fixed_query(path, declared)
+    check_path(path, query, declared)
+    hidden = {*filled, *_IGNORED_HEADERS, *(("query", name) for name in names_in(query))}
+    notes = [*_unsent_end(path, declared)]
+    schemas = OperationSchemas(library)
+    body = _request_body(document, method, operation, declared, notes)
+    sent = _sent(document, schemas, {key: declared[key] for key in declared if key not in hidden}, notes)
+    names = argument_names(sent, has_body=body is not None)
+    properties: dict[str, Any] = {}
+    places: Places = {}
+    for key, (schema, place) in sent.items():
+        name = names[key]
+        properties[name] = schema if is_recognisable(name, key) else described(schema, "", f"Sent as {key[1]!r:.200}.")
+        places[name] = place
+    required = [names[key] for key in sent if _is_required(key, declared[key])]
+    if body is not None:
+        properties[BODY], places[BODY] = body_of(document, schemas, body, notes)
+        if body.get("required") is True:
+            required.append(BODY)
+    whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        whole["required"] = sorted(required)
+    if defs := schemas.referred():
+        whole["$defs"] = defs
+    if body is not None:
+        inside = [properties[BODY], *defs.values()]
+        if places[BODY]["media"] == FORM_DATA and mentions_file(inside):
+            raise DefinitionError("its body: a file can only be a field of it, or one of a list that is one")
+        if _hides(inside):
+            properties[BODY][SECRETS_WITHIN] = True  # records mask whole arguments, and fields only by their names
+    return OperationArguments(whole, places, query, notes)
+
+
+def _request_body(
+    document: ApiDocument, method: str, operation: Node, parameters: Mapping[Key, Node], notes: list[str]
+) -> Node | None:
+    """Return the body of an operation, if it has one that is sent."""
+    if document.version == "2.0":
+        body = upgraded_body(document.data, operation, parameters)
+    else:
+        declared = operation.get("requestBody")
+        body = None if declared is None else document.resolved("its body", declared)
+    if body is None or method not in _BODILESS:
+        return body
+    if not is_empty(body):
+        if body.get("required") is True:
+            raise DefinitionError(f"it is a {method} with a body, which many servers do not read")
+        notes.append(f"left out: its body, which many servers do not read of a {method}")
+    return None
+
+
+def _sent(
+    document: ApiDocument, schemas: OperationSchemas, parameters: Mapping[Key, Node], notes: list[str]
+) -> dict[Key, tuple[Any, Place]]:
+    """Return the schemas and the places of parameters, without those that cannot be sent and need not be."""
+    is_swagger = document.version == "2.0"
+    sent: dict[Key, tuple[Any, Place]] = {}
+    for key, parameter in parameters.items():
+        if is_swagger and key[0] in ("body", "formData"):
+            continue
+        trial = schemas.trial()
+        try:
+            typed = parameter_of(trial, key, upgraded_parameter(key[0], parameter) if is_swagger else parameter)
+            schemas.add(trial)
+        except DefinitionError as error:
+            if _is_required(key, parameter):
+                raise
+            notes.append(f"left out: {error.message}")
+        else:
+            sent[key] = typed
+    return sent
+
+
+def _is_required(key: Key, parameter: Node) -> bool:
+    return key[0] == "path" or parameter.get("required") is True
+
+
+def _declared_parameters(document: ApiDocument, item: Node, operation: Node) -> dict[Key, Node]:
+    """Return the parameters of an operation, with those of its path that it does not describe itself."""
+    found: dict[Key, Node] = {}
+    for owner in (item, operation):
+        own: set[Key] = set()
+        for number, one in enumerate(as_list("its parameters", owner.get("parameters"))):
+            if one is None:
+                continue
+            parameter = document.resolved(f"its parameter {number}", one)
+            where, name = (as_text(f"its parameter {number}", parameter.get(member)) for member in ("in", "name"))
+            key = (where, name.lower() if where == "header" else name)
+            if key in own:
+                raise DefinitionError(f"it has two parameters {name!r:.80} in its {where}")
+            own.add(key)
+            found[key] = parameter
+    return found
+
+
+def _unsent_end(path: str, declared: Collection[Key]) -> Iterator[str]:
+    """Yield a note about the end of a path, from ``#`` on, if it says something that no parameter does."""
+    end = split_path(path)[2]
+    known = {name.lower() for _, name in declared}
+    if not {name.lower() for name in names_in(end)} <= known:
+        yield f"not sent: {f'#{end}'!r:.200} at the end of its path"
+
+
+def _hides(schema: object) -> bool:
+    """Whether a schema has a write-only field whose name does not say so, as ``password`` does."""
+    if isinstance(schema, list):
+        return any(_hides(one) or _is_write_only(one) for one in cast("list[object]", schema))
+    if not isinstance(schema, dict):
+        return False
+    node = cast("dict[str, object]", schema)
+    fields = node.get("properties")
+    if isinstance(fields, dict):
+        members = cast("dict[str, object]", fields)
+        if any(_is_write_only(one) and not is_secret_name(name) for name, one in members.items()):
+            return True
+    return any(_hides(one) for one in node.values())
+
+
+def _is_write_only(schema: object) -> bool:
+    return isinstance(schema, dict) and cast("Node", schema).get("writeOnly") is True

@@ -1,0 +1,225 @@
+"""Files as arguments: of the session or as base64, sent as a body or as parts of one (spec 7, M8)."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from capset.definitions.contexts import Context
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.errors import ToolError
+from capset.net.client import not_installed
+from capset.schemas.schema import session_file
+from capset_connect.openapi.document import ApiDocument
+from capset_connect.openapi.nodes import Node, as_list, as_members
+
+FORM_DATA: Final = "multipart/form-data"
+MAX_UPLOAD_BYTES: Final = 16 * 1024 * 1024
+"""The maximum size of all files of one request together."""
+_MAX_FILES: Final = 100
+_READ: Final = "session_files:read"
+_MAX_NAME: Final = 200
+_COMPOSED: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "enum", "const"})
+"""Keywords of schemas of something else than bytes."""
+_TEXT: Final = {"type": "string"}
+_PATH: Final = {"type": "string", **session_file()}
+FILE_SCHEMA: Final[Mapping[str, Any]] = {
+    "description": "A file: the path of one of the session's files, or its content as base64.",
+    "anyOf": [
+        {"type": "object", "properties": {"path": _PATH}, "required": ["path"], "additionalProperties": False},
+        {
+            "type": "object",
+            "properties": {"base64": _TEXT, "name": {"type": "string", "maxLength": _MAX_NAME}},
+            "required": ["base64"],
+            "additionalProperties": False,
+        },
+    ],
+}
+"""The JSON Schema of an argument that is a file."""
+
+FormPart = tuple[str, tuple[str | None, bytes, str | None]]
+"""A part of a body of ``multipart/form-data``: its name, and its file name, content and media type.
+
+It is a file if it has a file name, and has the media type that this stands for if it has no other.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that is sent: its name, without folders, and its content."""
+
+    name: str
+    data: bytes
+
+
+def is_bytes(document: ApiDocument, what: str, schema: object) -> bool:
+    """Whether a schema of a body can be that of bytes: it is absent, or that of a string."""
+    node: Node = document.resolved(what, cast("Node", schema)) if isinstance(schema, Mapping) else {}
+    return _is_string(node) and _COMPOSED.isdisjoint(node)
+
+
+def is_file(document: ApiDocument, what: str, schema: object) -> bool:
+    """Whether a schema of a part is that of a file, which may be null. Fields that are read-only are none."""
+    if not isinstance(schema, Mapping):
+        return False
+    node = document.resolved(what, cast("Node", schema))
+    for key in ("anyOf", "oneOf"):
+        options = [one for one in as_list(what, node.get(key)) if not _is_null(one)]
+        if len(options) == 1 and "type" not in node:
+            node = document.resolved(what, options[0])
+    return node.get("readOnly") is not True and _says_bytes(node)
+
+
+def mentions_file(schema: object) -> bool:
+    """Whether there is the schema of a file anywhere in a schema."""
+    if isinstance(schema, list):
+        return any(map(mentions_file, cast("list[object]", schema)))
+    if not isinstance(schema, Mapping):
+        return False
+    node = cast("Node", schema)
+    return _says_bytes(node) or any(map(mentions_file, node.values()))
+
+
+def file_fields(document: ApiDocument, what: str, schema: Node) -> dict[str, bool]:
+    """Return the fields of a body that are files by name, and whether each takes several."""
+    found: dict[str, bool] = {}
+    for name, one in as_members(what, schema.get("properties")).items():
+        if is_file(document, what, one):
+            found[name] = False
+        elif isinstance(one, Mapping):
+            node = document.resolved(what, cast("Node", one))
+            if node.get("type") == "array" and is_file(document, what, node.get("items")):
+                found[name] = True
+    return found
+
+
+def takes_files(places: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an operation with arguments at these places takes files."""
+    return any(_is_file_place(place) for place in places.values())
+
+
+def upload_policy(owner: str, places: Mapping[str, Mapping[str, Any]]) -> Policy:
+    """Return the policy that refuses files of the session to principals who may not read them."""
+
+    def decide(request: Request) -> Decision:
+        if _READ in request.principal.permissions or not any(
+            "path" in one for one in _files_in(places, request.arguments or {})
+        ):
+            return allow()
+        return deny(f"To send a file of the session needs the permission {_READ}")
+
+    return Policy(f"{owner}:files", decide, phase="call")
+
+
+async def with_uploads(
+    ctx: Context, places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return arguments with the files that they name, each an ``Upload``.
+
+    Raises ``FileError``, and ``ToolError`` for base64 that is none and for more or larger files than a request has.
+    """
+    reading, found = _UploadReader(ctx), dict(arguments)
+    for name, place in places.items():
+        if (value := found.get(name)) is None or not _is_file_place(place):
+            continue
+        if place.get("file") is True:
+            found[name] = await reading.upload(name, value)
+            continue
+        if not isinstance(value, dict):  # the document's schema may allow it; no form can be made of it
+            continue
+        fields = dict(cast("dict[str, Any]", value))
+        for key, part in place["parts"].items():
+            if part.get("file") is True and (one := fields.get(key)) is not None:
+                several = isinstance(one, list)
+                files = [await reading.upload(key, item) for item in (cast("list[Any]", one) if several else [one])]
+                fields[key] = files if several else files[0]
+        found[name] = fields
+    return found
+
+
+class _UploadReader:
+    """Reads the files of one request, and counts them."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._left = MAX_UPLOAD_BYTES
+        self._count = 0
+
+    async def upload(self, argument: str, given: Mapping[str, str]) -> Upload:
+        """Return a file as an argument names it."""
+        self._count += 1
+        if self._count > _MAX_FILES:
+            raise _refused(argument, f"a request has at most {_MAX_FILES} files")
+        if "path" in given:
+            stat = await self._ctx.files.stat(given["path"])
+            self._check(argument, stat.size_bytes if stat is not None else 0)
+            stat, data = await self._ctx.files.read(given["path"])
+            name = stat.name
+        else:
+            self._check(argument, len(given["base64"]) // 4 * 3 - 2)
+            name = re.split(r"[/\\]", given.get("name", ""))[-1]
+            try:
+                data = b64decode(given["base64"], validate=True)
+            except ValueError:
+                raise _refused(argument, "what stands in base64 is no base64") from None
+        self._check(argument, len(data))
+        self._left -= len(data)
+        return Upload(name if name not in ("", ".", "..") else "file", data)
+
+    def _check(self, argument: str, size: int) -> None:
+        if size > self._left:
+            raise _refused(argument, f"the files of a request have at most {MAX_UPLOAD_BYTES:,} bytes together")
+
+
+def multipart(argument: str, parts: Iterable[FormPart]) -> tuple[bytes, str]:
+    """Return a body of these parts, and its ``Content-Type``. Raises ``ToolError`` if there are none."""
+    if not (files := list(parts)):
+        raise _refused(argument, "a form needs one field at least")
+    try:
+        import httpx2
+    except ModuleNotFoundError as missing:
+        if missing.name != "httpx2":
+            raise
+        raise not_installed() from None
+    request = httpx2.Request("POST", "http://localhost", files=files)
+    return request.read(), request.headers["content-type"]
+
+
+def _files_in(places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the files that arguments name, as they name them."""
+    for name, place in places.items():
+        value = arguments.get(name)
+        members: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+        if place.get("file") is True:
+            yield members
+            continue
+        for key, part in place.get("parts", {}).items():
+            if part.get("file") is True:
+                one = members.get(key)
+                items = cast("Iterable[Any]", one) if isinstance(one, list | tuple) else (one,)
+                yield from (item for item in items if isinstance(item, Mapping))
+
+
+def _is_file_place(place: Mapping[str, Any]) -> bool:
+    return place.get("file") is True or any(part.get("file") is True for part in place.get("parts", {}).values())
+
+
+def _is_string(node: Node) -> bool:
+    kind = node.get("type") or "string"
+    return kind in ("string", ["string", "null"], ["null", "string"], ["string"])
+
+
+def _says_bytes(node: Node) -> bool:
+    is_encoded = "contentEncoding" in node
+    return _is_string(node) and (node.get("format") == "binary" or ("contentMediaType" in node and not is_encoded))
+
+
+def _is_null(schema: object) -> bool:
+    return isinstance(schema, Mapping) and cast("Node", schema).get("type") == "null"
+
+
+def _refused(argument: str, why: str) -> ToolError:
+    return ToolError(f"The argument {argument!r:.80} cannot be sent: {why}.", code="argument_refused", status=422)

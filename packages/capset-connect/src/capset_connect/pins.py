@@ -1,0 +1,488 @@
+"""Pins: what was approved of each tool of others, held against what is said of it now (spec 7, M5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+
+from typing_extensions import Unpack
+
+from capset.definitions.acts import ActName
+from capset.definitions.capabilities import Capability
+from capset.definitions.mcp_offers import McpOffer
+from capset.definitions.model_context import ContextFunction
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.principals import Principal
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import Limits
+from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, ToolError, TransientError, unknown
+from capset.fingerprint.canonical import read
+from capset.kernel.governance.acts import ActColumns, Actor
+from capset.kernel.kernel import Kernel
+from capset.kernel.revocation import RevocationWatch
+from capset.stores.base import AuditQuery
+from capset.stores.base.pins import ToolPin
+from capset_connect.offers import Offer, hash_of
+from capset_connect.tool_rules import RuleNames
+
+State = Literal["approved", "changed", "new", "gone", "left out"]
+"""How a tool stands to its pin. One is left out by its declaration, which selects others."""
+Ask = Callable[[], Awaitable[Sequence[Offer]]]
+"""Returns what a source says of its tools."""
+Approved = Callable[[], Awaitable[Mapping[str, str] | None]]
+"""Returns the hashes of the tools of a source that are approved now, by their names there.
+
+``None`` if the source is not declared any more, and nothing of it may be used.
+"""
+Source = TypeVar("Source", bound="DeclaredSource")
+R = TypeVar("R")
+AT_ONCE: Final = max(4, os.cpu_count() or 1)
+"""How many sources are asked at once: most of them start a process first."""
+_ACTS: Final = 200
+"""How many approvals on record are read at once."""
+FIRST_USE: Final = Actor("first-use", "agent", None)
+"""Who approves the tools of a source that is trusted at its first use."""
+
+
+class ToolSource(Protocol):
+    """Where tools of others come from: an MCP server, or an API."""
+
+    @property
+    def name(self) -> str:
+        """Its name, without its kind."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for messages: ``MCP server 'books'``."""
+        ...
+
+    @property
+    def capability(self) -> str:
+        """The name of the capability of its tools."""
+        ...
+
+    @property
+    def said(self) -> str:
+        """The description of that capability."""
+        ...
+
+    @property
+    def pin_key(self) -> str:
+        """The key of its pins in a store, which no other source has."""
+        ...
+
+    @property
+    def approval_act(self) -> ActName:
+        """The act by which its tools are approved."""
+        ...
+
+
+class DeclaredSource(ToolSource, Protocol):
+    """A source as its host declares it."""
+
+    @property
+    def limits(self) -> Limits:
+        """How often all of its tools together may be called."""
+        ...
+
+    @property
+    def trust_first_use(self) -> bool:
+        """Whether its tools are approved as they are when it is first used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A tool of others: its pin, its offer now, and how they stand to each other."""
+
+    name: str
+    state: State
+    pin: ToolPin | None
+    offer: Offer | None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems of its offer."""
+        return () if self.offer is None else self.offer.problems
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether it is offered, and nothing could call it."""
+        return self.offer is not None and self.offer.is_unusable
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of its offer, which keep it from nothing."""
+        return () if self.offer is None else self.offer.notes
+
+
+def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing]:
+    """Return every tool that is pinned or offered, by name."""
+    pinned, offered = {one.tool: one for one in pins}, {one.name: one for one in offers}
+    found: list[Standing] = []
+    for name in sorted({*pinned, *offered}):
+        pin, offer = pinned.get(name), offered.get(name)
+        if pin is None:
+            state: State = "new"
+        elif offer is None:
+            state = "gone"
+        else:
+            state = "approved" if is_as_approved(pin, offer) else "changed"
+        found.append(Standing(name, state, pin, offer))
+    return found
+
+
+def is_as_approved(pin: ToolPin, offer: Offer) -> bool:
+    """Return whether a tool is offered as it was approved.
+
+    Where the order of words does not count, the hash of an offer is that of its words in any order.
+    """
+    if offer.hash == pin.hash:
+        return True
+    return offer.hash == _hash_in_any_order(pin)
+
+
+@lru_cache(1_024)
+def _hash_in_any_order(pin: ToolPin) -> str | None:
+    """Return the hash of an approved shape that is the same for any order of its words; ``None`` for a damaged pin."""
+    try:
+        return hash_of(shape_of(pin), ignores_word_order=True)
+    except DefinitionError:
+        return None
+
+
+async def side_by_side(asks: Iterable[Callable[[], Awaitable[R]]]) -> list[R]:
+    """Return what each of these functions returns, in order; ``AT_ONCE`` of them run at once.
+
+    If one raises, the others are cancelled.
+    """
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def run(ask: Callable[[], Awaitable[R]]) -> R:
+        async with slots:
+            return await ask()
+
+    tasks = [asyncio.create_task(run(ask)) for ask in asks]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class SourceClient(Protocol):
+    """A client of a source, which says what tools it has."""
+
+    async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
+        """Return its tools, as they are now if ``at_once``. Raises ``CapsetError``."""
+        ...
+
+    async def unmatched(self) -> list[str]:
+        """Return a sentence for each name in its declaration that it has not."""
+        ...
+
+    async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
+        """Return whether its declaration leaves out a tool that was approved so."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSource(Generic[Source]):
+    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
+
+    source: Source
+    tools: Sequence[Standing]
+    unmatched: Sequence[str] = ()
+    problem: str | None = None
+
+    def state(self, tool: Standing) -> State | Literal["not asked"]:
+        """Return how one of the tools stands to its pin, as far as the source could be asked."""
+        return tool.state if self.problem is None else "not asked"
+
+
+async def look_at(
+    source: Source, pins: Sequence[ToolPin], there: AbstractAsyncContextManager[SourceClient]
+) -> SeenSource[Source]:
+    """Return how the tools of a source stand to their pins now; if it cannot be asked, the pins alone, and why."""
+    try:
+        async with there as asked:
+            found = standings(pins, await asked.offers(at_once=True))
+            return SeenSource(source, await as_declared(asked, found), await asked.unmatched())
+    except CapsetError as error:
+        problem = error.message if error.hint is None else f"{error.message}; {error.hint}"
+        return SeenSource(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=problem)
+
+
+async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
+    """Return tools as they stand; those that a declaration leaves out, and that are offered no more, as left out."""
+    found: list[Standing] = []
+    for one in tools:
+        is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(shape_of(one.pin))
+        found.append(replace(one, state="left out") if is_left_out else one)
+    return found
+
+
+def capability_with(
+    source: DeclaredSource,
+    tools: Iterable[AnyTool] = (),
+    offers: Iterable[McpOffer] = (),
+    context: ContextFunction | None = None,
+) -> Capability:
+    """Return the capability of a source with these tools; without them, it stands for what is not looked at."""
+    return Capability(
+        source.capability,
+        title=source.name,
+        description=source.said,
+        tools=tools,
+        context=None if context is None else [context],
+        risk="high",
+        mcp=offers,
+        limits=source.limits,
+    )
+
+
+def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
+    """Return the pin of a tool as it is offered, with the members of its shape in their order."""
+    shape = json.dumps(offer.shape, ensure_ascii=False, separators=(",", ":"))
+    return ToolPin(source.pin_key, offer.name, hash_of(offer.shape), shape, who, now)
+
+
+def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
+    """Return what was approved of a tool. Raises ``DefinitionError`` if it is not what the pin's hash says."""
+    shape: Mapping[str, Any] = json.loads(pin.shape)
+    if hash_of(shape) != pin.hash:
+        raise DefinitionError(
+            f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
+        )
+    return shape
+
+
+async def check_names(source: ToolSource, client: SourceClient) -> None:
+    """Raise ``DefinitionError`` for names in a declaration that its source has not."""
+    if odd := await client.unmatched():
+        raise DefinitionError(
+            f"{source.label}: {'; '.join(odd)}",
+            hint="correct the name, or drop it: what it says of a tool would hold for none",
+        )
+
+
+def check_seen(source: ToolSource, offers: Mapping[str, Offer], seen: Mapping[str, str]) -> None:
+    """Raise ``DefinitionError`` for a tool that a source has not, and ``Conflict`` for one that is not as it was seen.
+
+    ``offers`` are its tools by name, ``seen`` the names and hashes of those to be approved.
+    """
+    for name, wanted in seen.items():
+        if name not in offers:
+            raise DefinitionError(f"{source.label}: {unknown('tool', name, offers)}")
+        if offers[name].hash != wanted:
+            raise Conflict(f"{source.label}: {name!r} is not as {wanted} any more: look at it again")
+
+
+async def approve(
+    kernel: Kernel,
+    source: ToolSource,
+    offers: Sequence[Offer],
+    by: Principal | Actor,
+    *,
+    chosen: Iterable[str] | None = None,
+    **columns: Unpack[ActColumns],
+) -> list[Standing]:
+    """Pin the tools of a source as they are now, all of them or the chosen; those that are gone lose their pin.
+
+    Returns those whose pin has changed, which is on record. Tools with problems are pinned only if they are chosen by
+    name, and never those that nothing could call. Raises ``DefinitionError`` for a name that is neither offered nor
+    pinned, and for a tool that cannot be called.
+    """
+    pins = await kernel.store.pins.list(source.pin_key)
+    found = {one.name: one for one in standings(pins, offers)}
+    names = None if chosen is None else set(chosen)
+    for name in names or ():
+        if name not in found:
+            raise DefinitionError(f"{source.label}: {unknown('tool', name, found)}")
+        if (offer := found[name].offer) is not None and offer.is_unusable:
+            raise DefinitionError(f"{source.label}: {name!r} cannot be used: {'; '.join(offer.problems)}")
+    changed = [
+        one
+        for one in found.values()
+        if one.state != "approved" and (not one.problems if names is None else one.name in names)
+    ]
+    if changed:
+        add = [pin_of(source, one.offer, by.id, kernel.now()) for one in changed if one.offer is not None]
+        gone = [one.name for one in changed if one.offer is None]
+        hashes = {pin.tool: pin.hash for pin in add}
+        about = {"server": source.pin_key, "tools": {one.name: hashes.get(one.name) for one in changed}}
+        act = kernel.act(source.approval_act, about, by=by, **columns)
+        await kernel.current.change_pins(source.pin_key, add, gone, act=act)
+    return changed
+
+
+async def withdraw(
+    kernel: Kernel,
+    source: ToolSource,
+    by: Principal | Actor,
+    *,
+    chosen: Iterable[str] | None = None,
+    **columns: Unpack[ActColumns],
+) -> list[str]:
+    """Drop the pins of tools of a source, all of them or the chosen, on record; return the names of the tools.
+
+    Raises ``DefinitionError`` for a name that is not pinned.
+    """
+    known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
+    names = known if chosen is None else set(chosen)
+    for name in sorted(names - known):
+        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
+    if names:
+        about = {"server": source.pin_key, "tools": dict.fromkeys(names)}
+        act = kernel.act(source.approval_act, about, by=by, **columns)
+        await kernel.current.change_pins(source.pin_key, [], sorted(names), act=act)
+    return sorted(names)
+
+
+async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[ToolPin]:
+    """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are.
+
+    One whose approvals were taken back has been used before.
+    """
+    known = await kernel.store.pins.list(source.pin_key)
+    if not known and source.trust_first_use and not await _was_approved(kernel, source):
+        await approve(kernel, source, await offers(), FIRST_USE)
+        known = await kernel.store.pins.list(source.pin_key)
+    return list(known)
+
+
+async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
+    """Return whether it is on record that tools of a source were approved, or that an approval was taken back."""
+    query = AuditQuery(act=source.approval_act, limit=_ACTS)
+    while True:
+        page = await kernel.audit.query(query)
+        if any(read(act.arguments or "{}").get("server") == source.pin_key for act in page.items):
+            return True
+        if page.next is None:
+            return False
+        query = replace(query, before=page.next)
+
+
+def approved_in(kernel: Kernel, source: ToolSource) -> Approved:
+    """Return a function that looks up the approved tools of a source in the store of a kernel."""
+    return lambda: kernel.current.pins(source.pin_key)
+
+
+class Guard:
+    """Refuses calls of tools that are described in another way than was approved, or are not described any more.
+
+    It refuses those whose approval was taken back, all of a source that is declared no more, and all of them while the
+    host's rules name tools that the source has not.
+    """
+
+    def __init__(
+        self,
+        source: ToolSource,
+        offers: Ask,
+        pins: Mapping[str, ToolPin],
+        approved: Approved | None,
+        latest: Ask | None = None,
+        rules: RuleNames | None = None,
+    ) -> None:
+        """``offers`` returns what is said of the tools; ``pins`` are those of the tools by their names here.
+
+        ``approved`` looks up what is approved at each call; it is ``None`` where nothing can be taken back.
+        ``latest`` asks again, before a tool is refused: it may have been approved since ``offers`` asked.
+        """
+        self._source = source
+        self._offers = offers
+        self._latest = latest
+        self._pins = pins
+        self._approved = approved
+        self._rules = rules
+        self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
+
+    async def verify(self, name: str) -> str | None:
+        """Return why a tool, by its name here, is not to be called; nothing if it is described as was approved.
+
+        Raises ``CapsetError`` if nothing says what tools there are.
+        """
+        pin = self._pins[name]
+        if (withdrawn := await self.withdrawal(pin)) is not None:
+            return withdrawn
+        return await self._looked(lambda offers: self._misnamed(offers) or self._difference(pin, offers))
+
+    async def verify_rules(self) -> str | None:
+        """Return why no tool of the source is to be called; nothing if it has all tools that the rules name.
+
+        The source is asked only if they name any. Raises as ``verify`` does.
+        """
+        if (withdrawn := await self.withdrawal()) is not None:
+            return withdrawn
+        return await self._looked(self._misnamed) if self._rules else None
+
+    def until_withdrawn(self, name: str | None = None) -> RevocationWatch:
+        """Return a context manager that cancels a call under way once its tool is withdrawn, by its name here.
+
+        Without a name it is one that needs no approval. Raises ``ToolError``.
+        """
+        pin = None if name is None else self._pins[name]
+
+        async def check() -> None:
+            if (withdrawn := await self.withdrawal(pin)) is not None:
+                message = f"{withdrawn}: the call was cancelled, and what came of it is not known"
+                raise ToolError(message, code="withdrawn", status=409)
+
+        return RevocationWatch(check)
+
+    async def withdrawal(self, pin: ToolPin | None = None) -> str | None:
+        """Return what was withdrawn since the tools were read, if anything was: the source, or the approval of one."""
+        if self._approved is None:
+            return None
+        approved = await self._approved()
+        if approved is None:
+            return f"The {self._source.label} is not declared any more"
+        if pin is None or approved.get(pin.tool) == pin.hash:
+            return None
+        if pin.tool in approved:
+            return f"The tool {pin.tool!r} of the {self._source.label} was approved in another form since"
+        return f"The approval of the tool {pin.tool!r} of the {self._source.label} was taken back"
+
+    async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
+        found = problem(await self._offers())
+        if found is None or self._latest is None:
+            return found
+        return problem(await self._latest())
+
+    def _misnamed(self, offers: Sequence[Offer]) -> str | None:
+        return None if self._rules is None else self._rules.problem(self._source.label, offers)
+
+    def _difference(self, pin: ToolPin, offers: Iterable[Offer]) -> str | None:
+        offer = next((one for one in offers if one.name == pin.tool), None)
+        if offer is None:
+            return f"The {self._source.label} has no tool {pin.tool!r} any more"
+        if is_as_approved(pin, offer):
+            why = "; ".join(offer.problems) if offer.is_unusable else None
+            return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"
+        restart = "" if self._latest is None else "; or its server started again, if that runs since before it was"
+        return (
+            f"The {self._source.label} says something else of its tool {pin.tool!r} than {pin.approved_by} approved: "
+            f"it has to be approved again{restart}"
+        )
+
+    async def _decide(self, request: Request) -> Decision:
+        return await decided(self.verify(cast("AnyTool", request.tool).name))
+
+
+async def decided(refusal: Awaitable[str | None]) -> Decision:
+    """Return the decision of a policy about a call, by the reason to refuse it, if there is one."""
+    try:
+        reason = await refusal
+    except TransientError:
+        return allow()  # the handler asks again, and fails as what it is, with nothing called
+    except CapsetError as error:
+        reason = error.public if isinstance(error, StoreError) else error.message
+    return allow() if reason is None else deny(reason)

@@ -1,0 +1,221 @@
+"""Rules of a host for tools that others wrote: effect, limits, approval, allowed arguments (spec 7, M6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypedDict, cast
+
+from capset.definitions.names import checked_permissions, copied, mapped
+from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.tools.options import Effect, Limits, checked_options
+from capset.errors import DefinitionError, closest, unknown
+from capset.schemas.json_schema import JsonSchema, compile_json_schema
+from capset.schemas.validation_errors import SchemaMismatch
+from capset_connect.offers import Offer
+
+EVERY: Final = "*"
+"""The name under which rules hold for every tool, as far as its own say nothing else."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
+"""From the weakest to the strongest."""
+_SHOWN: Final = 3
+"""How many arguments that are not allowed, or tools that there are not, a refusal names."""
+
+
+class ToolRules(TypedDict, total=False):
+    """The rules of a tool of others. Each is that of ``@tool``, apart from ``arguments``."""
+
+    effect: Effect
+    """``destructive``, if left out."""
+    permissions: Iterable[str]
+    """What a principal must hold, beside what all tools of its server need."""
+    limits: Limits
+    """How often it may be called, such as ``10/1h`` by one principal."""
+    approval: Literal["auto", "ask"]
+    """``ask`` if somebody has to approve every call."""
+    timeout: float
+    """Seconds that a call may take."""
+    idempotent: bool
+    """Whether calling it again with the same arguments changes nothing more."""
+    arguments: Mapping[str, Mapping[str, Any]]  # JSON Schema
+    """What arguments are allowed beyond the tool's own schema: the JSON Schema of each by its name.
+
+    It needs a ``type``, a ``const`` or an ``enum``; with ``required: true`` in it, calls without it are refused, too.
+    Arguments that are named neither here nor in the tool's schema are refused, also where that schema is open.
+    """
+    unchecked_patterns: Literal["allow", "refuse"]
+    """``refuse`` if no call is made of a tool whose schema has a pattern that cannot be checked; or else ``allow``."""
+
+
+Rules = Mapping[str, ToolRules]
+"""Rules by the names of tools, as those who wrote them call them, or ``*``."""
+
+
+def checked_rules(owner: str, given: Mapping[str, Mapping[str, Any]]) -> Rules:  # as they may come from a file
+    """Return rules, frozen. Raises ``DefinitionError``, naming the tool and the rule."""
+    found: dict[str, ToolRules] = {}
+    for name, one in mapped(owner, given or {}).items():
+        what = f"{owner} of {name!r}"
+        rules = {**mapped(what, one)}
+        for rule in rules:
+            if rule not in ToolRules.__annotations__:
+                raise DefinitionError(f"{what}: {unknown('rule', rule, ToolRules.__annotations__)}")
+        if rules.get("approval", "auto") not in ("auto", "ask"):
+            raise DefinitionError(f"{what}: approval is auto or ask; got {rules['approval']!r:.80}")
+        if rules.get("unchecked_patterns", "allow") not in ("allow", "refuse"):
+            raise DefinitionError(
+                f"{what}: unchecked_patterns is allow or refuse; got {rules['unchecked_patterns']!r:.80}"
+            )
+        own = ("arguments", "unchecked_patterns")
+        checked_options(what, {rule: value for rule, value in rules.items() if rule not in own})
+        if "permissions" in rules:
+            rules["permissions"] = checked_permissions(what, rules["permissions"])
+        if "arguments" in rules:
+            _allowed(what, rules["arguments"])
+        found[name] = cast("ToolRules", MappingProxyType(copied(what, rules)))
+    return MappingProxyType(found)
+
+
+def rules_of(rules: Rules, name: str) -> ToolRules:
+    """Return the rules of a tool: its own, and where they say nothing, those of every tool."""
+    return cast("ToolRules", {**rules.get(EVERY, {}), **rules.get(name, {})})
+
+
+def options_of(
+    owner: str,
+    rules: ToolRules,
+    *,
+    permissions: Iterable[str],
+    policies: Iterable[Policy],
+    timeout: float,
+    names: Collection[str],
+    unknown: Collection[str] = (),
+) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
+    """Return the options of a tool under these rules; the other values are those of all tools of its server.
+
+    ``owner`` is the start of the names of its policies, such as ``mcp:github``; ``names`` are the arguments that the
+    schema of the tool names. ``unknown`` are those that the rules name and the tool has not (``unknown_arguments``):
+    its calls are refused, since the rule would hold for none.
+    """
+    options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
+    options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
+    own: list[Policy] = []
+    if (allowed := options.pop("arguments", None)) is not None:
+        own.append(Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call"))
+    if options.pop("unchecked_patterns", "allow") == "refuse":
+        own.append(Policy(f"{owner}:patterns", _refuse_unchecked_patterns, phase="call"))
+    return {**options, "policies": [*policies, *own]}
+
+
+def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
+    """Return the effect of a tool: what the host says; hints of MCP only strengthen it."""
+    hinted: Effect = "read"
+    if annotations.get("readOnlyHint") is False:
+        hinted = "destructive" if annotations.get("destructiveHint") is True else "write"
+    elif annotations.get("destructiveHint") is True and annotations.get("readOnlyHint") is not True:
+        hinted = "destructive"
+    return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
+
+
+def unknown_arguments(rules: Rules, name: str, known: Collection[str]) -> list[str]:
+    """Return the arguments that a tool's own rules name, and that are not among those that its schema names, if any.
+
+    Rules of every tool (``*``) may name arguments that some of them have not.
+    """
+    return sorted(set(rules.get(name, {}).get("arguments", {})) - set(known)) if known else []
+
+
+class RuleNames:
+    """The names in the rules of a source.
+
+    A rule whose name no tool has may be meant for any tool, which would then be called without it.
+
+    Args:
+        rules: the names.
+        known: returns the names that rules may have, given what the source offers.
+    """
+
+    def __init__(self, rules: Iterable[str], known: Callable[[Sequence[Offer]], Collection[str]]) -> None:
+        self._given = frozenset(rules) - {EVERY}
+        self._known = known
+        self._last: tuple[Sequence[Offer], str | None] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any tool is named."""
+        return bool(self._given)
+
+    def problem(self, label: str, offers: Sequence[Offer]) -> str | None:
+        """Return why no tool of a source may be called, as long as its rules name what it has not."""
+        if not self._given:
+            return None
+        if self._last is None or self._last[0] is not offers:  # one list serves many calls
+            self._last = (offers, self._compared(label, offers))
+        return self._last[1]
+
+    def _compared(self, label: str, offers: Sequence[Offer]) -> str | None:
+        known = self._known(offers)
+        strays = sorted(self._given.difference(known))
+        if not strays:
+            return None
+        # Other names are not shown: they are texts of others, and a model may read this.
+        meant = ((one, closest(one, known)) for one in strays[:_SHOWN])
+        told = ", ".join(repr(one) + (f" (did you mean {near!r}?)" if near else "") for one, near in meant)
+        more = ", …" if len(strays) > _SHOWN else ""
+        return f"No tool of the {label} may be called while its rules name tools that it has not: {told}{more}"
+
+
+class _ArgumentPolicy:
+    """Denies calls whose arguments the host does not allow, and those with arguments that nothing lists.
+
+    A schema may be open, and its server read what a rule is about under a second name.
+    """
+
+    def __init__(
+        self, owner: str, allowed: Mapping[str, Mapping[str, Any]], names: Collection[str], unknown: Collection[str]
+    ) -> None:
+        self._schema = _allowed(owner, allowed)
+        self._listed = frozenset((*allowed, *names))
+        self._unknown = ", ".join(unknown)
+
+    def __call__(self, request: Request) -> Decision:
+        if self._unknown:
+            return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
+        arguments = dict(request.arguments or {})
+        if strays := sorted(arguments.keys() - self._listed):
+            listed = ", ".join(f"{name!r:.80}" for name in strays[:_SHOWN])
+            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {listed}")
+        try:
+            self._schema.check(arguments)
+        except SchemaMismatch as error:
+            listed = "; ".join(f"{field.path or 'the arguments'}: {field.expected}" for field in error.fields[:_SHOWN])
+            return deny(f"These arguments are not allowed here: {listed}")
+        return allow()
+
+
+def _refuse_unchecked_patterns(request: Request) -> Decision:
+    schema = None if request.tool is None else request.tool.arguments
+    if isinstance(schema, JsonSchema) and schema.unchecked_patterns:
+        return deny("The schema of this tool has a pattern that cannot be checked, and the rules for it refuse that")
+    return allow()
+
+
+def _allowed(owner: str, given: object) -> JsonSchema:
+    """Return the schema of the arguments that are allowed, which is open for all others."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, one in mapped(f"{owner}: arguments", given).items():
+        schema: dict[str, Any] = mapped(f"{owner}: arguments: {name}", one)
+        if isinstance(is_required := schema.get("required"), bool):
+            del schema["required"]
+            required += [name] * is_required
+        if not {"type", "const", "enum"} & schema.keys():
+            raise DefinitionError(
+                f"{owner}: arguments: {name}: a type, a const or an enum is needed: values of other types would pass",
+                hint="such as {type: string, pattern: ^/data/}",
+            )
+        properties[name] = schema
+    return compile_json_schema(
+        f"{owner}: arguments",
+        {"type": "object", "properties": properties, "required": sorted(required)},
+        is_strict=True,
+    )

@@ -1,0 +1,118 @@
+"""Wire shapes of how tools of others stand to what was approved of them (spec 7, M26, M27)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from capset.definitions.tools.options import Effect
+from capset.wire.agent_servers import (
+    AgentServerState,
+    AgentServerStates,
+    ServerToolShape,
+    ToolApprovalShape,
+    ToolSourceShape,
+    ToolSourceState,
+)
+from capset.wire.pages import fitting_items
+from capset_connect.declared_sources import SourceSummary
+from capset_connect.mcp.server import McpServer
+from capset_connect.openapi.api import OpenApi
+from capset_connect.pins import SeenSource, Standing, shape_of
+from capset_connect.sources import Source
+
+AnySource = TypeVar("AnySource", bound=Source)
+
+
+def server_states(seen: Iterable[SeenSource[McpServer]]) -> AgentServerStates:
+    """Return the wire shape of MCP servers, without what is said of each tool."""
+    return AgentServerStates(items=[_server_state(one, [tool_state(one, tool) for tool in one.tools]) for one in seen])
+
+
+def server_page(seen: SeenSource[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
+    """Return one page of the tools of an MCP server, with what was approved of each, and what is said of it now."""
+    return _server_state(seen, *_page(seen, limit, cursor))
+
+
+def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShape:
+    """Return the wire shape of a source of the configuration; only operators read where it is."""
+    source = summary.source
+    return ToolSourceShape(
+        id=source.pin_key,
+        kind="api" if isinstance(source, OpenApi) else "mcp",
+        name=source.name,
+        capability=source.capability,
+        address=_address(source) if is_operator else None,
+        state=summary.state,
+        problem=summary.problem,
+        approved=summary.approved,
+        waiting=summary.waiting,
+    )
+
+
+def source_page(
+    summary: SourceSummary, seen: SeenSource[Source], *, is_operator: bool, limit: int, cursor: str | None
+) -> ToolSourceState:
+    """Return the wire shape of a source of the configuration, with one page of its tools."""
+    tools, following = _page(seen, limit, cursor)
+    said: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
+    said["problem"] = seen.problem or summary.problem
+    return ToolSourceState(**said, tools=tools, unmatched=list(seen.unmatched), next=following)
+
+
+def tool_state(seen: SeenSource[AnySource], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
+    """Return the wire shape of a tool; if it ``is_whole``, with what was approved and what is said now."""
+    pin, offer = tool.pin, tool.offer
+    before = None if pin is None else dict(shape_of(pin))
+    now = None if offer is None else dict(offer.shape)
+    shape: dict[str, Any] = before or now or {"name": tool.name}
+    differs = is_whole and tool.state != "approved"
+    return ServerToolShape(
+        tool=tool.name,
+        state=seen.state(tool),
+        hash=None if offer is None else offer.hash,
+        approved=pin and ToolApprovalShape(hash=pin.hash, by=pin.approved_by, at=pin.approved_at),
+        effect=effect_in_source(seen.source, shape) or "destructive",
+        problems=list(tool.problems),
+        notes=list(tool.notes),
+        before=before if differs else None,
+        now=now if differs else None,
+    )
+
+
+def effect_in_source(source: Source, shape: Mapping[str, Any]) -> Effect | None:
+    """Return the effect of a tool of a source that is described so; ``None`` for an operation without a method."""
+    if isinstance(source, OpenApi):
+        from capset_connect.openapi.operations import rules_for
+
+        return rules_for(source, shape).get("effect") if "method" in shape else None
+    from capset_connect.mcp.tools import effect_in
+
+    return effect_in(source, shape)
+
+
+def _address(source: Source) -> str:
+    """Return where a source is: its URL, its document, or the program that is started, without arguments."""
+    if isinstance(source, OpenApi):
+        return source.url or (source.document if isinstance(source.document, str) else "a document in code")
+    return source.url or next(iter(source.command))
+
+
+def _page(seen: SeenSource[AnySource], limit: int, cursor: str | None) -> tuple[list[ServerToolShape], str | None]:
+    first = int(cursor or 0)
+    tools = list(fitting_items(tool_state(seen, one, is_whole=True) for one in seen.tools[first : first + limit]))
+    after = first + len(tools)
+    return tools, str(after) if after < len(seen.tools) else None
+
+
+def _server_state(
+    seen: SeenSource[McpServer], tools: list[ServerToolShape], following: str | None = None
+) -> AgentServerState:
+    return AgentServerState(
+        name=seen.source.name,
+        url=seen.source.url or "",
+        tools=tools,
+        unmatched=list(seen.unmatched),
+        problem=seen.problem,
+        next=following,
+    )

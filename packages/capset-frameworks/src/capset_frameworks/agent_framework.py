@@ -1,0 +1,300 @@
+"""A session for Microsoft's Agent Framework: ``CapsetProvider(session)`` (extra ``agent-framework``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from inspect import isroutine, signature
+from typing import Any, Final, Unpack, cast, get_type_hints
+from uuid import uuid4
+
+from opentelemetry.trace import get_current_span
+from pydantic import RootModel, ValidationError
+from pydantic_core import to_jsonable_python
+
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.session import Session
+from capset.kernel.telemetry.tracing import traceparent_of
+from capset.schemas.validation_errors import validation_fields
+from capset_connect.interop import ImportedTools, ImportOptions, import_tools
+from capset_connect.tool_rules import ToolRules
+from capset_frameworks.framework import Framework
+from capset_frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+
+AGENT_FRAMEWORK = Framework("agent-framework-core", "agent_framework", "1.23", extra="agent-framework")
+"""The framework of this adapter."""
+
+with AGENT_FRAMEWORK.importing():
+    from agent_framework import (
+        AgentSession,
+        ChatContext,
+        ChatMiddleware,
+        Content,
+        ContextProvider,
+        FunctionInvocationContext,
+        FunctionMiddleware,
+        FunctionTool,
+        SessionContext,
+        SupportsAgentRun,
+        merge_chat_options,
+        normalize_tools,
+    )
+    from agent_framework.exceptions import ToolException
+
+_RUN: Final = "capset_run"
+_ANSWER: Final = "capset_answer"
+"""Keys of a call's ``metadata``, which the framework keeps for middleware."""
+
+
+class CapsetProvider(ContextProvider):
+    """A context provider that gives an agent the tools and the system text of a session, besides its own.
+
+    Both are asked for before every request to the model. Calls go through the session: the kernel alone validates,
+    decides and records them. Their records have the id of the current trace as their correlation, or else an id of the
+    run, which is ``agent_session.state[source_id]["run"]``; their causation is the model's id of the call. A refused or
+    failed call is a result that the model reads; its content has ``code`` and ``record`` in ``additional_properties``.
+
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it is a request for an
+    approval of the framework's instead, with the id of capset's request as ``additional_properties["approval"]``: the
+    run ends with it among ``response.user_input_requests``. Once that is answered, in a run with the same
+    ``AgentSession``, the call is made again: it goes through if capset's own request was approved, and waits on if that
+    has no answer yet.
+    """
+
+    def __init__(
+        self, session: Session, *, include_instructions: bool = True, defers: bool = False, source_id: str = "capset"
+    ) -> None:
+        """``include_instructions`` is whether the session's system text follows the agent's own instructions."""
+        super().__init__(source_id)
+        AGENT_FRAMEWORK.warn_if_untested()
+        self.include_instructions = include_instructions
+        self.defers = defers
+        self._offers = SessionTools(session)
+        self._made: dict[str, _SessionTool] = {}
+
+    async def before_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],  # as the framework declares it
+    ) -> None:
+        """Give a run the tools that are in play, and have them brought up to date before each request to the model."""
+        goes_on = any(
+            content.type == "function_approval_response"
+            for message in context.input_messages
+            for content in message.contents
+        )
+        if not goes_on or not isinstance(state.get("run"), str):
+            state["run"] = str(uuid4())
+        context.extend_tools(self.source_id, await self.tools())
+        context.extend_middleware(self.source_id, [_Requests(self), _Calls(self, state["run"])])
+
+    async def tools(self) -> Sequence[FunctionTool]:
+        """Return the tools that are in play now, as the framework's own."""
+        offered = await self._offers.offered()
+        made = {one.name: self._made.get(one.name) for one in offered}
+        self._made = {
+            one.name: found if (found := made[one.name]) and found.hash == one.hash else _SessionTool(one, self._offers)
+            for one in offered
+        }
+        return list(self._made.values())
+
+    async def instructions(self) -> str:
+        """Return the session's system text as it is now, or nothing if it is left out."""
+        return await self._offers.system_text() if self.include_instructions else ""
+
+    def has_made(self, tool: object) -> bool:
+        """Return whether a tool is one of this session's."""
+        return isinstance(tool, _SessionTool) and tool.offers is self._offers
+
+
+class _AsGiven(RootModel[dict[str, Any]]):
+    """Arguments as a model made them: the kernel validates."""
+
+
+class _SessionTool(FunctionTool):
+    """A tool of a session. It shows its JSON Schema as it is offered, and checks nothing."""
+
+    def __init__(self, offered: OfferedTool, offers: SessionTools) -> None:
+        self.offers = offers
+        self.hash = offered.hash
+        self._schema = offered.parameters
+        super().__init__(
+            name=offered.name,
+            description=offered.description,
+            func=self._call,
+            input_model=_AsGiven,
+            result_parser=_contents,
+            additional_properties={**offered.metadata},
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments."""
+        return self._schema
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # the framework's signature
+        """Call the tool, also with an argument that is called ``self``."""
+        self.invocation_count += 1
+        return self._call(*args, **kwargs)
+
+    async def _call(self, /, *, capset_context: FunctionInvocationContext, **_: Any) -> CallAnswer:
+        """Call the tool with the arguments in its context: the framework's call takes one away that has its name."""
+        told = capset_context.metadata
+        span = get_current_span().get_span_context()
+        answer = await self.offers.call(
+            self.name,
+            _as_made(cast("dict[str, Any]", capset_context.arguments), self._schema),
+            id=told.get("call_id"),
+            run=f"{span.trace_id:032x}" if span.is_valid else told.get(_RUN),
+            trace=traceparent_of(span) if span.is_valid else None,
+        )
+        told[_ANSWER] = answer
+        return answer
+
+
+class _Requests(ChatMiddleware):
+    """Brings tools and system text up to date before each request to the model."""
+
+    def __init__(self, provider: CapsetProvider) -> None:
+        self._provider = provider
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        options = cast("dict[str, Any]", context.options)
+        tools = await self._provider.tools()
+        if tools or "tools" in options:
+            # The loop around this finds the tools of calls in the same list, so it is changed and not replaced.
+            live: list[object] = options.setdefault("tools", [])
+            live[:] = [*(one for one in live if not self._provider.has_made(one)), *tools]
+        if text := await self._provider.instructions():
+            own = {"instructions": options["instructions"]} if "instructions" in options else None
+            context.options = {**options, **merge_chat_options(own, {"instructions": text})}
+        await call_next()
+
+
+class _Calls(FunctionMiddleware):
+    """Ties calls to their run, and makes requests of those that need an approval, if they are deferred."""
+
+    def __init__(self, provider: CapsetProvider, run: str) -> None:
+        self._provider = provider
+        self._run = run
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        is_ours = self._provider.has_made(context.function)
+        if is_ours:
+            context.metadata[_RUN] = self._run
+        await call_next()
+        answer = context.metadata.get(_ANSWER)
+        if is_ours and self._provider.defers and isinstance(answer, CallAnswer) and answer.approval is not None:
+            call_id: str = context.metadata["call_id"]
+            occurrence: str = context.metadata.get("function_call_occurrence_id", call_id)
+            arguments = cast("Mapping[str, Any]", context.arguments)
+            call = Content.from_function_call(call_id, context.function.name, arguments=arguments, id=occurrence)
+            told = {**answer.metadata, "reason": answer.text}
+            context.result = Content.from_function_approval_request(occurrence, call, additional_properties=told)
+
+
+def _contents(answer: CallAnswer) -> list[Content]:
+    """Return the result of a call as the model reads it, with what it does not read."""
+    return [
+        Content.from_text(part, additional_properties={**answer.metadata})
+        if isinstance(part, str)
+        else Content.from_data(part.data, part.media_type, additional_properties={**answer.metadata})
+        for part in answer.parts or [answer.text]
+    ]
+
+
+def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:
+    """Return arguments as the model made them: the framework puts what is not a JSON object under ``raw``."""
+    if arguments.keys() != {"raw"} or "raw" in schema.get("properties", {}):
+        return arguments
+    raw = arguments["raw"]
+    if isinstance(raw, str):
+        try:
+            json.loads(raw)
+        except ValueError:
+            return raw
+        return arguments  # the model's own: a text that is JSON would have been read
+    return arguments if isinstance(raw, dict) else json.dumps(raw)
+
+
+def import_agent_framework_tools(
+    tools: FunctionTool | Callable[..., Any] | Sequence[FunctionTool | Callable[..., Any]],
+    *,
+    name: str,
+    effect: Effect,
+    **options: Unpack[ImportOptions],
+) -> ImportedTools:
+    """Make a capability of the framework's function tools, or of functions as ``Agent(tools=…)`` takes them.
+
+    They keep their names, descriptions and schemas; the other arguments are those of ``import_tools``. A tool whose
+    ``approval_mode`` is ``always_require`` needs capset's approval, unless its own rule says otherwise. The text of a
+    ``ToolException`` is read by the model; of other exceptions it learns only that the tool failed.
+
+    Raises ``DefinitionError`` for tools that cannot be run here: those without a function, those of MCP servers, and
+    those that take the context of a run.
+    """
+    checked: list[FunctionTool] = []
+    for one in normalize_tools(tools):
+        if not isinstance(one, FunctionTool) or one.func is None:
+            raise DefinitionError(
+                f"capability {name!r:.80}: function tools of Agent Framework were expected; got {one!s:.80}",
+                hint="tools of an MCP server are those of capset_connect.mcp.McpServer",
+            )
+        if any("FunctionInvocationContext" in str(hint) for hint in _hints(one.func)):
+            raise DefinitionError(
+                f"capability {name!r:.80}: {one.name!r} takes a FunctionInvocationContext, which only a run has",
+                hint="leave it out, or make it a tool of capset's, with capset.Context",
+            )
+        checked.append(one)
+    found = {one.name: one for one in checked}
+    given: dict[str, ToolRules] = {
+        key: {"approval": "ask"} for key, one in found.items() if one.approval_mode == "always_require"
+    }
+    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
+
+    async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
+        one = found[key]
+        try:
+            if one.input_model is not None:  # it may ask for more than its schema
+                one.input_model.model_validate(arguments)
+        except ValidationError as error:
+            fields = validation_fields(error, list(arguments), arguments)
+            raise ToolError(f"Invalid arguments for {key!r}", code="invalid_arguments", fields=fields) from error
+        try:
+            result = await one.invoke(arguments=arguments, skip_parsing=True)
+            shown = one.result_parser(result) if callable(one.result_parser) else result
+        except ToolException as error:
+            raise ToolError(str(error)) from error
+        return _data(shown)
+
+    options["rules"] = given
+    return import_tools(
+        [one.to_json_schema_spec() for one in checked],  # a list, so that two of one name are refused
+        name=name,
+        handler=call,
+        effect=effect,
+        **options,
+    )
+
+
+def _hints(function: Callable[..., Any]) -> Iterable[object]:
+    """Return the types of a function's parameters, as far as they can be resolved here."""
+    called = function if isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(getattr(function, "func", called)).values()
+    except NameError:  # of a type that is imported for type checkers alone
+        return [one.annotation for one in signature(function).parameters.values()]
+
+
+def _data(result: object) -> object:
+    """Return a tool's result as JSON data; of the framework's texts, the text."""
+    contents = cast("list[object]", result) if isinstance(result, list) else [result]
+    if not any(isinstance(one, Content) for one in contents):
+        return to_jsonable_python(result, fallback=str)
+    parsed = FunctionTool.parse_result(result)
+    if all(one.type == "text" for one in parsed):
+        return "\n".join(one.text or "" for one in parsed)
+    return [one.to_dict() for one in parsed]

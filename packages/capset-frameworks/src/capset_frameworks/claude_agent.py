@@ -1,0 +1,335 @@
+"""A session for the Claude Agent SDK: ``CapsetClient(session, options)`` (extra ``claude-agent-sdk``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Self, Unpack, cast
+
+from pydantic import JsonValue
+
+from capset.definitions.tools.options import Effect
+from capset.errors import CapsetError, DefinitionError, ToolError
+from capset.kernel.call.media import Medium
+from capset.kernel.call.session import Session
+from capset_connect.interop import ImportedTools, ImportOptions, import_tools
+from capset_frameworks.framework import Framework
+from capset_frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+
+CLAUDE_AGENT_SDK = Framework("claude-agent-sdk", "claude_agent_sdk", "0.2.189", extra="claude-agent-sdk")
+"""The framework of this adapter."""
+
+with CLAUDE_AGENT_SDK.importing():
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        ClaudeSDKClient,
+        HookContext,
+        HookInput,
+        HookMatcher,
+        McpSdkServerConfig,
+        Message,
+        ResultMessage,
+        SdkMcpTool,
+        Transport,
+        create_sdk_mcp_server,
+    )
+    from claude_agent_sdk.types import HookEvent, HookJSONOutput
+    from mcp import Client
+    from mcp.server import Server, ServerRequestContext
+    from mcp.types import (
+        AudioContent,
+        CallToolRequestParams,
+        CallToolResult,
+        ImageContent,
+        ListToolsResult,
+        PaginatedRequestParams,
+        TextContent,
+        Tool,
+        ToolAnnotations,
+    )
+
+_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
+"""Names of servers: two underscores would end one where Claude Code reads it in the name of a tool."""
+_NO_CUT: Final = 500_000
+"""The most characters that Claude Code lets a tool ask for: capset has cut the result already."""
+
+_MOST_REFUSED: Final = 1000
+"""The most refusals that are kept for calls that Claude Code may never make."""
+
+
+class CapsetClient(ClaudeSDKClient):
+    """A client of the SDK whose agent has the tools and the system text of a session, besides its own.
+
+    The tools are those of an MCP server in this process, ``mcp__capset__NAME`` for the model. They are asked for again
+    before each prompt and after each step with calls, and so is the system text: one that has changed is told as
+    additional context. Calls go through the session: the kernel alone validates, decides and records them. Their
+    records have the SDK's session id as their correlation, and the model's id of the call as their causation. A
+    refused or failed call is a tool result that is marked as an error.
+
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it ends the run instead:
+    ``deferred_tool_use`` of the ``ResultMessage`` has it, and ``approval_of`` the id of the request. A client with
+    ``resume`` among its options, also in another process, has the call made again when it connects; it is let through
+    if capset's own request was approved.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        options: ClaudeAgentOptions | None = None,
+        *,
+        name: str = "capset",
+        include_instructions: bool = True,
+        defers: bool = False,
+        transport: Transport | None = None,
+    ) -> None:
+        """Give the agent of a client the tools of a session.
+
+        Args:
+            session: the session whose tools these are.
+            options: those of the SDK, to which capset's server, hooks and system text are added. Without them, the
+                agent has no tools of Claude Code's own, and reads no settings from files.
+            name: the name of the server, which is part of the tools' names for the model.
+            include_instructions: whether the session's system text follows the agent's own.
+            defers: whether a call that needs an approval suspends the run.
+            transport: as ``ClaudeSDKClient`` takes it.
+        """
+        CLAUDE_AGENT_SDK.warn_if_untested()
+        if _NAME.fullmatch(name) is None:
+            raise DefinitionError(
+                f"a server's name is up to 32 letters, digits and hyphens, with at most one _ between; got {name!r:.80}"
+            )
+        self._given = ClaudeAgentOptions(tools=[], setting_sources=[]) if options is None else options
+        super().__init__(_checked(self._given, name, tells=include_instructions), transport)
+        self._tools = SessionTools(session)
+        self._name = name
+        self._tells = include_instructions
+        self._defers = defers
+        self._server = Server(name, on_list_tools=self._list, on_call_tool=self._call)
+        self._listed: list[tuple[str, str]] = []  # the names and hashes of the tools that Claude Code knows
+        self._told = ""
+        self._prompt: str | None = None
+        self._unanswered = 0
+        self._run: str | None = None
+        self._deferred: str | None = None
+        self._refused: dict[str, CallAnswer] = {}
+
+    def approval_of(self, tool_use_id: str) -> str | None:
+        """Return the id of the request that a deferred call waits for, by the model's id of the call."""
+        answer = self._refused.get(tool_use_id)
+        return None if answer is None else answer.approval
+
+    @property
+    def server(self) -> McpSdkServerConfig:
+        """The MCP server of the session's tools, as the SDK takes it."""
+        return McpSdkServerConfig(type="sdk", name=self._name, instance=self._server)
+
+    async def connect(self, prompt: str | AsyncIterable[dict[str, Any]] | None = None) -> None:
+        """Start Claude Code with the session's tools and its current system text.
+
+        Raises ``ContextError``, naming the context that failed.
+        """
+        self._prompt = prompt if isinstance(prompt, str) else None
+        self._unanswered = 0 if prompt is None else 1
+        self._deferred = None
+        self._told = await self._tools.system_text(self._prompt) if self._tells else ""
+        self.options = self._with_session(self._given)
+        await super().connect(prompt)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def query(self, prompt: str | AsyncIterable[dict[str, Any]], session_id: str = "default") -> None:
+        """Send a prompt; between two runs, the tools are asked for again before."""
+        if not self._unanswered:
+            await self._refresh()
+        self._unanswered += 1
+        self._deferred = None
+        await super().query(prompt, session_id)
+
+    async def receive_messages(self) -> AsyncIterator[Message]:
+        """Yield the SDK's messages, as they are."""
+        async for message in super().receive_messages():
+            if isinstance(message, ResultMessage):
+                self._unanswered = max(0, self._unanswered - 1)
+            yield message
+
+    def _with_session(self, given: ClaudeAgentOptions) -> ClaudeAgentOptions:
+        own = cast("dict[str, Any]", given.mcp_servers)  # checked when this was made
+        hooks = {event: [*matchers] for event, matchers in (given.hooks or {}).items()}
+        hooks.setdefault("PreToolUse", []).append(
+            HookMatcher(matcher=f"mcp__{self._name}__.*", hooks=[self._before_call])
+        )
+        hooks.setdefault("UserPromptSubmit", []).append(HookMatcher(hooks=[self._before_run]))
+        # Claude Code has this event, and the SDK the type of its output, but not yet its name.
+        hooks.setdefault(cast("HookEvent", "PostToolBatch"), []).append(HookMatcher(hooks=[self._before_step]))
+        return replace(
+            given,
+            mcp_servers={**own, self._name: self.server},
+            allowed_tools=[*given.allowed_tools, f"mcp__{self._name}"],  # the session decides
+            system_prompt=_joined(given.system_prompt, self._told),
+            hooks=hooks,
+        )
+
+    async def _before_call(self, given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        """Note the SDK's session, which MCP's requests do not name, and suspend a call that needs an approval."""
+        self._run = given["session_id"]
+        # Claude Code suspends one call of the main agent; any other reads that it needs an approval.
+        if given["hook_event_name"] != "PreToolUse" or not self._defers or "agent_id" in given:
+            return {}
+        use, name = given["tool_use_id"], given["tool_name"].removeprefix(f"mcp__{self._name}__")
+        answer = await self._tools.check(name, given["tool_input"], id=use, run=self._run)
+        if answer is None:
+            self._refused.pop(use, None)
+            return {}
+        self._refused[use] = answer
+        if len(self._refused) > _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]  # the oldest
+        if answer.approval is None or self._deferred not in (None, use):
+            return {}
+        self._deferred = use
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "defer",
+                "permissionDecisionReason": answer.text,
+            }
+        }
+
+    async def _before_run(self, given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
+        if given["hook_event_name"] == "UserPromptSubmit":
+            self._prompt = given["prompt"]
+        return await self._changes("UserPromptSubmit")
+
+    async def _before_step(self, given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
+        if "agent_id" in given:  # the text is for the main agent, and a subagent would consume its change
+            return {}
+        await self._refresh()
+        return await self._changes("PostToolBatch")
+
+    async def _changes(self, event: str) -> HookJSONOutput:
+        """Return the system text for the model if it has changed; a run whose context fails ends."""
+        try:
+            text = await self._tools.system_text(self._prompt) if self._tells else ""
+        except CapsetError as error:
+            return {"continue_": False, "stopReason": str(error)}
+        if text == self._told:
+            return {}
+        self._told = text
+        told = f"These instructions replace the earlier ones:\n\n{text}"
+        return cast("HookJSONOutput", {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}})
+
+    async def _refresh(self) -> None:
+        """Have Claude Code ask for the tools again if others are in play; it does not hear news of this server."""
+        if [(one.name, one.hash) for one in await self._tools.offered()] != self._listed:
+            await self.toggle_mcp_server(self._name, enabled=False)
+            await self.toggle_mcp_server(self._name, enabled=True)
+
+    async def _list(self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+        offered = await self._tools.offered()
+        self._listed = [(one.name, one.hash) for one in offered]
+        return ListToolsResult(tools=[*map(_mcp_tool, offered)])
+
+    async def _call(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        found = (context.meta or {}).get("claudecode/toolUseId")
+        use = found if isinstance(found, str) else None
+        answer = self._refused.pop(use, None) if use is not None else None  # on record already
+        if answer is None:
+            answer = await self._tools.call(params.name, params.arguments or {}, id=use, run=self._run)
+        return CallToolResult(
+            content=[_block(part) for part in answer.parts or [answer.text]],
+            is_error=answer.error is not None,
+            _meta=answer.metadata,
+        )
+
+
+async def import_claude_tools(
+    tools: Iterable[SdkMcpTool[Any]],
+    *,
+    name: str,
+    effect: Effect,
+    **options: Unpack[ImportOptions],
+) -> ImportedTools:
+    """Make a capability of tools that were written for the SDK, with the schemas that it gives them.
+
+    ``effect`` is that of each tool for which no rule says another; annotations only strengthen it. See
+    ``capset_connect.interop.import_tools`` for the rest. A result that says ``is_error`` is a failure whose text the
+    model reads; of an exception it reads nothing.
+    """
+    given = list(tools)
+    found = {one.name: one for one in given}
+
+    async def run(tool: str, arguments: dict[str, Any]) -> JsonValue:
+        return _result(await found[tool].handler(arguments))
+
+    config = create_sdk_mcp_server(name, tools=given)  # of two with one name, it lists both
+    async with Client(config["instance"]) as client:
+        listed = (await client.list_tools()).tools
+    definitions = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]
+    return import_tools(
+        definitions,
+        name=name,
+        handler=run,
+        effect=effect,
+        **options,
+    )
+
+
+def _result(given: Mapping[str, Any]) -> JsonValue:
+    """Return the text of a result, or its content if that is more than text. Raises ``ToolError`` for an error."""
+    content: list[dict[str, Any]] = given.get("content", [])
+    texts = [str(one["text"]) for one in content if one.get("type") == "text"]
+    if given.get("is_error"):
+        raise ToolError("\n".join(texts) or "the tool failed, and said nothing")
+    return "\n".join(texts) if len(texts) == len(content) else [*content]
+
+
+def _block(part: str | Medium) -> TextContent | ImageContent | AudioContent:
+    if isinstance(part, str):
+        return TextContent(type="text", text=part)
+    if part.is_image:
+        return ImageContent(type="image", data=part.base64, mime_type=part.media_type)
+    return AudioContent(type="audio", data=part.base64, mime_type=part.media_type)
+
+
+def _mcp_tool(offered: OfferedTool) -> Tool:
+    return Tool(
+        name=offered.name,
+        description=offered.description,
+        input_schema=offered.parameters,
+        # Claude Code runs calls of such tools at the same time.
+        annotations=ToolAnnotations(read_only_hint=True) if offered.effect == "read" else None,
+        _meta={"anthropic/maxResultSizeChars": _NO_CUT, "anthropic/alwaysLoad": True},
+    )
+
+
+def _checked(given: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAgentOptions:
+    """Return options that capset can add to. Raises ``DefinitionError`` for others."""
+    if not isinstance(given.mcp_servers, dict):
+        raise DefinitionError(
+            "mcp_servers is the text or the path of a configuration, to which no server can be added",
+            hint="give ClaudeAgentOptions(mcp_servers={…}), with each server by its name",
+        )
+    if name in given.mcp_servers:
+        raise DefinitionError(
+            f"mcp_servers has a server {name!r} already", hint="give CapsetClient(…, name=…) another name"
+        )
+    if tells and isinstance(given.system_prompt, dict) and given.system_prompt["type"] == "file":
+        raise DefinitionError(
+            "system_prompt is a file, to which the session's system text cannot be added",
+            hint="give the file's text, or CapsetClient(…, include_instructions=False)",
+        )
+    return given
+
+
+def _joined(own: Any, text: str) -> Any:  # every form that the SDK takes
+    """Return the agent's own system prompt with the session's system text at its end."""
+    if not text:
+        return own
+    if own is None or isinstance(own, str):
+        own = {"type": "custom", "prompt": own or ""}
+    member = "append" if own["type"] == "preset" else "prompt"
+    joined = "\n\n".join(part for part in (own.get(member), text) if part)
+    # A session that is resumed would go on with the text of its first run.
+    return {"snapshot": False, **own, member: joined}

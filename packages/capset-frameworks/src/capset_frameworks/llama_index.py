@@ -1,0 +1,338 @@
+"""A session for LlamaIndex: ``CapsetFunctionAgent(llm=…, session=session)`` (extra ``llama-index``)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any, Final, Unpack, cast
+
+from pydantic import BaseModel, Field, JsonValue, PrivateAttr
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from capset.definitions.messages import Message
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.media import Medium
+from capset.kernel.call.session import Session
+from capset.schemas.validation_errors import UNKNOWN_FIELD
+from capset.wire.calls import progress_of
+from capset_agents.model_calls import arguments_of
+from capset_connect.interop.imports import ImportedTools, ImportOptions, import_tools
+from capset_frameworks.framework import Framework
+from capset_frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+
+LLAMA_INDEX = Framework("llama-index-core", "llama_index.core", "0.14", extra="llama-index")
+"""The framework of this adapter."""
+
+with LLAMA_INDEX.importing():
+    from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ToolCall
+    from llama_index.core.agent.workflow.agent_context import AgentContext
+    from llama_index.core.base.llms.types import AudioBlock, ChatMessage, ImageBlock, TextBlock, ToolCallBlock
+    from llama_index.core.memory import BaseMemory
+    from llama_index.core.objects import ObjectRetriever
+    from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata, ToolOutput
+    from llama_index.core.tools.types import adapt_to_async_tool
+    from llama_index_instrumentation.dispatcher import active_instrument_tags
+    from workflows import Context
+    from workflows.events import Event, HumanResponseEvent, InputRequiredEvent
+    from workflows.runtime.types.results import StepWorkerContext, StepWorkerStateContextVar, StepWorkerWaiter
+
+_WAITS: Final = "capset approval "
+"""Prefix of the ids of this adapter's waiters, before the request's id and the id of the step's work."""
+
+
+class ToolCallProgress(Event):
+    """How far a call has come, in the stream of its run."""
+
+    tool_name: str
+    tool_id: str
+    fraction: float
+    message: str | None = None
+
+
+class ToolCallSuspended(InputRequiredEvent):
+    """A call that waits for an approval; its ``answered()``, sent to the run, has it made again."""
+
+    tool_name: str
+    tool_id: str
+    tool_kwargs: dict[str, Any]  # as the model gave them
+    approval: str
+    """The id of capset's request, which decides."""
+
+    def answered(self) -> ToolCallAnswered:
+        """Return the event that says that the request was decided."""
+        return ToolCallAnswered(approval=self.approval, tool_id=self.tool_id)
+
+
+class ToolCallAnswered(HumanResponseEvent):
+    """The news that the request of a waiting call was decided; send it once."""
+
+    approval: str
+    tool_id: str
+
+
+class CapsetFunctionAgent(FunctionAgent):
+    """A ``FunctionAgent`` that has the tools and the system text of a session, besides its own; alone or in a workflow.
+
+    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
+    and records them. Their records have the id of the run as their correlation, and the model's id of the call as their
+    causation. A refused or failed call is a result that the model reads, with ``is_error``; ``raw_output`` of a result
+    has the record's id beside the data. Progress of a call is a ``ToolCallProgress`` in the stream of the run.
+
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it waits instead, by
+    LlamaIndex's own means: the stream has a ``ToolCallSuspended``. After a ``ToolCallAnswered`` the call is made again,
+    and let through if capset's own request was approved.
+    """
+
+    session: Session = Field(exclude=True, repr=False)
+    include_instructions: bool = True
+    """Whether the session's system text follows the agent's own system prompt."""
+    defers: bool = False
+    _offers: SessionTools = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:  # as pydantic has it
+        """Have the tools of the session retrieved, after those that the agent's own retriever finds."""
+        super().model_post_init(context)
+        LLAMA_INDEX.warn_if_untested()
+        self._offers = SessionTools(self.session)
+        own = cast("ObjectRetriever[BaseTool] | None", self.tool_retriever)  # pyright: ignore[reportUnknownMemberType]
+        self.tool_retriever = _SessionRetriever(self._offers, own, defers=self.defers)
+
+    async def take_step(
+        self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
+    ) -> AgentOutput:
+        """Ask the model, with the session's system text, and take its calls as it wrote them."""
+        text = await self._offers.system_text() if self.include_instructions else ""
+        output = await super().take_step(ctx, _with_system_text(llm_input, text) if text else llm_input, tools, memory)
+        _restore_arguments(output, {tool.metadata.name for tool in tools if isinstance(tool, SessionTool)})
+        return output
+
+
+class SessionTool(AsyncBaseTool):
+    """A tool of a session, as LlamaIndex calls it."""
+
+    def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool = False) -> None:
+        self._offers = offers
+        self._metadata = _Metadata(offered)
+        self._defers = defers
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """Its name, its description and its own schema."""
+        return self._metadata
+
+    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # as the base class has it
+        """Refuse: the calls of a session are async."""
+        raise TypeError(f"The tool {self._metadata.name!r} of a session is async: await tool.acall(…)")
+
+    async def acall(self, /, *args: Any, **arguments: Any) -> ToolOutput:  # as the model gave them
+        """Call the tool by its arguments, in a step of a workflow or outside of one."""
+        if args:
+            raise TypeError(f"The tool {self._metadata.name!r} takes its arguments by their names")
+        step = StepWorkerStateContextVar.get(None)
+        waits = _waiter_of(step) if step is not None and self._defers else None
+        if waits is not None:
+            await self._wait(waits, arguments)  # it is answered, or the step ends here
+        answer = await self._offers.call(
+            self._metadata.get_name(),
+            arguments,
+            id=_call_id(step),
+            run=active_instrument_tags.get().get("llamaindex.run_id"),
+            on_event=None if step is None else self._tell,
+        )
+        if self._defers and step is not None and waits is None and answer.approval is not None:
+            await self._wait(f"{_WAITS}{answer.approval} {step.state.work_item_id}", arguments)
+        return self._output(answer, arguments)
+
+    async def _wait(self, waiter: str, arguments: dict[str, Any]) -> None:
+        """End this step until the waiter is answered: LlamaIndex takes it again from its beginning then."""
+        approval = waiter.removeprefix(_WAITS).split(" ")[0]
+        call = _call_id(StepWorkerStateContextVar.get()) or ""
+        event = ToolCallSuspended(
+            tool_name=self._metadata.get_name(), tool_id=call, tool_kwargs=arguments, approval=approval
+        )
+        await Context.get_step_context().wait_for_event(
+            ToolCallAnswered, event, waiter, requirements={"approval": approval, "tool_id": call}, timeout=None
+        )
+
+    def _tell(self, message: Message) -> None:
+        if (progress := progress_of(message)) is not None:
+            event = ToolCallProgress(
+                tool_name=self._metadata.get_name(),
+                tool_id=_call_id(StepWorkerStateContextVar.get()) or "",
+                fraction=progress.fraction,
+                message=progress.message,
+            )
+            Context.get_step_context().write_event_to_stream(event)
+
+    def _output(self, answer: CallAnswer, arguments: dict[str, Any]) -> ToolOutput:
+        raw = {**answer.metadata, **({"data": answer.data} if answer.is_whole else {})}
+        return ToolOutput(
+            self._metadata.get_name(),
+            None if answer.parts else answer.text,
+            blocks=[*map(_block, answer.parts)] or None,
+            raw_input=arguments,
+            raw_output=raw,
+            is_error=answer.error is not None,
+        )
+
+
+def _block(part: str | Medium) -> TextBlock | ImageBlock | AudioBlock:
+    if isinstance(part, str):
+        return TextBlock(text=part)
+    if part.is_image:
+        return ImageBlock(image=part.data, image_mimetype=part.media_type)
+    return AudioBlock(audio=part.data, format="mp3" if part.media_type == "audio/mpeg" else "wav")
+
+
+def import_llama_index_tools(
+    tools: Iterable[BaseTool],
+    *,
+    name: str,
+    effect: Effect,
+    **options: Unpack[ImportOptions],
+) -> ImportedTools:
+    """Make a capability of LlamaIndex's tools, with their names, descriptions and schemas.
+
+    ``effect`` is what the host says of each of them, unless ``rules`` say another; the other options are those of
+    ``import_tools``. A result is the JSON data that a function returned, or else the text that LlamaIndex has of it. A
+    result with ``is_error`` is an error that the model reads; an exception is one whose details are in the log alone.
+
+    Raises ``DefinitionError`` for a tool that takes the context of a workflow, or that cannot be a tool here.
+    """
+    by_name: dict[str, AsyncBaseTool] = {}
+    hidden: dict[str, set[str]] = {}
+    definitions: list[dict[str, Any]] = []
+    for tool in tools:
+        told = tool.metadata
+        if isinstance(tool, FunctionTool) and tool.requires_context:
+            raise DefinitionError(
+                f"capability {name!r:.80}: {told.get_name()!r} takes the Context of a workflow, and there is none here",
+                hint="leave it out, or wrap it in a function without that parameter",
+            )
+        by_name[told.get_name()] = adapt_to_async_tool(tool)
+        parameters = cast("dict[str, Any]", told.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
+        hidden[told.get_name()] = _hidden(tool, {*parameters.get("properties", ())})
+        definitions.append({"name": told.get_name(), "description": told.description, "parameters": parameters})
+
+    async def run(called: str, arguments: dict[str, Any]) -> JsonValue:
+        if listed := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in arguments if key in hidden[called]):
+            raise ToolError(f"Invalid arguments for {called!r}: {listed}", code="invalid_arguments", status=422)
+        output = await by_name[called].acall(**arguments)
+        if output.is_error:
+            raise ToolError(output.content)
+        return _data(output, is_function=isinstance(by_name[called], FunctionTool))
+
+    return import_tools(
+        definitions,
+        name=name,
+        handler=run,
+        effect=effect,
+        **options,
+    )
+
+
+def _hidden(tool: BaseTool, shown: set[str]) -> set[str]:
+    """Return the parameters of a function that its schema leaves out, so that no model may set them."""
+    if not isinstance(tool, FunctionTool):
+        return set()
+    found = inspect.signature(tool.real_fn).parameters.values()
+    own = {one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    return {*own, *tool.partial_params} - shown
+
+
+def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
+    """Return a result as JSON data. Raises ``ToolError`` for images and the like."""
+    if others := sorted({block.block_type for block in output.blocks if not isinstance(block, TextBlock)}):
+        raise ToolError(f"The result has content that is neither text nor JSON data: {', '.join(others)}.")
+    raw: object = output.raw_output
+    if is_function and output.content == str(raw):  # else it says itself which text stands for the result
+        try:
+            return to_jsonable_python(raw)
+        except PydanticSerializationError:
+            pass  # the text is all that there is
+    return output.content
+
+
+class _Metadata(ToolMetadata):
+    """The description of a tool of a session, whose schema is the one that is offered."""
+
+    def __init__(self, offered: OfferedTool) -> None:
+        class Arguments(BaseModel):
+            """The arguments, for those models of LlamaIndex that take a class for a schema."""
+
+            @classmethod
+            def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:  # as pydantic has it
+                return deepcopy(offered.parameters)
+
+        super().__init__(offered.description, offered.name, Arguments)
+        self.offered = offered
+
+    def get_parameters_dict(self) -> dict[str, Any]:  # a JSON Schema
+        """Return the whole schema; the base class leaves members out."""
+        return deepcopy(self.offered.parameters)
+
+
+class _SessionRetriever(ObjectRetriever[BaseTool]):
+    """Finds the tools that are in play in a session, after those that an agent's own retriever finds."""
+
+    def __init__(self, offers: SessionTools, own: ObjectRetriever[BaseTool] | None, *, defers: bool) -> None:
+        # The base class searches an index by the query; here there is none, and both of its methods are replaced.
+        self._offers = offers
+        self._own = own
+        self._defers = defers
+        self._made: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
+
+    def retrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
+        """Refuse: the tools of a session are asked for by async calls."""
+        raise TypeError("The tools of a session are retrieved by await retriever.aretrieve(…)")
+
+    async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
+        """Return the tools; the query does not matter."""
+        found: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
+        # A tool that is as it was stays: to make the class of its schema takes longer than all the rest.
+        self._made = {
+            (one.name, one.hash): self._made.get((one.name, one.hash))
+            or SessionTool(self._offers, one, defers=self._defers)
+            for one in await self._offers.offered()
+        }
+        return [*found, *self._made.values()]
+
+
+def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """Return messages whose first is the agent's own system prompt, if it has one, and then this text."""
+    if messages and messages[0].role == "system":
+        own = messages[0].content or ""
+        return [ChatMessage(role="system", content=f"{own}\n\n{text}"), *messages[1:]]
+    return [ChatMessage(role="system", content=text), *messages]
+
+
+def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
+    """Take the arguments of a session's tools from the text that the model wrote.
+
+    LlamaIndex completes a text that breaks off, and takes one that is not a JSON object for no arguments at all. An
+    empty text is how some models write that there are none.
+    """
+    written = {
+        block.tool_call_id or "": block.tool_kwargs
+        for block in output.response.blocks
+        if isinstance(block, ToolCallBlock) and isinstance(block.tool_kwargs, str)
+    }
+    for call in output.tool_calls:
+        if call.tool_name in names and (text := written.get(call.tool_id)):
+            call.tool_kwargs = arguments_of(text)
+
+
+def _call_id(step: StepWorkerContext | None) -> str | None:
+    """Return the model's id of the call that a step makes, if it makes one."""
+    return step.event.tool_id if step is not None and isinstance(step.event, ToolCall) else None
+
+
+def _waiter_of(step: StepWorkerContext) -> str | None:
+    """Return the id of the waiter for which this step has ended before, if it has."""
+    waiters = cast("list[StepWorkerWaiter[Event]]", step.state.collected_waiters)  # pyright: ignore[reportUnknownMemberType]
+    for waiter in waiters:
+        if waiter.work_item_id == step.state.work_item_id and waiter.waiter_id.startswith(_WAITS):
+            return waiter.waiter_id
+    return None

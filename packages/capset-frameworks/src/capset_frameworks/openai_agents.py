@@ -1,0 +1,231 @@
+"""A session for the OpenAI Agents SDK: ``CapsetAgent(name="…", session=session)`` (extra ``openai-agents``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, Unpack
+from uuid import uuid4
+
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypeVar
+
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.media import Medium
+from capset.kernel.call.session import Session
+from capset_agents.model_calls import arguments_of
+from capset_connect.interop import ImportedTools, ImportOptions, import_tools
+from capset_connect.tool_rules import ToolRules
+from capset_frameworks.framework import Framework
+from capset_frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
+
+OPENAI_AGENTS = Framework("openai-agents", "agents", "0.24", extra="openai-agents")
+"""The framework of this adapter."""
+
+with OPENAI_AGENTS.importing():
+    from agents import (
+        Agent,
+        FunctionTool,
+        ModelBehaviorError,
+        RunContextWrapper,
+        Tool,
+        ToolGuardrailFunctionOutput,
+        ToolOutputGuardrailData,
+        ToolOutputImage,
+        ToolOutputText,
+        custom_span,
+        default_tool_error_function,
+        get_current_trace,
+        tool_output_guardrail,
+    )
+    from agents.tool_context import ToolContext
+
+T = TypeVar("T", default=Any)
+_KEPT: Final = 1_000
+"""How many refusals of checked calls are kept."""
+
+
+@dataclass
+class CapsetAgent(Agent[T], Generic[T]):
+    """An agent of the SDK that has the tools and the system text of a session, besides its own.
+
+    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
+    and records them. Their records have the id of the SDK's trace as their correlation, and the model's id of the call
+    as their causation; a span of the trace has the record's id. A refused or failed call is a result that the model
+    reads, and stands among the run's ``tool_output_guardrail_results`` as rejected content, with its code and record.
+
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it interrupts the run
+    instead, as ``needs_approval`` does: ``result.interruptions`` has it, and ``approval_of`` the id of the request.
+    After ``state.approve(item)`` the call is made again, and let through if capset's own request was approved.
+    """
+
+    session: Session | None = None
+    include_instructions: bool = True
+    """Whether the session's system text follows the agent's own instructions."""
+    defers: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.session is None:
+            raise DefinitionError("CapsetAgent takes a session", hint="CapsetAgent(name=…, session=session)")
+        OPENAI_AGENTS.warn_if_untested()
+        self._offers = SessionTools(self.session)
+        self._refused: dict[str, tuple[str, dict[str, Any], CallAnswer]] = {}
+        """The refusals of calls that were checked, with what was called, by the model's ids: the newest."""
+
+    async def get_system_prompt(self, run_context: RunContextWrapper[T]) -> str | None:
+        """Return the agent's own instructions, then the session's system text."""
+        own = await super().get_system_prompt(run_context)
+        text = await self._offers.system_text() if self.include_instructions else ""
+        return "\n\n".join(part for part in (own, text) if part) or None
+
+    async def get_all_tools(self, run_context: RunContextWrapper[T]) -> list[Tool]:
+        """Return the agent's own tools, then those that are in play in the session."""
+        return [*await super().get_all_tools(run_context), *map(self._function_tool, await self._offers.offered())]
+
+    def approval_of(self, call_id: str) -> str | None:
+        """Return the id of the request that an interrupted call waits for, by the model's id of the call.
+
+        It is ``None`` where there is nothing to decide: the SDK also interrupts for arguments that are not a JSON
+        object. Approve such a call, and the kernel refuses it.
+        """
+        _, _, answer = self._refused.get(call_id, (None, None, None))
+        return None if answer is None else answer.approval
+
+    def _function_tool(self, offered: OfferedTool) -> FunctionTool:
+        return FunctionTool(
+            name=offered.name,
+            description=offered.description,
+            params_json_schema=offered.parameters,
+            on_invoke_tool=partial(self._call, offered.name),
+            strict_json_schema=False,  # the kernel validates, and the schema may have optional arguments
+            tool_output_guardrails=[_refusals],
+            needs_approval=partial(self._must_wait, offered.name) if self.defers else False,
+        )
+
+    async def _must_wait(
+        self, name: str, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
+    ) -> bool:
+        """Return whether a call has to wait for its approval, which is asked for."""
+        answer = await self._offers.check(name, arguments, id=call_id, run=_trace_id())
+        self._refused.pop(call_id, None)
+        if answer is None:
+            return False
+        self._refused[call_id] = name, arguments, answer
+        while len(self._refused) > _KEPT:  # of calls that were never made
+            del self._refused[next(iter(self._refused))]
+        return answer.approval is not None
+
+    async def _call(self, name: str, context: ToolContext[Any], arguments: str) -> CallAnswer | _ImageAnswer:
+        checked = self._refused.pop(context.tool_call_id, None)
+        if checked is not None and checked[2].approval is None and checked[:2] == (name, arguments_of(arguments)):
+            return checked[2]  # on record already
+        with custom_span("capset.call", {"tool": name}) as span:
+            answer = await self._offers.call(name, arguments, id=context.tool_call_id, run=_trace_id())
+            span.span_data.data |= answer.metadata
+        has_images = any(isinstance(part, Medium) and part.is_image for part in answer.parts)
+        return _ImageAnswer(answer) if has_images else answer
+
+
+class _ImageAnswer(list[ToolOutputText | ToolOutputImage]):
+    """An answer with images, as the SDK takes it."""
+
+    def __init__(self, answer: CallAnswer) -> None:
+        super().__init__(
+            ToolOutputImage(image_url=f"data:{part.media_type};base64,{part.base64}")
+            if isinstance(part, Medium) and part.is_image
+            else ToolOutputText(text=str(part))
+            for part in answer.parts
+        )
+        self.metadata = answer.metadata
+
+
+@tool_output_guardrail(name="capset")
+def _refusals(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+    """Show a refusal or failure as rejected content, which is the text that the model reads."""
+    answer = data.output
+    if isinstance(answer, CallAnswer) and answer.error is not None:
+        return ToolGuardrailFunctionOutput.reject_content(answer.text, answer.metadata)
+    return ToolGuardrailFunctionOutput.allow(answer.metadata if isinstance(answer, CallAnswer | _ImageAnswer) else None)
+
+
+def _trace_id() -> str | None:
+    """Return the id of the SDK's current trace, unless tracing is off."""
+    trace = get_current_trace()
+    return None if trace is None or trace.trace_id == "no-op" else trace.trace_id
+
+
+def import_agents_tools(
+    tools: Iterable[Tool],
+    *,
+    name: str,
+    effect: Effect,
+    context: object = None,
+    **options: Unpack[ImportOptions],
+) -> ImportedTools:
+    """Make a capability of the SDK's function tools.
+
+    They keep their names, descriptions and schemas. ``context`` is that of the ``RunContextWrapper`` that some take;
+    the other arguments are those of ``import_tools``. A tool with ``needs_approval`` needs capset's approval, and
+    ``timeout_seconds`` holds, unless the tool's own rule says otherwise. Of what a tool raises, a model learns only
+    that it failed. What its own ``failure_error_function`` makes of that is a result as any other.
+
+    Raises ``DefinitionError`` for tools that the SDK does not run here, and for those with guardrails or a condition in
+    ``is_enabled``, which only a run of the SDK's asks.
+    """
+    checked = [_importable(name, one) for one in tools]
+    found = {one.name: one for one in checked}
+    given: dict[str, ToolRules] = {}
+    for one in checked:
+        own: ToolRules = {"approval": "ask"} if one.needs_approval is not False else {}
+        if (seconds := one.timeout_seconds) is not None:
+            own["timeout"] = seconds
+        given[one.name] = own
+    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
+
+    async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
+        text = json.dumps(arguments)
+        told = ToolContext(context, tool_name=key, tool_call_id=str(uuid4()), tool_arguments=text)
+        try:
+            result = await found[key].on_invoke_tool(told, text)
+        except ModelBehaviorError as error:  # its checks of the arguments, which may ask for more than its schema
+            raise ToolError(str(error), code="invalid_arguments") from error
+        if result == default_tool_error_function(told, ToolError("")):
+            raise ToolError("The tool failed", code="internal_error", status=500)
+        return result.text if isinstance(result, ToolOutputText) else to_jsonable_python(result, fallback=str)
+
+    options["rules"] = given
+    return import_tools(
+        [
+            {"name": one.name, "description": one.description, "parameters": one.params_json_schema}
+            for one in checked  # a list, so that two of one name are refused
+        ],
+        name=name,
+        handler=call,
+        effect=effect,
+        **options,
+    )
+
+
+def _importable(owner: str, tool: Tool) -> FunctionTool:
+    """Return a tool that can be called outside of a run. Raises ``DefinitionError`` for others."""
+    if not isinstance(tool, FunctionTool):
+        raise DefinitionError(
+            f"capability {owner!r:.80}: function tools were expected; {tool.name!r} is a {type(tool).__name__}",
+            hint="leave it out: such tools are run by the provider, or by a run of the SDK's",
+        )
+    for field in ("tool_input_guardrails", "tool_output_guardrails"):
+        if getattr(tool, field):
+            raise DefinitionError(
+                f"capability {owner!r:.80}: {tool.name!r} has {field}, which only a run of the SDK's asks",
+                hint="take them off, and say the same by policies and rules",
+            )
+    if tool.is_enabled is not True:
+        raise DefinitionError(
+            f"capability {owner!r:.80}: {tool.name!r} is not always enabled, which only a run of the SDK's asks",
+            hint="leave it out, or take is_enabled off and say the same by a policy or permissions",
+        )
+    return tool

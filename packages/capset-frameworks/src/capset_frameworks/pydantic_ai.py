@@ -1,0 +1,290 @@
+"""A session for agents of pydantic-ai: ``Agent(model, capabilities=[CapsetCapability(session)])`` (extra ``agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, Self, Unpack, cast
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import to_json, to_jsonable_python
+
+from capset.definitions.messages import Message
+from capset.definitions.tools.options import Effect
+from capset.errors import DefinitionError, ToolError
+from capset.kernel.call.prompt import Prompt
+from capset.kernel.call.session import Session
+from capset_connect.interop import ImportedTools, ImportOptions, import_tools
+from capset_connect.tool_rules import ToolRules
+from capset_frameworks.framework import Framework
+from capset_frameworks.session_tools import SessionTools
+
+PYDANTIC_AI = Framework("pydantic-ai-slim", "pydantic_ai", "2.68", extra="agent")
+"""The framework of this adapter."""
+
+with PYDANTIC_AI.importing():
+    from pydantic_ai import (
+        AbstractToolset,
+        CapabilityEvent,
+        CustomEvent,
+        FunctionToolset,
+        InstructionPart,
+        ModelRetry,
+        RunContext,
+        Tool,
+        ToolFailed,
+        ToolReturn,
+        ToolsetTool,
+    )
+    from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
+    from pydantic_ai.exceptions import CallDeferred, UserError
+    from pydantic_ai.messages import BinaryContent, ToolCallPart
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.usage import RunUsage
+
+    from capset_agents.content import context_messages
+    from capset_agents.toolset import AbsentCalls, OfferedTools
+
+
+@dataclass(kw_only=True)
+class SessionCallEvent(CustomEvent, name="capset_call", ui=False):
+    """An event of a call while it runs, such as its progress, of a ``CapsetToolset`` among an agent's own toolsets."""
+
+    type: str
+    content: JsonValue
+
+
+@dataclass(kw_only=True)
+class CapabilityCallEvent(CapabilityEvent, namespace="capset"):
+    """The same event of a toolset that a capability brings, such as ``CapsetCapability``."""
+
+    type: str
+    content: JsonValue
+
+
+class CapsetToolset(AbstractToolset[object]):
+    """The tools in play in a session, for any pydantic-ai agent, with any dependencies.
+
+    Calls go through ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. Their records
+    have the run's id as their correlation and the tool call's as their causation. A refused or failed call becomes a
+    failed tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that keeps asking.
+    Events of a call, such as its progress, are events of the run.
+
+    A call that needs an approval fails, and the model reads the request's id: once it is approved, the same call goes
+    through, in this run or another of the session. With ``defers``, such a call ends the run with pydantic-ai's
+    ``DeferredToolRequests`` instead. A session's run budget is that of one run of the agent. An approval on
+    pydantic-ai's side only lets a call reach capset, and never counts as one of capset's.
+    """
+
+    def __init__(
+        self, session: Session, *, include_instructions: bool = True, defers: bool = False, id: str | None = None
+    ) -> None:
+        """Expose a session to an agent at each model step.
+
+        ``include_instructions`` gives the model the session's system text, including context, whose ``prompt_hash`` is
+        in every record. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` applies here.
+
+        ``defers`` is for agents with ``DeferredToolRequests`` among their output types: the metadata of a deferred call
+        have the request's id as ``approval``. A run that goes on with an approval of pydantic-ai's for it makes the
+        call again, which is let through if capset's request was approved, and deferred again while it is undecided.
+        """
+        PYDANTIC_AI.warn_if_untested()
+        self._defers = defers
+        self._session = session
+        self._tools = SessionTools(session)
+        self._id = id
+        self._tells = include_instructions
+        self._offered = OfferedTools()
+
+    @property
+    def id(self) -> str | None:
+        """The id that distinguishes this toolset from others of the same agent."""
+        return self._id
+
+    async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
+        """Return the session's current system text: pydantic-ai asks before every model step.
+
+        Raises ``ContextError``, naming the context that failed.
+        """
+        return self._instruction(await self._session.system_text(ctx.prompt)) if self._tells else None
+
+    async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
+        """Return exactly the tools that are in play in this step."""
+        return self._offered.of(await self._session.current(), self, ctx.max_retries)
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],  # any JSON: the kernel validates it
+        ctx: RunContext[object],
+        tool: ToolsetTool[object],
+    ) -> ToolReturn[JsonValue]:
+        """Return the reply's data, or ``None`` if the tool ended without a reply. Raises ``ToolFailed`` if it failed.
+
+        A result too long for a model becomes a text: its beginning, and the place of the whole. A result with images or
+        recordings becomes a list of its texts and of these. The metadata, which are not sent to the model, mark it as
+        ``untrusted`` and name the ``record`` and, if it was cut, the ``file``. Cancelling this cancels the call, and
+        the record says so.
+        """
+
+        async def tell(event: Message) -> None:
+            told: dict[str, Any] = {"type": event.type, "content": to_jsonable_python(event.data)}
+            try:
+                await ctx.emit(SessionCallEvent(**told))
+            except UserError:  # pydantic-ai takes the one kind from agents' toolsets, the other from capabilities'
+                await ctx.emit(CapabilityCallEvent(**told))
+
+        answer = await self._tools.call(
+            name,
+            tool_args,
+            id=ctx.tool_call_id,
+            run=ctx.run_id,
+            deadline=ctx.deadline.timestamp() if ctx.deadline else None,
+            on_event=tell if ctx.tool_manager is not None else None,  # within a run
+        )
+        if self._defers and answer.approval is not None:
+            raise ApprovalNeeded({"approval": answer.approval, "record": answer.record})
+        if answer.error is not None:
+            raise ToolFailed(answer.text)
+        if answer.parts:
+            content = [
+                part if isinstance(part, str) else BinaryContent(part.data, media_type=part.media_type)
+                for part in answer.parts
+            ]
+            return ToolReturn(content, metadata=answer.metadata)
+        return ToolReturn(answer.data if answer.is_whole else answer.text, metadata=answer.metadata)
+
+    def _instruction(self, text: str) -> InstructionPart | None:
+        composition = self._session.snapshot.composition
+        return InstructionPart(text, dynamic=bool(composition.context or composition.dynamic)) if text else None
+
+
+class CapsetCapability(AbsentCalls[object]):
+    """All that a session gives a model, for any pydantic-ai agent: ``Agent(model, capabilities=[…])``, or for one run.
+
+    It has the tools as ``CapsetToolset`` has them, and before each step of the model the system text with its context,
+    the ready-made messages of the context, which stand before the conversation and are not kept in it, and the model
+    settings; those of a run's own ``model_settings`` take precedence. All of a step is resolved together, once. A call
+    of a tool that is not in play is refused on record.
+    """
+
+    def __init__(self, session: Session, *, defers: bool = False, id: str | None = None) -> None:
+        """Give an agent a session; ``defers`` is that of ``CapsetToolset``, and ``id`` names the capability."""
+        self.id = id
+        self.description = None
+        self.defer_loading = False
+        self._toolset = _StepToolset(session, defers=defers, id=id)
+
+    async def for_run(self, ctx: RunContext[object]) -> Self:
+        """Return the capability of one run, which has steps of its own."""
+        other = copy(self)
+        other._toolset = copy(self._toolset)
+        return other
+
+    def get_toolset(self) -> AbstractToolset[object]:
+        """Return the toolset, which has the instructions, too."""
+        return self._toolset
+
+    def get_model_settings(self) -> Callable[[RunContext[object]], ModelSettings]:
+        """Return how the settings of a step are found."""
+        return lambda ctx: cast("ModelSettings", dict(self._toolset.prompt.model_settings))
+
+    async def prepare_model_request(
+        self, ctx: RunContext[object], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Put the ready-made messages before the conversation of one request."""
+        if messages := context_messages(self._toolset.prompt.messages):
+            request_context.messages = [*messages, *request_context.messages]
+        return request_context
+
+    async def refuse_absent(self, ctx: RunContext[object], part: ToolCallPart) -> None:
+        """Have the kernel refuse a call of a tool that is not in play; others hide those that are."""
+        await self._toolset.refuse_absent(ctx, part)
+
+
+class _StepToolset(CapsetToolset):
+    """The toolset of one run: what a step is given comes from one prompt."""
+
+    prompt: Prompt
+
+    async def for_run_step(self, ctx: RunContext[object]) -> Self:
+        """Resolve the next step. Raises ``ContextError``, naming the context that failed."""
+        self.prompt = await self._session.prompt(ctx.prompt)
+        return self
+
+    async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
+        return self._instruction(self.prompt.system_text)
+
+    async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
+        return self._offered.of(self.prompt.snapshot, self, ctx.max_retries)
+
+    async def refuse_absent(self, ctx: RunContext[object], part: ToolCallPart) -> None:
+        if part.tool_name not in self.prompt.snapshot.tools:
+            # A check, since the tool may have come into play in the meantime: it was not offered, and is not run.
+            await self._tools.check(part.tool_name, part.args_as_json_str(), id=part.tool_call_id, run=ctx.run_id)
+
+
+def import_pydantic_ai_tools(
+    tools: FunctionToolset[Any] | Iterable[Tool[Any] | Callable[..., Any]],  # of any dependencies and parameters
+    *,
+    name: str,
+    effect: Effect,
+    deps: object = None,
+    **options: Unpack[ImportOptions],
+) -> ImportedTools:
+    """Make a capability of tools of pydantic-ai: with their names, descriptions and schemas, and an effect said here.
+
+    ``tools`` are a ``FunctionToolset``, or functions and ``Tool`` objects. Options are those of ``import_tools``; a
+    tool with ``requires_approval`` needs one of capset's unless its rules say otherwise. Functions that take a
+    ``RunContext`` get one with ``deps``, no messages, and pydantic-ai's ``TestModel``. Sync functions run in a thread.
+    ``ModelRetry`` and ``ToolFailed`` are errors that the model reads.
+
+    Raises ``DefinitionError`` for a tool with ``prepare``, which asks for the step of a run, and as ``import_tools``.
+    """
+    toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset[Any](list(tools))
+    said: dict[str, ToolRules] = dict(options.get("rules") or {})
+    for one in toolset.tools.values():
+        if one.prepare is not None:
+            raise DefinitionError(
+                f"the tool {one.name!r} has a prepare function, which needs the step of a run of pydantic-ai",
+                hint="give a Tool without prepare",
+            )
+        if one.requires_approval:
+            said[one.name] = {"approval": "ask", **said.get(one.name, {})}
+
+    async def handle(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
+        ctx = RunContext[Any](deps=deps, model=TestModel(), usage=RunUsage(), tool_name=tool)
+        found = (await toolset.get_tools(ctx))[tool]
+        try:
+            valid = found.args_validator.validate_json(to_json(arguments), context=ctx.validation_context)
+            if found.args_validator_func is not None:
+                checked = found.args_validator_func(ctx, **valid)
+                if isawaitable(checked):
+                    await checked
+            result = await toolset.call_tool(tool, valid, ctx, found)
+        except ValidationError as error:
+            told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:10])
+            raise ToolError(told, code="invalid_arguments", status=422) from error
+        except (ModelRetry, ToolFailed) as error:
+            raise ToolError(error.message) from error
+        except (ApprovalNeeded, CallDeferred) as error:
+            raise ToolError("the tool defers its call, which only a run of pydantic-ai can") from error
+        return to_jsonable_python(result.return_value if isinstance(result, ToolReturn) else result)
+
+    definitions = [
+        {"name": one.name, "description": one.description or "", "parameters": one.tool_def.parameters_json_schema}
+        for one in toolset.tools.values()
+    ]
+    options["rules"] = said
+    options["description"] = options.get("description") or "Tools of pydantic-ai."
+    return import_tools(
+        definitions,
+        name=name,
+        handler=handle,
+        effect=effect,
+        **options,
+    )

@@ -1,0 +1,228 @@
+"""The tools of a session for another framework's agents: described for a model, called as a model calls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import uuid4
+
+from pydantic import JsonValue
+
+from capset.clock import iso
+from capset.definitions.messages import Json, Message, Meta
+from capset.errors import ApprovalRequired, CapsetError
+from capset.kernel.call.media import Medium, medium_in
+from capset.kernel.call.session import MAX_RUN, Session
+from capset.kernel.call.truncation import text_of
+from capset.kernel.results import Result
+from capset_agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
+
+OnEvent = Callable[[Message], Awaitable[object] | None]
+"""Takes the events of a call while it runs: ``progress``, ``approval.requested`` and those of the tool's own."""
+_log = logging.getLogger("capset.adapters")
+_MAX_ID: Final = 200
+"""The longest id of a framework's that stands in a record; a longer one is replaced by a new id."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool in play, as a model is told of it.
+
+    ``parameters`` is the JSON Schema of its arguments as model providers take it, and the caller's to change.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]  # a JSON Schema
+    capability: str
+    effect: str
+    hash: str
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Data for frameworks to keep beside a tool; models do not read it."""
+        return {"capability": self.capability, "effect": self.effect, "tool_hash": self.hash}
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """The answer to a call: ``text`` for the model, and what it does not read.
+
+    ``data`` is the reply's JSON data, unless the call failed or the result was cut: then ``file`` has the whole, among
+    the session's files. A result that is content has no other data than its ``text``, where a line stands for each
+    image and the like; with images or recordings that models take, ``parts`` has its texts and these, in order.
+    """
+
+    text: str
+    record: str
+    data: JsonValue = None
+    file: str | None = None
+    error: CapsetError | None = None
+    is_content: bool = False
+    parts: Sequence[str | Medium] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether ``data`` is all that the call returned."""
+        return self.error is None and self.file is None and not self.is_content
+
+    @property
+    def approval(self) -> str | None:
+        """The id of the request for an approval that the call needs first, if that is why it was refused."""
+        return self.error.approval if isinstance(self.error, ApprovalRequired) else None
+
+    @property
+    def metadata(self) -> dict[str, JsonValue]:
+        """Data for frameworks to keep beside a result, which is untrusted; models do not read it."""
+        told: dict[str, JsonValue] = {"untrusted": True, "record": self.record}
+        if self.file is not None:
+            told["file"] = self.file
+        if self.error is not None:
+            told["code"] = self.error.code
+        if self.approval is not None:
+            told["approval"] = self.approval
+        return told
+
+
+class SessionTools:
+    """The tools of one session, for the agents of a framework.
+
+    Calls take the pipeline as any other: the kernel alone validates, decides and records them. A refused or failed
+    call is an answer that the model reads, and raises nothing. One that needs an approval is refused with the
+    request's id; once that is approved, the same call goes through.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def session(self) -> Session:
+        """The session whose tools these are."""
+        return self._session
+
+    async def offered(self) -> list[OfferedTool]:
+        """Return the tools in play now, sorted by name; dynamic ``uses`` are asked again."""
+        snapshot = await self._session.current()
+        found: list[OfferedTool] = []
+        for ref in snapshot.tool_refs:
+            installed = snapshot.tools[ref.name]
+            tool = installed.tool
+            schema = deepcopy(tool.arguments.for_models.json_schema)
+            found.append(OfferedTool(installed.name, tool.description, schema, installed.owner, tool.effect, ref.hash))
+        return found
+
+    async def system_text(self, input: object = None) -> str:
+        """Return the system text of a model's next step. Raises ``ContextError``, naming the context that failed."""
+        return await self._session.system_text(input)
+
+    async def call(
+        self,
+        name: str,
+        arguments: str | bytes | Mapping[str, Any],  # a model's text, or what a framework has made of it
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        deadline: float | None = None,
+        on_event: OnEvent | None = None,
+    ) -> CallAnswer:
+        """Call a tool as a model does, and return the answer. Cancelling this cancels the call, on record.
+
+        The arguments are those of ``OfferedTool.parameters``, or of the tool's own schema. ``id``, of the model's call,
+        becomes the record's causation, ``run`` its correlation, and the run's budget is counted by it; without them
+        there are new ones. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in seconds. Text that is not a
+        JSON object is refused as invalid arguments, on record.
+        """
+        session, message = await self._message(name, arguments, id, run, trace, deadline)
+        reply: JsonValue = None
+        async with session.invoke(message) as messages:
+            async for got in messages:
+                if got.kind == "reply":
+                    reply = got.data
+                elif got.kind == "event" and on_event is not None:
+                    await _tell(on_event, got)
+        return await self._answer(messages.result, reply)
+
+    async def check(
+        self,
+        name: str,
+        arguments: str | bytes | Mapping[str, Any],  # as ``call`` takes them
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        trace: str | None = None,
+        deadline: float | None = None,
+    ) -> CallAnswer | None:
+        """Return the refusal of a call, which is on record, or ``None`` if it may be made; the call is not made.
+
+        It is for frameworks that ask whether a call needs an approval before they make it (``Session.check``).
+        """
+        session, message = await self._message(name, arguments, id, run, trace, deadline)
+        refusal = await session.check(message)
+        return None if refusal is None else await self._answer(refusal, None)
+
+    async def _message(
+        self,
+        name: str,
+        arguments: str | bytes | Mapping[str, Any],
+        id: str | None,
+        run: str | None,
+        trace: str | None,
+        deadline: float | None,
+    ) -> tuple[Session, Message]:
+        run = run if run is not None and _is_short(run, MAX_RUN) else None
+        meta = Meta(
+            id=id if id is not None and _is_short(id, _MAX_ID) else str(uuid4()),
+            timestamp=iso(time.time_ns()),
+            correlation=run or str(uuid4()),
+            deadline=deadline,
+            traceparent=trace,
+        )
+        session = self._session.options(approvals="defer", run=run)
+        own = await self._restored(name, arguments_of(arguments))
+        return session, replace(session.message(name, Json(arguments_json(own))), meta=meta)
+
+    async def _restored(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a model gave as arguments of the tool's own schema."""
+        snapshot = self._session.snapshot
+        installed = snapshot.tools.get(name)
+        if installed is None and snapshot.composition.dynamic:
+            with suppress(CapsetError):  # the call itself says it
+                installed = (await self._session.current()).tools.get(name)
+        return arguments if installed is None else installed.tool.arguments.for_models.restored(arguments)
+
+    async def _answer(self, result: Result[Any], reply: JsonValue) -> CallAnswer:
+        if (error := result.error) is not None:
+            told = await self._session.for_model(result.record, error_text(error), after=f"\n{error_suffix(error)}")
+            return CallAnswer(told.text, result.record, file=told.file, error=error)
+        shown = await self._session.for_model(result.record, reply, content=result.content)
+        if result.content is not None:
+            parts = [part for piece in shown.pieces if (part := medium_in(piece) or text_of(piece))]
+            if not any(isinstance(part, Medium) for part in parts):
+                parts = []
+            return CallAnswer(shown.text, result.record, file=shown.file, is_content=True, parts=parts)
+        if shown.is_cut:
+            return CallAnswer(shown.text, result.record, file=shown.file)
+        return CallAnswer(shown.text, result.record, reply)
+
+
+async def _tell(on_event: OnEvent, event: Message) -> None:
+    """Pass an event on. A listener that fails does not fail the call, which may have had its effects."""
+    try:
+        if (told := on_event(event)) is not None:
+            await told
+    except Exception:
+        _log.exception("a listener of the event %r failed", event.type)
+
+
+def _is_short(id: str, most: int) -> bool:
+    """Return whether an id of a framework's can stand in a record."""
+    return 0 < len(id) <= most and id.isprintable()

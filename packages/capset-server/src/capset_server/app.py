@@ -1,0 +1,284 @@
+"""The server as one ASGI application, over a kernel that its host keeps open."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from importlib.metadata import version
+from typing import BinaryIO, Final, cast
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from capset.errors import CapsetError, InternalError, NotFound
+from capset.kernel.governance.redaction import redactor_of
+from capset.schemas.validation_errors import fields_at
+from capset_connect.notifications.worker import DeliveryWorker
+from capset_server.approvals.decisions import page_of
+from capset_server.approvals.page import ApprovalEndpoint
+from capset_server.approvals.slack import SlackEndpoint
+from capset_server.auth.resources import WELL_KNOWN
+from capset_server.auth.signing_keys import StoredKeys
+from capset_server.console.app import Console
+from capset_server.http.bodies import ClientLeft
+from capset_server.http.idempotency import keep_swept
+from capset_server.http.middleware import AllowedHosts, ServerMiddleware
+from capset_server.http.request_context import CLIENT_LEFT, HttpRefusal, note_refusal, path_of, request_context
+from capset_server.http.responses import misfit, problem_response
+from capset_server.http.root_paths import check_root_path
+from capset_server.http.routes import (
+    APPROVAL_PAGE,
+    CALLS_PATH,
+    METADATA_PATHS,
+    PROTOCOL_PATHS,
+    SLACK_INTERACTIONS,
+    DirectRoutes,
+    Routes,
+)
+from capset_server.http.timed_tasks import timed_tasks
+from capset_server.mcp.mounts import mcp_endpoints
+from capset_server.observability.log_writer import LogWriter
+from capset_server.observability.logs import AccessLog
+from capset_server.observability.metrics import Exposition, Metrics
+from capset_server.observability.requests import Telemetry
+from capset_server.openapi import describe, methods_by_path
+from capset_server.protocols import front_ends, openai
+from capset_server.rest import (
+    agent_servers,
+    agents,
+    approvals,
+    audit,
+    calls,
+    capabilities,
+    config_check,
+    deliveries,
+    envelopes,
+    files,
+    fingerprints,
+    health,
+    identities,
+    keys,
+    links,
+    people,
+    runs,
+    schedules,
+    sessions,
+    tool_sources,
+    turns,
+    usage,
+)
+from capset_server.service import Service
+
+_NOUNS = (
+    capabilities,
+    agents,
+    agent_servers,
+    tool_sources,
+    sessions,
+    calls,
+    turns,
+    runs,
+    schedules,
+    files,
+    approvals,
+    deliveries,
+    people,
+    links,
+    envelopes,
+    fingerprints,
+    audit,
+    usage,
+    keys,
+    identities,
+    config_check,
+    health,
+)
+_PROTOCOLS = (openai, front_ends)
+"""Their paths are not in the OpenAPI document: others have written what goes over them."""
+
+# FastAPI would add its own spans for every request, with query and Host, where a host has set up an SDK.
+_NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
+
+@asynccontextmanager
+async def open_app(
+    service: Service, names: AllowedHosts, *, log: BinaryIO | LogWriter | None = None
+) -> AsyncGenerator[ASGIApp]:
+    """Yield the application. Its host keeps the service's kernel open while it runs.
+
+    ``log`` receives one line of JSON per request; it defaults to stderr. Raises ``DefinitionError`` for a root path
+    that begins as a path of the server does.
+    """
+    app = make_api()
+    writer = log if isinstance(log, LogWriter) else LogWriter(log or sys.stderr.buffer)
+    access = AccessLog(writer)
+    tally = Metrics(service, writer)
+    state = {"service": service, "exposition": Exposition(tally)}
+    telemetry = partial(_telemetry, app, service, tally)
+    answer_call, signing_keys = partial(calls.answer_call, service), StoredKeys(service.kernel)
+    rest = DirectRoutes(_with_state(app, state), {("POST", CALLS_PATH): answer_call})
+    console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
+    check_root_path(service.root_path, _templates(app, console.paths))
+    slack = SlackEndpoint(service)
+    background = [asyncio.create_task(keep_swept(service.kernel))]
+    if service.kernel.deliveries.channels:
+        background.append(asyncio.create_task(DeliveryWorker(service.kernel, page_of(service)).run()))
+    if service.kernel.generator is not None:
+        background.append(asyncio.create_task(service.turns.turns.watch()))
+    try:
+        with timed_tasks(), service.kernel.observe(tally):
+            async with (
+                service.turns.bell.watching(service.kernel.store),
+                mcp_endpoints(service) as endpoints,
+            ):
+                approval_page = ApprovalEndpoint(service, signing_keys, console.identify)
+                own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
+                own |= {(None, SLACK_INTERACTIONS): slack}
+                pages = {(None, path): console for path in console.paths}
+                routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
+                yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console)
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.wait(background)
+        await slack.close()
+        await service.checker.close()
+        await service.store_probe.close()
+        access.flush()
+        await asyncio.to_thread(writer.drain)
+
+
+def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
+    """Return an application whose requests have this state besides their own: several servers may share it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = {**scope.get("state", {}), **state}
+        await app(scope, receive, send)
+
+    return call
+
+
+def _templates(app: FastAPI, pages: Iterable[str]) -> tuple[str, ...]:
+    """Return the templates of all paths of the server."""
+    others = ("/openapi.json", APPROVAL_PAGE, SLACK_INTERACTIONS)
+    return (*app.state.document["paths"], *others, *METADATA_PATHS, *PROTOCOL_PATHS, *pages)
+
+
+def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[str]) -> Telemetry:
+    """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
+    routes, kernel = Routes(_templates(app, pages)), service.kernel
+    if not kernel.observers:
+        return Telemetry(routes, tally, None)
+    from capset.kernel.telemetry.tracing import tracing_of
+    from capset_server.observability.requests import HttpTracing
+
+    tracing = tracing_of(kernel.observers)
+    redactor = redactor_of(kernel.governance.redact)
+    return Telemetry(routes, tally, HttpTracing(tracing, redactor) if tracing else None)
+
+
+@cache
+def make_api() -> FastAPI:
+    """Return the REST API; ``state.document`` is its OpenAPI document.
+
+    To make it takes half a second, and it is the same for every server of a process: the service that answers a
+    request is in the request's own state.
+    """
+    app = FastAPI(
+        title="capset",
+        version=version("capset"),
+        description="The capability layer for AI agents: what an agent can do, may do, did, and which exact version.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    api = APIRouter(prefix="/v1")
+    for noun in _NOUNS:
+        api.include_router(noun.router)
+    app.include_router(api)
+    document = app.state.document = describe(app)
+    for protocol in _PROTOCOLS:
+        app.include_router(protocol.router, prefix="/v1", include_in_schema=False)
+    app.state.methods = methods_by_path(document, [protocol.router for protocol in _PROTOCOLS])
+    app.add_route("/openapi.json", _document, include_in_schema=False)
+    app.add_route(f"{WELL_KNOWN}{{resource:path}}", _resource_metadata, include_in_schema=False)
+    app.add_exception_handler(CapsetError, _failed)
+    app.add_exception_handler(Exception, _unexpected)
+    app.add_exception_handler(RequestValidationError, _misfitting)
+    app.add_exception_handler(HTTPException, _refused)
+    return app
+
+
+async def _document(request: Request) -> Response:
+    """Return the OpenAPI document, with the root path below which the server is reached."""
+    servers = [{"url": request.scope["root_path"] or "/"}]
+    return JSONResponse({**request.app.state.document, "servers": servers})
+
+
+async def _resource_metadata(request: Request) -> Response:
+    """Return the metadata of a part of the server, for clients that seek an authorization server (RFC 9728)."""
+    resource = cast("Service", request.state.service).callers.resource
+    found = None if resource is None else resource.metadata(request.path_params["resource"])
+    if found is None:
+        raise NotFound("there is no metadata of an OAuth resource here")
+    return JSONResponse(found)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    request_info = request_context(request.scope)
+    note_refusal(request_info, error)
+    return problem_response(cast("CapsetError", error), request_info.correlation)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Answer that something went wrong; the middleware logs the error itself."""
+    if isinstance(error, ClientLeft):  # while its body was read
+        return Response(status_code=CLIENT_LEFT)
+    return await _failed(request, InternalError("Something went wrong; the log has the details."))
+
+
+async def _misfitting(request: Request, error: Exception) -> Response:
+    """List every field of a body, a query or a path that failed validation."""
+    found = cast("RequestValidationError", error)
+    problems = cast("list[ErrorDetails]", found.errors())
+    for one in problems:
+        one["loc"] = one["loc"][1:]  # without the source of the value: its name is enough
+    fields = fields_at(problems, _known(request), found.body)
+    return await _failed(request, misfit("request", fields))
+
+
+def _known(request: Request) -> list[str]:
+    """Return the names of a body's own fields, for suggestions when one is mistyped."""
+    route = request.scope.get("route")
+    field = route.body_field if isinstance(route, APIRoute) else None
+    shape = field.field_info.annotation if field is not None else None
+    return list(shape.model_fields) if isinstance(shape, type) and issubclass(shape, BaseModel) else []
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer an error of FastAPI's: an unknown path or method, or a body that could not be read."""
+    found = cast("HTTPException", error)
+    if isinstance(found.__cause__, CapsetError):
+        return await _failed(request, found.__cause__)
+    is_mcp = path_of(request.scope).startswith("/mcp")
+    where = "MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "every path of REST begins with /v1"
+    missing = f"There is no such path; {where}"
+    said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
+    code, words = said.get(found.status_code, ("http_error", str(found.detail)))
+    response = await _failed(request, HttpRefusal(found.status_code, code, words))
+    if found.status_code == 405:
+        response.headers["Allow"] = ", ".join(request.app.state.methods(path_of(request.scope)))
+    return response

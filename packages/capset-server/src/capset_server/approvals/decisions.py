@@ -1,0 +1,81 @@
+"""Requests for approvals as callers see and decide them, over every interface (spec 4, G16–G18; spec 5, P12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from capset.definitions.approvals import Answer, ApprovalRow
+from capset.errors import InvalidArguments, NotFound, PermissionDenied
+from capset.wire.approvals import RejectInput
+from capset_server.auth.callers import Caller
+from capset_server.http.routes import APPROVAL_PAGE
+from capset_server.service import Service
+
+_REST: Final = "/v1/approvals"
+
+
+async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRow:
+    """Return a request that the caller may see. Raises ``NotFound``."""
+    row = await service.kernel.approvals.get(id, org=caller.principal.org)
+    who = caller.principal
+    mine = (f"{who.kind}:{who.id}", who.on_behalf_of)
+    if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
+        raise NotFound(f"there is no request for an approval {id!r}")
+    return row
+
+
+def refusal_for(service: Service, caller: Caller, row: ApprovalRow) -> str | None:
+    """Return in one sentence why the caller may not approve a request, or ``None`` if it may."""
+    if not caller.has("capset:approve"):
+        return "deciding needs the scope capset:approve"
+    return service.kernel.approvals.refusal(row, caller.principal)
+
+
+def checked_note(note: str | None) -> str | None:
+    """Return the reason of a decision. Raises ``InvalidArguments`` for one that REST would not take either."""
+    try:
+        return RejectInput(note=note).note
+    except ValidationError:
+        raise InvalidArguments("Invalid request: a reason has at most 1,000 characters, none of which is NUL") from None
+
+
+def check_chat_answer(row: ApprovalRow, answer: Answer) -> None:
+    """Raise ``PermissionDenied`` if a request cannot be approved from a chat, since a part of its arguments is masked.
+
+    A chat never shows that part: it would keep it. Any request can be rejected from there.
+    """
+    if answer.approved and row.unmasked is not None:
+        raise PermissionDenied(
+            "Permission denied: a part of the arguments is masked here, so the request is approved where all of it can "
+            "be shown: on its page, in the console, or by REST and the command line.",
+            hint=f"have it shown: GET {_REST}/{row.id}/arguments, or capset approvals show {row.id} --unmasked",
+        )
+
+
+async def decide_approval(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalRow:
+    """Decide a request as the caller, and return its new row. Raises as ``ApprovalService.decide`` does.
+
+    Raises ``InsufficientScope`` without the scope ``capset:approve``.
+    """
+    caller.check("capset:approve")
+    decided = await service.kernel.approvals.decide(id, answer, by=caller.principal)
+    service.turns.turns.wake()  # a turn may wait for it
+    return decided
+
+
+def may_approve_own(service: Service, caller: Caller) -> bool:
+    """Return whether the caller may approve what it asks for itself, as it may over REST."""
+    is_let = caller.has("capset:approve") and caller.is_for(_REST) and caller.principal.kind != "anonymous"
+    return is_let and service.kernel.governance.own_approvals
+
+
+def page_of(service: Service) -> Callable[[str], str] | None:
+    """Return the function from a request's id to the address of its page, if the server knows its own address."""
+    public = service.public_url
+    if public is None:
+        return None
+    return lambda request: public + APPROVAL_PAGE.format(id=quote(request, safe=""))

@@ -1,0 +1,69 @@
+"""HTML of texts: everything is escaped here, and only here."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from html import escape
+from typing import Final
+
+from capset_connect.legible_text import legible
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
+    "dt{font-weight:600;margin-top:.6rem}dd{margin:0;overflow-wrap:anywhere}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;padding:.6rem}"
+    "input,button,textarea{font:inherit;padding:.3rem .6rem;margin:.3rem .3rem .3rem 0}"
+    "textarea,input[type=password]{width:100%;box-sizing:border-box}"
+)
+
+
+class Markup(str):
+    """HTML as it is sent."""
+
+    __slots__ = ()
+
+
+def html(template: str, **values: str) -> Markup:
+    """Return a template of this package's with its values: ``Markup`` as it is, any other text legible and escaped."""
+    shown = {name: one if isinstance(one, Markup) else escape(legible(one)) for name, one in values.items()}
+    return Markup(template.format_map(shown))
+
+
+def joined(*parts: Markup) -> Markup:
+    """Return several pieces of HTML as one."""
+    return Markup("".join(parts))
+
+
+def page(title: str, *parts: Markup) -> bytes:
+    """Return a whole page."""
+    whole = html(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
+        "<style>{style}</style></head><body><main><h1>{title}</h1>{body}</main></body></html>",
+        title=title,
+        style=Markup(_STYLE),
+        body=joined(*parts),
+    )
+    return whole.encode(errors="replace")
+
+
+@cache
+def headers() -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of every page: no script, no frame around it, nothing from elsewhere, no address passed on.
+
+    Without a referrer at all, browsers would send forms without their origin.
+    """
+    style = b64encode(sha256(_STYLE.encode()).digest())
+    policy = (
+        b"default-src 'none'; style-src 'sha256-%b'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        % style
+    )
+    return (
+        (b"content-security-policy", policy),
+        (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"same-origin"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+    )

@@ -1,0 +1,244 @@
+"""Authentication of callers by the API key or token of a request, before anything else (spec 4, G1)."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, cast
+
+from capset.definitions.allowances import allowance_of
+from capset.definitions.principals import Principal, PrincipalKind
+from capset.errors import PermissionDenied, Unauthenticated
+from capset.kernel.kernel import Kernel
+from capset.kernel.revocation import FRESH_SECONDS
+from capset.kernel.ttl_cache import TtlCache
+from capset.stores.base import KeyRow
+from capset_server.auth.keys import Scope, digest_of, is_valid, scope_of, tool_of
+from capset_server.auth.resources import WHOLE, ProtectedResource, contains, resource_of
+
+_MAX_KEY: Final = 200
+_MET: Final = 10_000
+"""Number of callers that are remembered as let in before."""
+ISSUED: Final = "jwt:"
+"""Begins the ``key`` of callers with a token; the issuer follows."""
+REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
+"""The message for every request without valid credentials."""
+_log = logging.getLogger("capset.tokens")
+
+
+class InsufficientScope(PermissionDenied):
+    """A scope is missing: one of ``scopes`` would do, and the first is the one to ask for."""
+
+    def __init__(self, scopes: Sequence[str]) -> None:
+        super().__init__(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
+        self.scopes = tuple(scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal, its API scopes, and the id of its key; ``None`` where none was needed.
+
+    For a caller with a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the default agent of ``/mcp``.
+    ``parts`` are the parts of the server that the credential is for, as paths.
+    """
+
+    principal: Principal
+    scopes: frozenset[str]
+    key: str | None
+    agent: str | None = None
+    parts: tuple[str, ...] = WHOLE
+    digest: str | None = field(default=None, repr=False)
+    """The digest of the API key, by which it is found again where no header shows it."""
+
+    @property
+    def identity(self) -> str:
+        """Text unique to the caller; it does not depend on permissions or scopes."""
+        who = self.principal
+        acting = () if who.on_behalf_of is None else (who.on_behalf_of,)
+        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *acting, *self.attributes))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of the principal and of those it acts for, as JSON texts; empty if there are none."""
+        several = (self.principal.attributes, *self.principal.on_behalf_of_attributes)
+        return tuple(one.to_json() for one in several) if any(several) else ()
+
+    def has(self, scope: Scope) -> bool:
+        """Return whether the caller has this scope or ``capset:admin``."""
+        return scope in self.scopes or "capset:admin" in self.scopes
+
+    def check(self, *scopes: Scope) -> None:
+        """Raise ``InsufficientScope`` unless the caller has one of these scopes or ``capset:admin``."""
+        if not any(map(self.has, scopes)):
+            raise InsufficientScope(scopes)
+
+    @property
+    def key_id(self) -> str | None:
+        """The id of its key; ``None`` for a caller with a token, or without a credential."""
+        return None if self.key is None or self.key.startswith(ISSUED) else self.key
+
+    @property
+    def tools(self) -> frozenset[str] | None:
+        """The only tools that the caller may call, as ``CAPABILITY.TOOL``; ``None`` for all that it may otherwise."""
+        if self.has("capset:call"):
+            return None
+        return frozenset(tool for scope in self.scopes if (tool := tool_of(scope)) is not None)
+
+    def check_calls(self) -> None:
+        """Raise ``InsufficientScope`` unless the caller may call some tool."""
+        if self.tools is not None and not self.tools:
+            raise InsufficientScope(("capset:call",))
+
+    def check_tool(self, own_name: str | None) -> None:
+        """Raise ``InsufficientScope`` unless the caller may call a tool.
+
+        ``own_name`` is ``CAPABILITY.TOOL``, as the capability itself calls them; ``None`` if there is no such tool.
+        """
+        if self.tools is not None and own_name not in self.tools:
+            raise InsufficientScope(tuple(dict.fromkeys((scope_of(own_name), "capset:call"))))
+
+    def is_for(self, path: str) -> bool:
+        """Return whether the credential is for the part of the server that a path belongs to."""
+        return self.parts is WHOLE or any(contains(part, resource_of(path)) for part in self.parts)
+
+
+class Identifies(Protocol):
+    """Authenticator of tokens, such as ``capset_server.auth.tokens.Tokens``."""
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth, ``None`` if clients cannot find the authorization server."""
+        ...
+
+    async def identify(self, token: str) -> Caller:
+        """Return the sender of a token. Raises ``Unauthenticated``."""
+        ...
+
+
+class Callers:
+    """Authenticator by API key, and by ``tokens`` if given; with ``anyone``, every request is from that caller."""
+
+    def __init__(self, kernel: Kernel, anyone: Caller | None, tokens: Identifies | None = None) -> None:
+        self._kernel = kernel
+        self._anyone = anyone
+        self._tokens = tokens
+        self._known: TtlCache[str, tuple[KeyRow, Caller] | None] = TtlCache()
+        self._met: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth; ``None`` if its clients have to know who gives them credentials."""
+        return None if self._tokens is None else self._tokens.resource
+
+    @property
+    def anyone(self) -> Caller | None:
+        """The caller of every request, where no keys are required."""
+        return self._anyone
+
+    def is_token(self, credential: str) -> bool:
+        """Return whether a credential is read as a token here, not as a key."""
+        return self._tokens is not None and credential.count(".") == 2  # keys contain no dots
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether an issuer's tokens are taken beside keys."""
+        return self._tokens is not None
+
+    async def by_digest(self, digest: str) -> Caller:
+        """Return the caller of a key by its digest, as it is now. Raises ``Unauthenticated`` if it is not valid."""
+        return self._check_found(await self._resolve_key(digest))
+
+    async def identify(self, authorization: str | None, path: str | None = None) -> Caller:
+        """Return the sender of this ``Authorization`` header; ``path`` is that of the request, if it is not let in yet.
+
+        Raises ``Unauthenticated`` for a missing header, and for a key or a token that is unknown, revoked, expired,
+        forged or for another resource, without saying which.
+        """
+        if self._anyone is not None:
+            return self._anyone
+        digest = digest_of(authorization or "")
+        try:
+            found = await self._identify(authorization)
+            if path is not None and not found.is_for(path):
+                _log.info("a token was refused: it is for another part of this server")
+                raise Unauthenticated(REFUSED)
+        except Unauthenticated:
+            self._met.pop(digest, None)  # or a revoked key could send more than one that never was valid
+            raise
+        self._met[digest] = None
+        self._met.move_to_end(digest)
+        if len(self._met) > _MET:
+            self._met.popitem(last=False)
+        return found
+
+    def has_met(self, authorization: str | None) -> bool:
+        """Return whether the sender of this header was let in when it came last; it may not be any more."""
+        return self._anyone is not None or (bool(authorization) and digest_of(authorization or "") in self._met)
+
+    async def _identify(self, authorization: str | None) -> Caller:
+        scheme, _, key = (authorization or "").partition(" ")
+        key = key.strip()
+        if scheme.lower() != "bearer" or not key:
+            raise Unauthenticated(REFUSED)
+        if self._tokens is not None and self.is_token(key):
+            return await self._tokens.identify(key)
+        if len(key) > _MAX_KEY:
+            raise Unauthenticated(REFUSED)
+        return await self._of_key(digest_of(key))
+
+    async def _of_key(self, digest: str) -> Caller:
+        found = await self._known.get(digest, lambda: self._resolve_key(digest))
+        if found is None or not is_valid(found[0], self._kernel.now()):
+            raise Unauthenticated(REFUSED)
+        return found[1]
+
+    async def knows(self, caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
+        """Return whether a caller would still be let in: for long-running answers.
+
+        ``authorization`` is the header that shows its token. ``afresh`` asks the store itself instead of the cached
+        answer of the last second.
+        """
+        try:
+            if caller.digest is None or self._anyone is not None:
+                await self.identify(authorization)
+            elif afresh:
+                await self.check_key(caller.digest, afresh=True)
+            else:
+                await self._of_key(caller.digest)
+        except Unauthenticated:
+            return False
+        return True
+
+    async def check_key(self, digest: str, *, afresh: bool = False) -> float:
+        """Return when a valid key was looked up, by the monotonic clock, ``FRESH_SECONDS`` ago at most.
+
+        ``afresh`` asks the store itself. Raises ``Unauthenticated``.
+        """
+        seconds = 0.0 if afresh else FRESH_SECONDS
+        checked_at, entry = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
+        self._check_found(entry)
+        return checked_at
+
+    def _check_found(self, entry: tuple[KeyRow, Caller] | None) -> Caller:
+        if entry is None or not is_valid(entry[0], self._kernel.now()):
+            raise Unauthenticated("The API key is not valid any more: it was revoked, or has expired")
+        return entry[1]
+
+    async def _resolve_key(self, digest: str) -> tuple[KeyRow, Caller] | None:
+        row = await self._kernel.store.keys.find(digest)
+        if row is None:
+            return None
+        kind = cast("PrincipalKind", row.principal_kind)  # as it was stored; Principal checks it
+        allowance = None if row.allowance is None else allowance_of(row.allowance)
+        principal = Principal(
+            row.principal,
+            permissions=row.permissions,
+            kind=kind,
+            org=row.org,
+            attributes=row.attributes,
+            allowance=allowance,
+            makers=row.makers,
+        )
+        return row, Caller(principal, frozenset(row.scopes), row.id, row.agent, digest=digest)

@@ -1,0 +1,128 @@
+"""Keys that callers make, see and revoke: never with more rights than their own (spec 5, P48, P49)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from capset.definitions.allowances import lowest_allowance
+from capset.definitions.principals import Principal
+from capset.errors import Field, InvalidArguments, NotFound, PermissionDenied, Unauthenticated
+from capset.kernel.kernel import Kernel
+from capset.stores.base import KeyQuery, KeyRow
+from capset_server.auth.callers import REFUSED, Caller
+from capset_server.auth.keys import create_key, is_valid, revoke_key
+from capset_server.auth.resources import WHOLE
+
+KEY_LIFETIME: Final = timedelta(days=366)
+"""How long a key may be valid that a caller with a key makes; never longer than that key."""
+TOKEN_LIFETIME: Final = timedelta(days=30)
+"""How long a key may be valid that a caller with a token makes, since the token itself is soon over."""
+
+
+def query_of(caller: Caller, *, org: str | None, principal: str | None, limit: int, before: str | None) -> KeyQuery:
+    """Return the query for keys that an administrator sees: those of its org; without one, of all, or of ``org``.
+
+    Raises ``PermissionDenied`` for another organisation than its own.
+    """
+    own = caller.principal.org
+    check_org(caller, org)
+    return KeyQuery(org if own is None else own, principal, limit, before)
+
+
+def check_org(caller: Caller, org: str | None) -> None:
+    """Raise ``PermissionDenied`` if a caller of an organisation names another one."""
+    own = caller.principal.org
+    if own is not None and org not in (None, own):
+        raise PermissionDenied(
+            f"Permission denied: this key is one of {own!r}, and reaches no other organisation",
+            fields=[Field("org", f"{own!r} is expected, or nothing")],
+        )
+
+
+async def visible_key(kernel: Kernel, caller: Caller, id: str) -> KeyRow:
+    """Return a key: the caller's own, or one that it administers. Raises ``InsufficientScope`` and ``NotFound``."""
+    if caller.key_id != id:
+        caller.check("capset:admin")
+    row = await kernel.store.keys.get(id)
+    if row is None or caller.principal.org not in (None, row.org):
+        raise NotFound(f"there is no key {id!r}")
+    return row
+
+
+async def revoke_visible_key(kernel: Kernel, caller: Caller, id: str) -> KeyRow:
+    """Revoke a key as ``visible_key`` finds it, and return it. Raises ``PermissionDenied`` without a credential."""
+    _check_credential(caller)
+    await visible_key(kernel, caller, id)
+    row = await revoke_key(kernel, id, by=caller.principal)
+    if row is None:
+        raise NotFound(f"there is no key {id!r}")
+    return row
+
+
+async def issue_key(
+    kernel: Kernel,
+    caller: Caller,
+    name: str,
+    principal: Principal,
+    *,
+    scopes: Iterable[str],
+    lifetime: timedelta,
+    agent: str | None = None,
+) -> tuple[KeyRow, str]:
+    """Create a key as an administrator asks for it, and return its row and the key.
+
+    It has at most the organisation, the permissions and the allowance of the caller, and ends no later than the key
+    that the caller came with. Raises ``PermissionDenied`` for more than that, ``InvalidArguments`` for a lifetime that
+    is too long, ``Unauthenticated`` if the caller's own key has just been revoked, and as ``create_key`` does.
+    """
+    caller.check("capset:admin")
+    _check_credential(caller)
+    maker = caller.principal
+    if maker.on_behalf_of is not None:
+        raise PermissionDenied(
+            f"Permission denied: who acts for {maker.on_behalf_of} makes no keys, since a key would not say so"
+        )
+    if caller.parts != WHOLE:
+        raise PermissionDenied(
+            "Permission denied: this credential is for a part of this server, and a key is for all of it"
+        )
+    check_org(caller, principal.org)
+    if more := sorted(principal.permissions - maker.permissions):
+        raise PermissionDenied(
+            f"Permission denied: a key has at most its maker's permissions; not {', '.join(more)}",
+            fields=[Field("permissions", f"at most the maker's are expected; not {', '.join(more)}")],
+        )
+    who = replace(
+        principal,
+        org=principal.org if maker.org is None else maker.org,
+        allowance=lowest_allowance((maker.allowance, principal.allowance)),
+    )
+    latest = await _own_end(kernel, caller)
+    most = TOKEN_LIFETIME if caller.key_id is None else KEY_LIFETIME
+    if lifetime > most:
+        raise InvalidArguments(
+            f"Invalid request: a key that is made here is valid for {most.days} days at most",
+            fields=[Field("expires", f"{most.days} days are expected at most")],
+        )
+    return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, latest=latest, agent=agent, by=maker)
+
+
+def _check_credential(caller: Caller) -> None:
+    if caller.key is None:
+        raise PermissionDenied(
+            "Permission denied: keys are made and revoked by a caller with a key or a token; this server asks for none",
+            hint="capset key create NAME --principal WHO and capset key revoke ID work on the database",
+        )
+
+
+async def _own_end(kernel: Kernel, caller: Caller) -> str | None:
+    """Return when the caller's own key ends, if it does. Raises ``Unauthenticated`` if it has."""
+    if caller.key_id is None:
+        return None
+    own = await kernel.store.keys.get(caller.key_id)
+    if own is None or not is_valid(own, kernel.now()):
+        raise Unauthenticated(REFUSED)
+    return own.expires_at

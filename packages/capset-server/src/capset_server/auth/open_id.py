@@ -1,0 +1,232 @@
+"""Sign-in at an OpenID provider: authorization codes with PKCE (OpenID Connect Core 1.0, RFC 7636, RFC 9700)."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic_core import from_json
+
+from capset.errors import CapsetError, DefinitionError, ToolError, Unauthenticated, Unreachable
+from capset.kernel.kernel import Kernel
+from capset.net.addresses import is_loopback
+from capset.net.client import HttpClient
+from capset.net.urls import read_url
+from capset_server.auth.jwks import Jwks
+from capset_server.auth.keys import Scope
+from capset_server.auth.tokens import Issuer, Tokens
+
+CALLBACK: Final = "/login/callback"
+"""The path that the provider leads people back to; it has to be registered there, below the public URL."""
+SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call", "capset:write", "capset:approve", "capset:audit")
+"""The scopes that are asked for besides ``openid``, unless the operator names others: the provider may give fewer."""
+_WELL_KNOWN: Final = "/.well-known/openid-configuration"
+_TIMEOUT: Final = 10.0
+_KNOWN_SECONDS: Final = 60.0
+"""How long the provider's metadata are good: anybody may ask for the address of its sign-in."""
+_MAX_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIdClient:
+    """A client of the provider whose access tokens the server takes.
+
+    Args:
+        issuer: the provider, as the issuer of tokens for this server; it needs the server's public URL.
+        client_id: the name under which the provider knows the server.
+        client_secret: the secret of a confidential client; ``None`` for a public one.
+        scopes: what is asked for, besides ``openid``.
+
+    Raises ``DefinitionError`` for an empty client id, and an issuer that has no public URL.
+    """
+
+    issuer: Issuer
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = SCOPES
+
+    def __post_init__(self) -> None:
+        """Validate the fields."""
+        if not (self.client_id.strip() and self.client_id.isprintable()):
+            raise DefinitionError(f"the id of an OpenID client must be printable text; got {self.client_id!r:.80}")
+        if self.issuer.public_url is None:
+            raise DefinitionError(
+                "a sign-in at an OpenID provider leads back to this server: it needs --public-url",
+                hint=f"register the public URL with {CALLBACK} as the redirect URI at the provider",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SignInAttempt:
+    """A sign-in under way: what the browser keeps, encrypted, until it comes back."""
+
+    state: str
+    verifier: str
+    nonce: str
+    following: str
+
+    def text(self) -> str:
+        """Return the attempt as one text."""
+        return "\n".join((self.state, self.verifier, self.nonce, self.following))
+
+    @classmethod
+    def read(cls, text: str) -> SignInAttempt:
+        """Return the attempt that a text is."""
+        return cls(*text.split("\n", 3))
+
+
+class OpenIdSignIn:
+    """The conversation with the provider. ``jwks`` and ``http`` take the place of those that the issuer implies."""
+
+    def __init__(
+        self, client: OpenIdClient, kernel: Kernel, *, jwks: Jwks | None = None, http: HttpClient | None = None
+    ) -> None:
+        self._client = client
+        provider = read_url(client.issuer.issuer)
+        self._http = http or HttpClient(allow=[provider.authority])
+        own = replace(client.issuer, audience=client.client_id, public_url=None)
+        self._id_tokens = Tokens(kernel, own, jwks=jwks)
+        self._known: tuple[float, Mapping[str, str]] | None = None
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider, for people."""
+        return urlsplit(self._client.issuer.issuer).netloc
+
+    async def begin(self, following: str) -> tuple[str, SignInAttempt]:
+        """Return the URL that people sign in at, and the attempt that is to be kept until they come back.
+
+        Raises ``Unreachable`` if the provider cannot be asked where that is.
+        """
+        state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
+        attempt = SignInAttempt(state, verifier, nonce, following)
+        endpoint = (await self._metadata())["authorization_endpoint"]
+        challenge = urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "response_type": "code",
+            "client_id": self._client.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": " ".join(dict.fromkeys(("openid", *self._client.scopes))),
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            **self._resource,
+        }
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked, quote_via=quote)}", attempt
+
+    async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> tuple[str, str]:
+        """Return the access token for the code with which the provider sent somebody back, and who that is.
+
+        The latter is the subject of the ID token, which is checked; the access token is not. Raises ``Unauthenticated``
+        for an answer to another attempt, of another issuer, or with an error, and for an ID token that is not for this
+        client and this attempt; ``Unreachable`` if the provider does not give both tokens.
+        """
+        if not secrets.compare_digest(answered.get("state", "").encode(), attempt.state.encode()):
+            raise Unauthenticated("This answer is for another sign-in. Sign in again.")
+        if answered.get("iss", self._client.issuer.issuer) != self._client.issuer.issuer:  # RFC 9207
+            raise Unauthenticated("This answer is from another provider. Sign in again.")
+        if "error" in answered:
+            said = answered.get("error_description") or answered["error"]
+            raise Unauthenticated(f"The provider did not sign you in: {said:.200}")
+        tokens = await self._exchange(answered.get("code", ""), attempt.verifier)
+        access, identity = tokens.get("access_token"), tokens.get("id_token")
+        if not isinstance(access, str) or not isinstance(identity, str):
+            missing = "access token" if not isinstance(access, str) else "ID token"
+            raise Unreachable(f"{self.provider} gave no {missing}")
+        return access, await self._subject(identity, attempt)
+
+    async def _subject(self, identity: str, attempt: SignInAttempt) -> str:
+        """Return the subject of an ID token for this client and this attempt (OpenID Connect Core 1.0, 3.1.3.7)."""
+        try:
+            claims = await self._id_tokens.claims(identity)
+        except Unauthenticated:
+            raise Unauthenticated(
+                "The provider's ID token is not for this server: the log says why (capset.tokens)."
+            ) from None
+        audience, party, subject = claims["aud"], claims.get("azp"), claims["sub"]
+        is_shared = isinstance(audience, list) and len(cast("list[object]", audience)) > 1
+        if (party is not None or is_shared) and party != self._client.client_id:
+            raise Unauthenticated("The provider's ID token was issued to another party (azp). Sign in again.")
+        if claims.get("nonce") != attempt.nonce or not isinstance(subject, str):
+            raise Unauthenticated("The provider's answer is for another sign-in. Sign in again.")
+        return subject
+
+    async def _exchange(self, code: str, verifier: str) -> Mapping[str, Any]:  # JSON data
+        endpoint = (await self._metadata())["token_endpoint"]
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "client_id": self._client.client_id,
+            "code_verifier": verifier,
+            **self._resource,
+        }
+        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+        if (secret := self._client.client_secret) is not None:  # RFC 6749 §2.3.1: both are form-encoded first
+            pair = f"{quote(self._client.client_id, safe='')}:{quote(secret, safe='')}"
+            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        return await self._json("POST", endpoint, headers, urlencode(form).encode())
+
+    async def _metadata(self) -> Mapping[str, str]:
+        """Return where the provider's endpoints are. Raises ``Unreachable``, also for metadata of another issuer."""
+        issuer = self._client.issuer.issuer
+        if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
+            return self._known[1]
+        found = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
+        if found.get("issuer") != issuer:
+            raise Unreachable(f"{self.provider} describes another issuer than {issuer}")
+        endpoints = {name: _endpoint(name, found.get(name)) for name in ("authorization_endpoint", "token_endpoint")}
+        self._known = time.monotonic(), endpoints
+        return endpoints
+
+    async def _json(
+        self, method: Any, url: str, headers: Mapping[str, str], content: bytes | None
+    ) -> Mapping[str, Any]:  # JSON data
+        """Return the object that the provider answers; redirects are not followed."""
+        try:
+            async with self._http.open(
+                method, url, timeout=_TIMEOUT, headers=headers, content=content, redirects=None
+            ) as answer:
+                data = (await answer.read(_MAX_BYTES)).data
+                status = answer.status
+            found: object = from_json(data)
+        except (CapsetError, ValueError) as error:
+            raise Unreachable(f"{self.provider} cannot be asked: {error!s:.200}") from None
+        if not isinstance(found, dict):
+            raise Unreachable(f"{self.provider} answered {status}, and no JSON object")
+        said = cast("dict[str, Any]", found)
+        if status != 200:
+            why = said.get("error_description") or said.get("error") or status
+            raise Unauthenticated(f"The provider did not sign you in: {why!s:.200}")
+        return said
+
+    @property
+    def _redirect_uri(self) -> str:
+        return cast("str", self._client.issuer.public_url).rstrip("/") + CALLBACK
+
+    @property
+    def _resource(self) -> Mapping[str, str]:
+        """The server as the resource that the token is for (RFC 8707), unless its declared audience is no URL."""
+        wanted = self._client.issuer.audience or cast("str", self._client.issuer.public_url).rstrip("/")
+        return {"resource": wanted} if "://" in wanted else {}
+
+
+def _endpoint(name: str, url: object) -> str:
+    """Return the URL of an endpoint that codes and tokens can go to, in ASCII and without a fragment.
+
+    Raises ``Unreachable`` unless it is https, or http on loopback.
+    """
+    try:
+        found = read_url(url if isinstance(url, str) else "")
+    except ToolError:
+        raise Unreachable(f"the provider's {name} is no URL") from None
+    if found.scheme != "https" and not is_loopback(found.host):
+        raise Unreachable(f"the provider's {name} is not https")
+    return str(found)

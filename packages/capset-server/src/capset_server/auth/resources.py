@@ -1,0 +1,172 @@
+"""The server as a resource of OAuth: its parts, their metadata (RFC 9728), and which tokens are for them (RFC 8707)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from capset.errors import DefinitionError, ToolError
+from capset.net.addresses import is_loopback
+from capset.net.urls import Url, read_url
+from capset_server.auth.keys import DEFAULT_SCOPES
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""The path of the metadata; that of a part of the server follows it."""
+WHOLE: Final = ("",)
+"""The parts that a caller without an audience may reach: all of them."""
+_REST: Final = "/v1"
+_MCP: Final = "/mcp"
+_SAFE: Final = "/!$&'()*+,;=:@"
+_MAX_ID: Final = 200
+"""The maximum length of an id: longer ones are refused (414), and are no resource."""
+
+
+def resource_of(path: str) -> str:
+    """Return the part of the server that a path belongs to, as a path: an MCP endpoint, ``/v1``, or ``""``."""
+    if path.startswith(f"{_REST}/") or path in (_REST, "/openapi.json"):
+        return _REST
+    return path if is_mcp(path) else ""
+
+
+def is_mcp(path: str) -> bool:
+    """Return whether a path is an endpoint of MCP."""
+    if not path.startswith(_MCP):
+        return False
+    match path.split("/"):
+        case ["", "mcp"]:
+            return True
+        case ["", "mcp", "agents" | "sessions", id]:
+            return 0 < len(id) <= _MAX_ID
+        case _:
+            return False
+
+
+def contains(part: str, resource: str) -> bool:
+    """Return whether one part of the server contains another: ``/mcp`` has the agents, ``""`` everything."""
+    return resource == part or resource.startswith(f"{part}/")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicAddress:
+    """Where clients and people reach the server: its URL without a slash at its end, and the parts of that."""
+
+    url: str
+    host: str
+    """The name in it, an IPv6 address in brackets."""
+    origin: str
+
+    @classmethod
+    def of(cls, text: str) -> PublicAddress:
+        """Return the address that a text names. Raises ``DefinitionError`` unless it is https, or http on loopback."""
+        found = _checked("public URL", text)
+        host = f"[{found.host}]" if ":" in found.host else found.host
+        return cls(str(found).removesuffix("/"), host, f"{found.scheme}://{found.authority}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedResource:
+    """The server as its clients and the authorization server know it.
+
+    Args:
+        public_url: the URL at which clients reach the server, such as ``https://capset.example.com``: https, or http
+            on loopback. It has a path if a host has mounted the server there.
+        issuer: the URL of the authorization server.
+        audience: the audience of all tokens, if the operator declares one. If it is a URL of this server, it is the
+            one resource that the server has; otherwise each part is a resource of its own.
+
+    Raises ``DefinitionError`` for a URL that is none of these.
+    """
+
+    public_url: str
+    issuer: str
+    audience: str | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the fields, and write the public URL in its usual form."""
+        object.__setattr__(self, "public_url", PublicAddress.of(self.public_url).url)
+        _checked("issuer", self.issuer)
+        own = self._declared
+        if own is not None and resource_of(own) != own:
+            raise DefinitionError(
+                f"the audience {self.audience!r} is at the public URL, but no part of the server",
+                hint=f"leave it out, or name {self.public_url}, {self.public_url}/mcp or {self.public_url}/v1",
+            )
+
+    @property
+    def host(self) -> str:
+        """The name in the public URL, an IPv6 address in brackets."""
+        return PublicAddress.of(self.public_url).host
+
+    def parts(self, audiences: Iterable[str]) -> tuple[str, ...]:
+        """Return the parts of this server that audiences name, as paths; those of other servers are left out."""
+        found = (self._path_of(one) for one in audiences)
+        return tuple(path for path in found if path is not None)
+
+    def identifier(self, path: str) -> str | None:
+        """Return the URL of the resource that a path belongs to; ``None`` if no token can be asked for it."""
+        own, resource = self._declared, resource_of(path)
+        if own is None:
+            return self.public_url + _written(resource)
+        return self.audience if contains(own, resource) else None
+
+    def metadata_url(self, path: str) -> str | None:
+        """Return where the metadata of that resource is, ``None`` if there is none."""
+        if self.identifier(path) is None:
+            return None
+        own = self._declared
+        return self.public_url + WELL_KNOWN + _written(resource_of(path) if own is None else own)
+
+    def metadata(self, resource: str) -> dict[str, Any] | None:  # JSON data
+        """Return the metadata of a part of the server, ``None`` if that is no resource.
+
+        The scopes are those that a client begins with; others are asked for when they are needed.
+        """
+        resource = resource.removesuffix("/")
+        identifier = self.identifier(resource)
+        if identifier is None or resource_of(resource) != resource:
+            return None
+        return {
+            "resource": identifier,
+            "authorization_servers": [self.issuer],
+            "scopes_supported": ["capset:call"] if is_mcp(resource) else list(DEFAULT_SCOPES),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "capset",
+        }
+
+    @property
+    def _declared(self) -> str | None:
+        """The part of the server that the declared audience names, if it names one."""
+        return None if self.audience is None else self._path_of(self.audience)
+
+    def _path_of(self, audience: str) -> str | None:
+        """Return the path of a URL at this server, without a slash at its end; ``None`` for any other text."""
+        if not audience.startswith(("https:", "http:")):
+            return None
+        try:
+            url, base = read_url(audience), read_url(self.public_url)
+        except ToolError:
+            return None
+        if url.origin != base.origin or "?" in url.target:
+            return None
+        path, mounted = (unquote(one.target).removesuffix("/") for one in (url, base))
+        return path.removeprefix(mounted) if contains(mounted, path) else None
+
+
+def _written(path: str) -> str:
+    """Return a path as a URL has it."""
+    return quote(path, safe=_SAFE, errors="replace")
+
+
+def _checked(what: str, text: str) -> Url:
+    """Return a URL that tokens and codes may pass over: https, or http on loopback."""
+    try:
+        url = read_url(text)
+    except ToolError as error:
+        raise DefinitionError(f"the {what} must be a URL where clients find the metadata: {error.message}") from None
+    if "?" in text or "#" in text:
+        raise DefinitionError(f"the {what} has no query and no fragment; got {text!r:.200}")
+    if url.scheme != "https" and not is_loopback(url.host):
+        raise DefinitionError(f"the {what} must be https, or http on loopback; got {url}")
+    return url

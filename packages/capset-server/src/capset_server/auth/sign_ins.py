@@ -1,0 +1,252 @@
+"""Sign-ins of people in a browser: a key or a token once, then a cookie for some time."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from capset.errors import InvalidArguments, LimitExceeded, Unauthenticated
+from capset.stores.base import ReplyRow
+from capset_server.auth.callers import REFUSED, Caller, Callers
+from capset_server.auth.keys import Scope, digest_of
+from capset_server.auth.signing_keys import KeySource, decrypt, encrypt, is_sealed, seal
+from capset_server.http.idempotency import forgotten_before
+from capset_server.service import Service
+
+FAILURES: Final = 10
+"""The number of wrong credentials from one address within ``WINDOW_SECONDS`` that are answered as such."""
+WINDOW_SECONDS: Final = 60.0
+_ADDRESSES: Final = 10_000
+
+MAX_COOKIE: Final = 4_000
+"""Maximum characters of the cookie's value: browsers take 4,096 with its name."""
+_VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-9a-f]{64})")
+_NAMED: Final = re.compile(r"(?:^|; *)([\w-]+)=([\w.-]*)", re.ASCII)
+_ENDED: Final = "sign-out"
+_NO_ORG: Final = "\x1fsign-out"
+"""The organisation of the rows of sign-outs: no organisation can have this name, so they count for none."""
+_log = logging.getLogger("capset.tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class SignInKind:
+    """One kind of sign-in: its cookie, how long it lasts in seconds, and what it asks of a credential.
+
+    ``path`` is the path of REST that a token must be for. ``scope`` is the scope that is needed, if one is.
+    """
+
+    cookie: str
+    seconds: int
+    path: str
+    scope: Scope | None = None
+    same_site: str = "Strict"
+
+    @property
+    def purpose(self) -> str:
+        """The purpose of the seals of this kind: they are valid for nothing else."""
+        return self.cookie.replace("_", " ")
+
+
+class SignIns:
+    """The sign-ins of one kind, which no server stores: a cookie has the digest of a key, its end, a nonce, and a seal.
+
+    The key itself is looked up for every request, so that a revoked one ends its sign-ins. The cookie of a token has
+    the end and the whole token, encrypted, so that every request checks it again: its signature, its end, its audience.
+    Only sign-outs are stored, by the hash of the cookie, until it would have expired: they end its copies, too.
+    """
+
+    def __init__(self, kind: SignInKind, service: Service, keys: KeySource) -> None:
+        self.kind = kind
+        self._service = service
+        self._keys = keys
+        self._failures = Failures()
+
+    async def begin_with(self, credential: str, address: str) -> str:
+        """Return the value of the cookie for a credential that somebody at an address has typed.
+
+        A valid one always signs in. Raises as ``begin`` does, and ``LimitExceeded`` in the place of
+        ``Unauthenticated`` once ``FAILURES`` others from the address were wrong within a minute.
+        """
+        try:
+            return await self.begin(credential)
+        except Unauthenticated:
+            self._failures.add(address)
+            either = " or token" if self._service.callers.takes_tokens else ""
+            raise Unauthenticated(f"This is no valid API key{either}.") from None
+
+    async def begin(self, credential: str, *, subject: str | None = None) -> str:
+        """Return the value of the cookie for a key or a token; with a ``subject``, only for a token of that subject.
+
+        Raises ``Unauthenticated`` for one that is not valid, or is another subject's, ``InsufficientScope``, and
+        ``InvalidArguments`` for a token that is too long for a cookie.
+        """
+        callers, end = self._service.callers, str(self._now() + self.kind.seconds)
+        if subject is None and not callers.is_token(credential):
+            digest = digest_of(credential)
+            self._check(await _caller(callers, digest))
+            nonce = secrets.token_hex(8)  # so that a sign-out ends one sign-in, and not all of its second
+            return f"{digest}.{end}.{nonce}.{await seal(self._keys, self.kind.purpose, digest, end, nonce)}"
+        caller = await self._sender(credential)
+        if subject is not None and caller.principal.id != subject:
+            _log.info("a token was refused: its subject is another than that of the ID token")
+            raise Unauthenticated(REFUSED)
+        self._check(caller)
+        value = await encrypt(self._keys, f"{self.kind.purpose} token", zlib.compress(f"{end} {credential}".encode()))
+        if len(value) > MAX_COOKIE:
+            raise InvalidArguments(
+                f"The token has {len(credential):,} characters, too many to sign in with",
+                hint="ask its issuer for one with fewer claims, or sign in with an API key",
+            )
+        return value
+
+    async def caller(self, cookie: str) -> Caller | None:
+        """Return who has signed in with a cookie, ``None`` if it is over, or none. Raises ``InsufficientScope``."""
+        try:
+            caller = await self._of_key(match) if (match := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
+        except Unauthenticated:
+            return None
+        if caller is None or await self._has_ended(cookie):
+            return None
+        self._check(caller)
+        return caller
+
+    async def end(self, cookie: str) -> None:
+        """End a sign-in on all servers of the store, with every copy of its cookie; nothing is stored of other texts.
+
+        Raises ``StoreError`` if that cannot be stored: then the sign-in goes on.
+        """
+        if not await self._is_own(cookie):
+            return
+        store, now, digest = self._service.kernel.store.replies, self._service.kernel.now(), digest_of(cookie)
+        row = ReplyRow(_ENDED, digest, digest, now, org=_NO_ORG)
+        if await store.reserve(row, expired=forgotten_before(now)) is None:
+            await store.fulfil(_ENDED, digest, 200, None)
+
+    async def _is_own(self, cookie: str) -> bool:
+        """Return whether a cookie was made here and is not over yet, whether or not its caller can be asked for now."""
+        if match := _VALUE.fullmatch(cookie):
+            return await self._is_valid(match)
+        try:
+            end, _ = await self._token(cookie)
+        except Unauthenticated:
+            return False
+        return end > self._now()
+
+    async def _is_valid(self, match: re.Match[str]) -> bool:
+        digest, end, nonce, sealed = match.groups()
+        return int(end) > self._now() and await is_sealed(self._keys, sealed, self.kind.purpose, digest, end, nonce)
+
+    async def _has_ended(self, cookie: str) -> bool:
+        return await self._service.kernel.store.replies.get(_ENDED, digest_of(cookie)) is not None
+
+    def _check(self, caller: Caller) -> None:
+        if self.kind.scope is not None:
+            caller.check(self.kind.scope)
+
+    async def _of_key(self, match: re.Match[str]) -> Caller | None:
+        return await _caller(self._service.callers, match[1]) if await self._is_valid(match) else None
+
+    async def _of_token(self, cookie: str) -> Caller | None:
+        end, token = await self._token(cookie)
+        return await self._sender(token) if end > self._now() else None
+
+    async def _token(self, cookie: str) -> tuple[int, str]:
+        """Return the end of a sign-in and its token, 0 and none for anything else."""
+        found = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
+        if found is None:
+            return 0, ""
+        end, _, token = zlib.decompress(found).decode().partition(" ")  # it is as this server has written it
+        return int(end), token
+
+    async def authorization(self, cookie: str) -> str:
+        """Return the ``Authorization`` header of somebody who has signed in with a token, ``""`` for a key."""
+        if _VALUE.fullmatch(cookie):
+            return ""
+        _, token = await self._token(cookie)
+        return f"Bearer {token}" if token else ""
+
+    async def _sender(self, token: str) -> Caller:
+        return await self._service.callers.identify(f"Bearer {token}", self.kind.path)
+
+    async def form_token(self, cookie: str, about: str) -> str:
+        """Return the token of a form of this sign-in, about one thing."""
+        return await seal(self._keys, f"{self.kind.purpose} form", cookie, about)
+
+    async def is_own_form(self, token: str, cookie: str, about: str) -> bool:
+        """Return whether a form was made for this sign-in and this thing."""
+        return await is_sealed(self._keys, token, f"{self.kind.purpose} form", cookie, about)
+
+    def _now(self) -> int:
+        return self._service.kernel.clock.time_ns() // 1_000_000_000
+
+
+class Failures:
+    """The wrong credentials of the last minute, by the address that they came from.
+
+    Behind a proxy that is not declared, all have one address: so only wrong ones are counted, and refused.
+    """
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def add(self, address: str) -> None:
+        """Count a wrong credential. Raises ``LimitExceeded`` if ``FAILURES`` were counted within a minute."""
+        times, now = self._times.setdefault(address, deque(maxlen=FAILURES)), time.monotonic()
+        if len(times) == FAILURES and times[0] > now - WINDOW_SECONDS:
+            raise LimitExceeded(
+                f"Too many sign-ins have failed: {FAILURES} in a minute. Wait a minute, or use a valid credential.",
+                retry_after=times[0] + WINDOW_SECONDS - now,
+            )
+        times.append(now)
+        self._times.move_to_end(address)
+        if len(self._times) > _ADDRESSES:
+            self._times.popitem(last=False)
+
+
+async def _caller(callers: Callers, digest: str) -> Caller:
+    return callers.anyone or await callers.by_digest(digest)
+
+
+def cookie_of(header: str, name: str) -> str:
+    """Return the value of a sign-in's cookie in a ``Cookie`` header, ``""`` if there is none."""
+    return next((value for found, value in _NAMED.findall(header) if found == name), "")
+
+
+def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> tuple[bytes, bytes]:
+    """Return the header that sets the cookie of a sign-in; an empty value removes it.
+
+    ``path`` is where browsers send it.
+    """
+    written = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
+    written += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
+    return b"set-cookie", (f"{written}; Secure" if is_secure else written).encode()
+
+
+def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
+    """Return the name of a sign-in's cookie: no other host can have set one with the prefix ``__Host-``.
+
+    Browsers take that prefix only for a whole host; one for a path has ``__Secure-``, which none sets without https.
+    """
+    if not is_secure:
+        return kind.cookie
+    return f"{'__Host-' if path == '/' else '__Secure-'}{kind.cookie}"
+
+
+def is_foreign(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
+    """Return whether a browser says that a form comes from another site; what says nothing is no browser of today."""
+    if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        return True
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    if not origin:
+        return False
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    own = urlsplit(public_url).netloc.lower() if public_url else host
+    return origin.partition("://")[2] not in (host, own)

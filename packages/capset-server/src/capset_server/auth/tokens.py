@@ -1,0 +1,295 @@
+"""Authentication by JSON Web Tokens of an issuer that the host trusts (spec 5, P14; RFC 7519, RFC 8725)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, cast
+
+from joserfc.errors import BadSignatureError, JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import Key, KeySet
+from joserfc.jws import JWSRegistry, deserialize_compact
+from joserfc.jwt import JWTClaimsRegistry
+from pydantic_core import from_json
+
+from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
+from capset.definitions.principals import MAX_NAMES, Attributes, Principal
+from capset.errors import DefinitionError, Unauthenticated
+from capset.kernel.kernel import Kernel
+from capset.kernel.ttl_cache import TtlCache
+from capset_server.auth.callers import ISSUED, REFUSED, Caller
+from capset_server.auth.jwks import Jwks
+from capset_server.auth.keys import is_scope
+from capset_server.auth.resources import WHOLE, ProtectedResource
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
+)
+"""The accepted signature algorithms: no shared secrets, and no unsigned tokens."""
+MAX_TOKEN: Final = 8_192
+"""The maximum length of a token in characters."""
+MAX_TRIED: Final = 4
+"""The maximum number of keys that are tried for a token: several may fit one without a ``kid``."""
+LEEWAY_SECONDS: Final = 30
+"""The tolerated difference from the issuer's clock."""
+_MAX_NAME: Final = 200
+_TYPES: Final = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
+"""The accepted values of a token's ``typ``, if it has one: other tokens of the same issuer, such as for a logout or a
+change, identify no caller."""
+_BOUND: Final = {"act": "acts for somebody else", "cnf": "is bound to a key that its sender would have to prove"}
+"""Claims that restrict a token in ways not enforced here: such a token is refused, not partly honoured."""
+_log = logging.getLogger("capset.tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """A trusted issuer of tokens, and the meaning of its claims.
+
+    Args:
+        issuer: the claim ``iss``, matched exactly.
+        audience: the claim ``aud``, or one of its values: the token is meant for this server. ``None`` if it is the URL
+            of the requested resource below ``public_url`` (RFC 8707), or of one that contains it.
+        jwks: the source of the issuer's public keys: an https URL, or a file.
+        algorithms: the accepted signature algorithms.
+        org_claim: the claim with the caller's organisation.
+        org: the organisation for tokens that name none; without it such a token is refused.
+        attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
+            "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
+            claim that is absent or null leaves its attribute out.
+        public_url: the URL at which clients reach the server, if they are to find the issuer by themselves
+            (RFC 9728).
+
+    Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, for attributes that a
+    principal cannot have, for neither an audience nor a public URL, and as ``ProtectedResource`` does.
+    """
+
+    issuer: str
+    audience: str | None
+    jwks: str
+    algorithms: tuple[str, ...] = ALGORITHMS
+    org_claim: str = "org"
+    org: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    public_url: str | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the fields."""
+        for name in ("issuer", "audience", "jwks", "org_claim"):
+            value = getattr(self, name)
+            if value is not None and not value.strip():
+                raise DefinitionError(f"a token's {name} must not be empty")
+        if self.resource is None and self.audience is None:
+            raise DefinitionError("a token must be for this server: name its audience, or the server's public URL")
+        if self.org is not None and not _is_name(self.org):
+            raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {self.org!r}")
+        wrong = next((one for one in self.algorithms if one not in ALGORITHMS), None)
+        if not self.algorithms or wrong is not None:
+            raise DefinitionError(f"tokens are signed by one of {', '.join(ALGORITHMS)}; got {wrong or 'none'}")
+        if len(self.attributes) > MAX_NAMES:
+            raise DefinitionError(f"attributes are at most {MAX_NAMES}; got claims for {len(self.attributes)}")
+        for name, claim in self.attributes.items():
+            checked("the name of an attribute", name, ATTRIBUTE)
+            if not _is_name(claim):
+                raise DefinitionError(f"the attribute {name!r} needs the name of a claim; got {claim!r:.80}")
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource that this issuer gives tokens for; ``None`` without a public URL."""
+        if self.public_url is None:
+            return None
+        return ProtectedResource(self.public_url, self.issuer, self.audience)
+
+
+class Tokens:
+    """Authenticator of one issuer's tokens. ``jwks`` overrides the key source of ``issuer``.
+
+    Raises ``DefinitionError`` as ``Jwks`` does.
+    """
+
+    def __init__(self, kernel: Kernel, issuer: Issuer, *, jwks: Jwks | None = None) -> None:
+        self._kernel = kernel
+        self._issuer = issuer
+        self._jwks = jwks or Jwks(issuer.jwks)
+        self._resource = issuer.resource
+        self._registry = _Registry(algorithms=issuer.algorithms, strict_check_header=False)
+        self._claims = JWTClaimsRegistry(
+            self._now,
+            LEEWAY_SECONDS,
+            iss={"essential": True, "value": issuer.issuer},
+            aud={"essential": True} if issuer.audience is None else {"essential": True, "value": issuer.audience},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+        self._known: TtlCache[bytes, tuple[Caller, float]] = TtlCache()
+
+    @property
+    def resource(self) -> ProtectedResource | None:
+        """The server as a resource of OAuth, if the issuer has a public URL of it."""
+        return self._resource
+
+    async def identify(self, token: str) -> Caller:
+        """Return the sender of a token. Raises ``Unauthenticated``, with the same message for every defect."""
+        if len(token) > MAX_TOKEN or not token.isascii():
+            _refuse("it is too long, or no token")
+        digest = hashlib.sha256(token.encode()).digest()
+        caller, expires = await self._known.get(digest, lambda: self._verify(token))
+        if self._now() >= expires + LEEWAY_SECONDS:
+            _refuse("it has expired")
+        return caller
+
+    async def _verify(self, token: str) -> tuple[Caller, float]:
+        found = await self.claims(token)
+        return self._caller(found), found["exp"]
+
+    async def claims(self, token: str) -> Mapping[str, Any]:  # JSON data
+        """Return the claims of a token that this issuer has signed for this audience. Raises ``Unauthenticated``."""
+        header = _header(token)
+        # No extension beyond RFC 7519 is supported; RFC 7797 forbids its own for JWTs.
+        if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
+            _refuse("it is a token of another kind")
+        kid = header.get("kid")
+        if header.get("alg") not in self._issuer.algorithms or not isinstance(kid, str | None):
+            _refuse("it is not signed in a way that is taken")
+        keys = await self._jwks.keys(kid)
+        try:
+            claims: object = from_json(self._payload(token, header["alg"], keys, kid))
+            if not isinstance(claims, dict):
+                _refuse("its claims are no object")
+            found = cast("dict[str, Any]", claims)
+            self._claims.validate(found)
+        except (JoseError, ValueError) as error:
+            _refuse(str(error))
+        return found
+
+    def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
+        """Return the payload of a token that one of the keys has signed, of those that fit it.
+
+        A ``kid`` is optional (RFC 7515 §4.1.4), and several keys of other kinds may have one (RFC 7517 §4.5). Raises
+        ``JoseError``.
+        """
+        by = self._registry.get_alg(algorithm)
+        fitting = [key for key in keys if _fits(key, by) and kid in (None, key.kid)]
+        if len(fitting) > MAX_TRIED:
+            _refuse(f"{len(fitting)} keys fit it: at most {MAX_TRIED} are tried")
+        for key in fitting:
+            with suppress(BadSignatureError):
+                return deserialize_compact(token, key, registry=self._registry).payload
+        raise BadSignatureError
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+        for name, why in _BOUND.items():
+            if claims.get(name) is not None:
+                _refuse(f"its claim {name!r} says that it {why}")
+        org = claims.get(self._issuer.org_claim)
+        org = self._issuer.org if org is None else org
+        subject, agent = claims["sub"], claims.get("agent")
+        if not _is_name(org) or not _is_name(subject) or (agent is not None and not _is_name(agent)):
+            _refuse("its organisation, its subject or its agent is missing or no name")
+        granted = frozenset(filter(PERMISSION.fullmatch, _texts(claims, "permissions")))
+        roles = self._kernel.governance.roles
+        granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
+        scopes = frozenset(filter(is_scope, (*_texts(claims, "scope"), *_texts(claims, "scp"))))
+        said = self._attributes(claims)
+        who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
+        return Caller(who, scopes, f"{ISSUED}{self._issuer.issuer}", cast("str | None", agent), self._parts(claims))
+
+    def _parts(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the parts of this server that a token is for; a declared audience stands for all of them."""
+        if self._resource is None or self._issuer.audience is not None:
+            return WHOLE
+        parts = self._resource.parts(_audiences(claims["aud"]))
+        if not parts:
+            _refuse("it is for another resource")
+        return parts
+
+    def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
+        found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}
+        try:
+            return Attributes({name: value for name, value in found.items() if value is not None})
+        except DefinitionError as error:
+            _refuse(f"its claims do not fit: {error.message}")
+
+    def _now(self) -> int:
+        return self._kernel.clock.time_ns() // 1_000_000_000
+
+
+class _Registry(JWSRegistry):
+    """A registry that accepts exactly the given algorithms, without warnings about older names."""
+
+    max_header_length = 4_096  # it may hold certificates
+
+    def get_alg(self, name: str) -> Any:  # joserfc's class of an algorithm, which it does not export
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not taken")
+        return self.algorithms[name]
+
+
+def _fits(key: Key, algorithm: Any) -> bool:  # joserfc's class of an algorithm, which it does not export
+    """Whether a key may verify signatures by an algorithm: its type, its curve, and what it says that it is for."""
+    try:
+        algorithm.check_key(key)
+        key.check_use("sig")
+        key.check_alg(algorithm.name)
+        key.check_key_op("verify")
+    except JoseError:
+        return False
+    return True
+
+
+def _header(token: str) -> dict[str, Any]:
+    first = token.partition(".")[0]
+    try:
+        found: object = from_json(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        _refuse("it has no header")
+    return cast("dict[str, Any]", found)
+
+
+def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
+    """Return the strings of a claim: a list, or one string separated by spaces, as issuers differ."""
+    value = claims.get(name)
+    listed = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
+        _refuse(f"its claim {name!r} is no list of texts")
+    return cast("list[str]", listed)
+
+
+def _audiences(claim: object) -> list[str]:
+    """Return the audiences of a token: one text, or a list of texts (RFC 7519, 4.1.3)."""
+    listed = cast("list[object]", claim) if isinstance(claim, list) else [claim]
+    if not all(isinstance(audience, str) for audience in listed):
+        _refuse("its audience is neither a text nor a list of texts")
+    return cast("list[str]", listed)
+
+
+def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
+    """Return a claim by its whole name, or a nested member by its dotted path; ``None`` if there is none."""
+    if named in claims:
+        return claims[named]
+    found: object = claims
+    for step in named.split("."):
+        if not isinstance(found, Mapping):
+            _refuse(f"its claim {named!r} is inside of what is no object")
+        found = cast("Mapping[str, object]", found).get(step)
+        if found is None:
+            return None
+    return found
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and bool(value.strip()) and value.isprintable()
+
+
+def _refuse(why: str) -> NoReturn:
+    """Refuse a token: log the reason without telling the client."""
+    _log.info("a token was refused: %s", why)
+    raise Unauthenticated(REFUSED)

@@ -1,0 +1,162 @@
+"""The agents of the key's organisation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from typing import Any
+
+from capset.stores.base import AgentStatus
+from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals
+from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
+from capset_server.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes, path_of
+
+
+class AgentResource:
+    """``client.agents``; needs a key with the scope ``capset:read``, and ``capset:write`` for changes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, agent: AgentInput) -> AgentDetail:
+        """Create an agent.
+
+        Raises ``DefinitionError``, naming every unavailable capability, or a conflict, and ``PermissionDenied``, naming
+        everything that only an administrator can enable.
+        """
+        return await self._connection.send(AgentDetail, "POST", path_of("agents"), json_bytes(agent.plain()))
+
+    async def get(self, id: str) -> AgentDetail:
+        """Return an agent: a stored one by its id, or one that is defined in code by its name. Raises ``NotFound``."""
+        return await self._connection.get(AgentDetail, path_of("agents", id))
+
+    async def list(
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        capability: str | None = None,
+        mcp_servers: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AgentPageShape:
+        """List the agents that match all filters: those defined in code, then the stored ones, newest first.
+
+        ``capability`` is one that they name, by its id or an alias; with ``mcp_servers`` they have some of their own.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        """
+        query = {"status": status, "name": name, "capability": capability, "limit": limit, "cursor": cursor}
+        query["mcp_servers"] = "true" if mcp_servers else None
+        return await self._connection.get(AgentPageShape, path_of("agents"), query)
+
+    def all(
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        capability: str | None = None,
+        mcp_servers: bool = False,
+    ) -> AsyncGenerator[AgentDetail]:
+        """Iterate over all matching agents, page by page."""
+
+        def page(cursor: str | None) -> Awaitable[AgentPageShape]:
+            return self.list(
+                status=status,
+                name=name,
+                capability=capability,
+                mcp_servers=mcp_servers,
+                limit=LARGEST_PAGE,
+                cursor=cursor,
+            )
+
+        return every(page)
+
+    async def change(
+        self,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+        *,
+        version: int | None = None,
+    ) -> AgentDetail:
+        """Change an agent by a JSON merge patch (RFC 7396): ``None`` clears a member. Every change makes a version.
+
+        With ``version``, only if the agent has exactly this one; otherwise raises ``Outdated``. Raises ``Conflict`` for
+        an agent that is defined in code, ``InvalidArguments`` or ``DefinitionError`` for an invalid patch, and
+        ``PermissionDenied``, naming everything that only an administrator can enable.
+        """
+        headers = {"Content-Type": "application/merge-patch+json", **if_match(version)}
+        path = path_of("agents", id)
+        return await self._connection.send(AgentDetail, "PATCH", path, json_bytes(patch), headers)
+
+    async def archive(self, id: str, *, version: int | None = None) -> None:
+        """Archive an agent: no new sessions, and existing ones can only be read. Raises as ``change`` does."""
+        await self._connection.delete(path_of("agents", id), headers=if_match(version))
+
+    async def versions(self, id: str, *, limit: int = 50, cursor: str | None = None) -> VersionPageShape:
+        """List the versions of an agent, newest first; ``limit`` is 1–200, ``cursor`` the ``next`` of a page."""
+        return await self._connection.get(
+            VersionPageShape, path_of("agents", id, "versions"), {"limit": limit, "cursor": cursor}
+        )
+
+    async def version(self, id: str, version: int) -> AgentDetail:
+        """Return one version of an agent. Raises ``NotFound``."""
+        return await self._connection.get(AgentDetail, path_of("agents", id, "versions", str(version)))
+
+    async def rollback(self, id: str, to: int, *, version: int | None = None) -> AgentDetail:
+        """Write the contents of the version ``to``, except for the status, as the next version.
+
+        With ``version``, only if the agent has exactly this one. Raises ``NotFound`` for a missing version, and any
+        error of ``change``.
+        """
+        path, body = path_of("agents", id, "rollback"), json_bytes({"version": to})
+        return await self._connection.send(AgentDetail, "POST", path, body, if_match(version))
+
+    async def diff(self, id: str, before: int, after: int | None = None) -> AgentDiffShape:
+        """Compare two versions of an agent, ``after`` the current one by default. Raises ``NotFound``."""
+        query = {"before": before, "after": after}
+        return await self._connection.get(AgentDiffShape, path_of("agents", id, "diff"), query)
+
+    async def preview(self, agent: AgentInput) -> PreviewShape:
+        """Return a preview of a new agent, with all its problems; nothing is stored."""
+        return await self._connection.send(
+            PreviewShape, "POST", path_of("agents", "preview"), json_bytes(agent.plain())
+        )
+
+    async def preview_change(
+        self,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+    ) -> PreviewShape:
+        """Return a preview of an agent after a merge patch, ``{}`` for its current form; nothing is stored.
+
+        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for an agent that is defined in
+        code.
+        """
+        headers = {"Content-Type": "application/merge-patch+json"}
+        path = path_of("agents", id, "preview")
+        return await self._connection.send(PreviewShape, "POST", path, json_bytes(patch), headers)
+
+    async def servers(self, id: str) -> AgentServerStates:
+        """Return the agent's own MCP servers, with their tools; each is asked. Needs the scope ``capset:admin``."""
+        return await self._connection.get(AgentServerStates, path_of("agents", id, "mcp-servers"))
+
+    async def server(self, id: str, name: str, *, limit: int = 50, cursor: str | None = None) -> AgentServerState:
+        """Return one of them: with what was approved of each tool, and what its server says of it now.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``NotFound``.
+        """
+        query = {"limit": limit, "cursor": cursor}
+        return await self._connection.get(AgentServerState, path_of("agents", id, "mcp-servers", name), query)
+
+    async def approve_tools(self, id: str, name: str, tools: Mapping[str, str]) -> ChangedApprovals:
+        """Approve tools of one of the agent's own MCP servers, by their names there, each with the hash that was seen.
+
+        Raises ``Conflict`` if one is not as it was seen any more, and ``DefinitionError`` for one that the server has
+        not, or that nothing could call; none is approved then.
+        """
+        path, body = path_of("agents", id, "mcp-servers", name, "approve"), {"tools": dict(tools)}
+        return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))
+
+    async def withdraw_tools(self, id: str, name: str, tools: Sequence[str]) -> ChangedApprovals:
+        """Take approvals of tools back. Raises ``DefinitionError`` for a tool that is not approved."""
+        path, body = path_of("agents", id, "mcp-servers", name, "withdraw"), {"tools": list(tools)}
+        return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))

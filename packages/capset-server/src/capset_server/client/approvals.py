@@ -1,0 +1,130 @@
+"""The calls that await approval, and decisions on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Literal
+
+from capset.definitions.approvals import ApprovalScope, ApprovalStatus
+from capset.wire.approvals import (
+    ApprovalArgumentsShape,
+    ApprovalConversationShape,
+    ApprovalPageShape,
+    ApprovalShape,
+    PendingSummaryShape,
+)
+from capset_server.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
+
+
+class ApprovalResource:
+    """``client.approvals``; needs a key with the scope ``capset:approve``, which sees those of its organisation.
+
+    With ``capset:call`` alone it sees the requests of the caller's own sessions, and cannot decide any.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(self, id: str) -> ApprovalShape:
+        """Return a request, with its outcome. Raises ``NotFound``."""
+        return await self._connection.get(ApprovalShape, path_of("approvals", id))
+
+    async def list(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ApprovalPageShape:
+        """List the requests that match all filters, the newest or the oldest first.
+
+        ``principal`` is written with its kind, as ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the page
+        before. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
+        """
+        query = {
+            "status": status,
+            "session": session,
+            "tool": tool,
+            "agent": agent,
+            "principal": principal,
+            "order": order,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
+
+    async def summary(self) -> PendingSummaryShape:
+        """Count the pending requests of the organisation, by their age."""
+        return await self._connection.get(PendingSummaryShape, path_of("approvals", "summary"))
+
+    def all(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+    ) -> AsyncGenerator[ApprovalShape]:
+        """Iterate over all matching requests, newest first, page by page."""
+        return every(
+            lambda cursor: self.list(
+                status=status,
+                session=session,
+                tool=tool,
+                agent=agent,
+                principal=principal,
+                limit=LARGEST_PAGE,
+                cursor=cursor,
+            )
+        )
+
+    async def conversation(self, id: str) -> ApprovalConversationShape:
+        """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""
+        return await self._connection.get(ApprovalConversationShape, path_of("approvals", id, "conversation"))
+
+    async def arguments(self, id: str) -> ApprovalArgumentsShape:
+        """Return the arguments with only the secrets masked that the tool's schema declares; that is on record.
+
+        Raises ``NotFound``.
+        """
+        return await self._connection.get(ApprovalArgumentsShape, path_of("approvals", id, "arguments"))
+
+    async def file(self, id: str, number: int) -> bytes:
+        """Return a file that the arguments name, by its number in ``files`` of the request; that is on record.
+
+        Raises ``NotFound``, and ``Conflict`` if the file has changed since the approval was asked for.
+        """
+        return (await self._connection.request("GET", path_of("approvals", id, "files", str(number)))).content
+
+    async def approve(
+        self,
+        id: str,
+        *,
+        scope: ApprovalScope = "once",
+        arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        round: int | None = None,
+        note: str | None = None,
+    ) -> ApprovalShape:
+        """Approve a call; ``arguments``, complete, replace those of the request.
+
+        Where an earlier approver has replaced them, ``round``, as the request has it, approves these. The request stays
+        ``pending`` until it has all approvals that it ``needs``. Raises ``NotFound``; ``Conflict`` for a request that
+        is no longer open, was changed, or that the caller has approved; ``PermissionDenied`` for one's own, and for
+        those that rules leave to others.
+        """
+        given = {"scope": scope, "arguments": arguments, "round": round, "note": note}
+        return await self._decide(id, "approve", given)
+
+    async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
+        """Reject a call; its caller can read the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
+        return await self._decide(id, "reject", {"note": note})
+
+    async def _decide(self, id: str, answer: str, given: Mapping[str, Any]) -> ApprovalShape:
+        body = json_bytes({name: value for name, value in given.items() if value is not None})
+        return await self._connection.send(ApprovalShape, "POST", path_of("approvals", id, answer), body)

@@ -1,0 +1,118 @@
+"""The records of the key's organisation, and the proof of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, TypedDict
+
+from pydantic_core import from_json
+from typing_extensions import Unpack
+
+from capset.definitions.acts import ActName
+from capset.definitions.records import Outcome
+from capset.definitions.tools.options import refuse_unknown
+from capset.stores.base.audit import Kind
+from capset.wire.audit import ChainPartShape, RecordPageShape, RecordProofShape, SummaryShape
+from capset_server.client.connection import LARGEST_PAGE, Connection, every, path_of
+
+
+class RecordFilters(TypedDict, total=False):
+    """The values that records must have in columns of these names, all of them."""
+
+    tool: str | None
+    outcome: Outcome | None
+    principal: str | None
+    """Its id alone: ``ada``, not ``user:ada``."""
+    session: str | None
+    correlation: str | None
+    agent: str | None
+    approval: str | None
+    code: str | None
+    act: ActName | None
+    """Only acts of this name."""
+    kind: Kind | None
+    """Calls, acts or all: by default calls, or acts if ``act`` is given."""
+    since: str | None
+    """The earliest time, in ISO 8601 with an offset."""
+    until: str | None
+    """The time that they are before, in the same form."""
+
+
+class RecordResource:
+    """``client.records``; needs a key with the scope ``capset:audit``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def list(
+        self,
+        *,
+        id: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        **filters: Unpack[RecordFilters],
+    ) -> RecordPageShape:
+        """List the outcomes of calls, or acts, newest first: the records that match all filters.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        """
+        refuse_unknown(self.list, filters, RecordFilters)
+        query: dict[str, Any] = {"id": id, **filters, "limit": limit, "cursor": cursor}
+        return await self._connection.get(RecordPageShape, path_of("audit"), query)
+
+    def all(
+        self, **filters: Unpack[RecordFilters]
+    ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
+        """Iterate over all matching records, newest first, page by page."""
+        refuse_unknown(self.all, filters, RecordFilters)
+        return every(lambda cursor: self.list(**filters, limit=LARGEST_PAGE, cursor=cursor))
+
+    async def get(self, id: str) -> RecordProofShape:
+        """Return a record in full, with its place in the chain, verified up to the next checkpoint.
+
+        Raises ``NotFound``.
+        """
+        return await self._connection.get(RecordProofShape, path_of("audit", id))
+
+    async def verify(self, *, limit: int = 5_000, cursor: str | None = None) -> ChainPartShape:
+        """Verify the next part of the chain, of up to ``limit`` links, 1–10,000; ``cursor`` is the ``next`` before.
+
+        Without ``next`` in the answer, the whole chain has been walked.
+        """
+        return await self._connection.get(
+            ChainPartShape, path_of("audit", "verify"), {"limit": limit, "cursor": cursor}
+        )
+
+    async def summary(
+        self,
+        *,
+        tool: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+        outcome: Outcome | None = None,
+        session: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        bucket: str | None = None,
+    ) -> SummaryShape:
+        """Count how calls ended, with their latency: together, by time, and by tool; of the last day by default.
+
+        ``bucket`` is ``1m``, ``5m``, ``15m``, ``1h``, ``6h``, ``1d``, ``7d`` or ``30d``; one that fits by default.
+        """
+        filters = {"tool": tool, "agent": agent, "principal": principal, "outcome": outcome, "session": session}
+        query = {**filters, "since": since, "until": until, "bucket": bucket}
+        return await self._connection.get(SummaryShape, path_of("audit", "summary"), query)
+
+    async def export(
+        self, **filters: Unpack[RecordFilters]
+    ) -> AsyncGenerator[dict[str, Any]]:  # a record's columns, of its types
+        """Iterate over all matching records, newest first, in one request, with all their columns as they are hashed.
+
+        Raises ``Unreachable`` if the answer breaks off, so that a part is not taken for all of them.
+        """
+        refuse_unknown(self.export, filters, RecordFilters)
+        query: dict[str, Any] = {**filters, "format": "ndjson"}
+        async with self._connection.head(path_of("audit", "export"), query) as response:
+            with self._connection.answers.named(safe=True):
+                async for line in response.aiter_lines():
+                    yield from_json(line)

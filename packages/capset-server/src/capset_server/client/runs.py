@@ -1,0 +1,153 @@
+"""Runs and schedules: turns and calls that are queued for workers, once or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from capset.stores.base import RunState
+from capset.wire.runs import RunPageShape, RunShape, SchedulePageShape, ScheduleShape
+from capset_server.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every, json_bytes, path_of
+
+
+class RunResource:
+    """``client.runs``; needs a key, not a token."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(
+        self,
+        content: Any,  # any JSON
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        queue: str = "default",
+        idempotency_key: str | None = None,
+    ) -> RunShape:
+        """Queue a turn: a message to an agent, in a session, or in a new one of an agent.
+
+        With ``idempotency_key``, the same request queues no second run within a day. Raises ``LimitExceeded`` if too
+        many runs of the organisation are unfinished.
+        """
+        named = {"agent_id": agent, "session_id": session}
+        given = {name: value for name, value in named.items() if value is not None}
+        return await self._send({"content": content, "queue": queue, **given}, idempotency_key)
+
+    async def call(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,  # JSON data
+        *,
+        queue: str = "default",
+        idempotency_key: str | None = None,
+    ) -> RunShape:
+        """Queue a call of a tool in a session. Raises as ``create`` does."""
+        given = {"session_id": session, "tool": tool, "arguments": dict(arguments or {}), "queue": queue}
+        return await self._send(given, idempotency_key)
+
+    async def list(
+        self,
+        *,
+        state: RunState | None = None,
+        queue: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> RunPageShape:
+        """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        wanted = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
+        return await self._connection.get(RunPageShape, path_of("runs"), wanted)
+
+    def all(self, *, state: RunState | None = None, queue: str | None = None) -> AsyncGenerator[RunShape]:
+        """Iterate over all of the caller's runs, newest first, page by page."""
+        return every(lambda cursor: self.list(state=state, queue=queue, limit=LARGEST_PAGE, cursor=cursor))
+
+    async def get(self, id: str) -> RunShape:
+        """Return a run. Raises ``NotFound``."""
+        return await self._connection.get(RunShape, path_of("runs", id))
+
+    async def cancel(self, id: str) -> RunShape:
+        """Cancel a run, and return it. Raises ``NotFound``, and ``Conflict`` for a call that has begun."""
+        response = await self._connection.request("POST", path_of("runs", id, "cancel"))
+        return self._connection.answers.parsed(RunShape, response.content)
+
+    async def _send(self, given: Mapping[str, Any], key: str | None) -> RunShape:
+        headers = {} if key is None else {REPEATABLE: key}
+        return await self._connection.send(RunShape, "POST", path_of("runs"), json_bytes(dict(given)), headers)
+
+
+class ScheduleResource:
+    """``client.schedules``; needs a key, not a token."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(
+        self,
+        cron: str,
+        content: Any,  # any JSON
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        timezone: str = "UTC",
+        queue: str = "default",
+        idempotency_key: str | None = None,
+    ) -> ScheduleShape:
+        """Have a turn queued at each time of a cron expression of five fields, in a session or in new ones of an agent.
+
+        With ``idempotency_key``, the same request makes no second schedule within a day. Raises ``LimitExceeded`` if
+        the organisation has as many schedules as it may.
+        """
+        named = {"agent_id": agent, "session_id": session}
+        given = {name: value for name, value in named.items() if value is not None}
+        given |= {"cron": cron, "timezone": timezone, "queue": queue}
+        return await self._send({"content": content, **given}, idempotency_key)
+
+    async def call(
+        self,
+        cron: str,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,  # JSON data
+        *,
+        timezone: str = "UTC",
+        queue: str = "default",
+        idempotency_key: str | None = None,
+    ) -> ScheduleShape:
+        """Have a call of a tool queued at each time, in a session. Raises as ``create`` does."""
+        what = {"session_id": session, "tool": tool, "arguments": dict(arguments or {})}
+        return await self._send({"cron": cron, "timezone": timezone, "queue": queue, **what}, idempotency_key)
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> SchedulePageShape:
+        """List the caller's schedules, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        return await self._connection.get(SchedulePageShape, path_of("schedules"), {"limit": limit, "cursor": cursor})
+
+    def all(self) -> AsyncGenerator[ScheduleShape]:
+        """Iterate over all of the caller's schedules, newest first, page by page."""
+        return every(lambda cursor: self.list(limit=LARGEST_PAGE, cursor=cursor))
+
+    async def get(self, id: str) -> ScheduleShape:
+        """Return a schedule. Raises ``NotFound``."""
+        return await self._connection.get(ScheduleShape, path_of("schedules", id))
+
+    async def pause(self, id: str) -> ScheduleShape:
+        """Pause a schedule, and return it. Raises ``NotFound``."""
+        return await self._post(id, "pause")
+
+    async def resume(self, id: str) -> ScheduleShape:
+        """Have a paused schedule go on from now, and return it. Raises ``NotFound``."""
+        return await self._post(id, "resume")
+
+    async def delete(self, id: str) -> None:
+        """Delete a schedule; its runs stay. Raises ``NotFound``."""
+        await self._connection.delete(path_of("schedules", id))
+
+    async def _post(self, id: str, what: str) -> ScheduleShape:
+        response = await self._connection.request("POST", path_of("schedules", id, what))
+        return self._connection.answers.parsed(ScheduleShape, response.content)
+
+    async def _send(self, given: Mapping[str, Any], key: str | None) -> ScheduleShape:
+        headers = {} if key is None else {REPEATABLE: key}
+        body = json_bytes(dict(given))
+        return await self._connection.send(ScheduleShape, "POST", path_of("schedules"), body, headers)

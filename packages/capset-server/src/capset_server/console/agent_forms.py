@@ -1,0 +1,314 @@
+"""The form of an agent: the fields that show one, and the agent that comes back from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from capset.errors import Field, InvalidArguments
+from capset.stores.base import AGENT_FIELDS
+from capset.wire.agents import AgentInput
+from capset_connect.agent_files.rows import merge_patch
+from capset_server.console.capability_forms import CapabilityForm, capability_form, capability_pairs, read_capability
+from capset_server.console.forms import Form, unix_lines
+from capset_server.console.schema_forms import FormField, fields_of, leaves_of, values_of
+
+NAME: Final = "agent"
+"""The beginning of the names of the fields."""
+INSTRUCTION: Final = "instruction"
+"""The fields with one instruction each."""
+ENTRY: Final = "capability"
+"""The fields with the key of one capability each, in the order of their priority."""
+VERSION: Final = "version"
+_KEY: Final = re.compile("c[0-9]{1,6}")
+_SCHEMA: Final[Mapping[str, Any]] = AgentInput.model_json_schema()
+_APART: Final = ("instructions", "capabilities", "status")
+"""The fields that are no single field of the form; the status changes by actions of its own."""
+_TITLES: Final[Mapping[str, tuple[str, str]]] = {
+    "name": ("Name", "Letters, digits, spaces, and _ . - after the first."),
+    "description": ("Description", "What it is for, for people and for other agents."),
+    "system_prompt": ("System prompt", "What it is told first, before what its capabilities say."),
+    "model": ("Model", "The model that runs it, such as openai:gpt-5; the server's own, if empty."),
+    "static_context": ("Static context", "Data for its host, which no model sees: a JSON object."),
+    "mcp_servers": ("MCP servers of its own", "By name; mcp:NAME is the capability of each. Administrators only."),
+}
+"""Titles and explanations of fields, where those of their schema are too short for people."""
+Data = Mapping[str, Any]  # JSON data
+Details = Mapping[str, Data | None]
+"""The capabilities that a form shows, by id, as REST describes them; ``None`` for one that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentForm:
+    """A form as it is shown: its fields, and what is wrong in them."""
+
+    fields: Mapping[str, FormField]
+    instructions: tuple[FormField, ...]
+    capabilities: tuple[CapabilityForm, ...]
+    problems: tuple[Field, ...]
+    """All of them, in the words of REST."""
+
+    @property
+    def more_is_open(self) -> bool:
+        """Whether something is wrong in the fields that are shown on request."""
+        folded = [one for name, one in self.fields.items() if name not in ("name", "description", "system_prompt")]
+        return any(one.error for one in leaves_of(folded))
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The content of a form: the agent as REST takes it, and fields that cannot be read, which are as before in it."""
+
+    agent: dict[str, Any]  # JSON data
+    problems: tuple[Field, ...] = field(default=())
+
+
+def agent_of(detail: Data) -> dict[str, Any]:
+    """Return the fields of an agent that can be written, without those that say nothing."""
+    found: dict[str, Any] = {}
+    for one in AGENT_FIELDS:
+        value = detail.get(one.name)
+        match one.kind:
+            case "capabilities":
+                value = [_entry(entry) for entry in value or ()]
+            case "object" if one.name != "static_context":
+                value = _without_nulls(value) or None
+            case _:
+                pass
+        if value not in (None, "", []):
+            found[one.name] = value
+    return found
+
+
+def form_of(agent: Data, details: Details, *, version: int | None = None) -> Form:
+    """Return an agent as its form would be sent untouched."""
+    pairs = [(one.name, one.value) for one in leaves_of(_shown_fields(agent))]
+    pairs += [(INSTRUCTION, text) for text in agent.get("instructions", ())]
+    for at, entry in enumerate(agent.get("capabilities", ())):
+        pairs += [(ENTRY, f"c{at}"), *capability_pairs(f"c{at}", entry, details.get(id_of(entry)))]
+    if version is not None:
+        pairs.append((VERSION, str(version)))
+    return Form(pairs)
+
+
+def keys_in(form: Form) -> list[str]:
+    """Return the keys of the capabilities in a form, in order: only those that a form of this module could have."""
+    return [key for key in form.every(ENTRY) if _KEY.fullmatch(key)]
+
+
+def ids_in(form: Form) -> list[str]:
+    """Return the ids of the capabilities in a form, in order."""
+    return [form.get(f"{key}-id", "") for key in keys_in(form)]
+
+
+def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
+    """Return what a form says; ``base`` is the agent that it was made of.
+
+    What the form has not, or what was not touched in it, is as in ``base``, also where a form cannot say it.
+    """
+    base = base or {}
+    before, after = _sent_by_part(form_of(base, details)), _sent_by_part(form)
+    agent: dict[str, Any] = {"status": base.get("status")}
+    problems: list[Field] = []
+    for name in _FIELDS:
+        part = f"{NAME}/{name}"
+        said = base.get(name)
+        if any(_is_of(key, part) for key in form) and before.get(part) != after.get(part):
+            try:
+                said = _as_before(said, values_of(_schema_of(name), form, name=NAME).get(name))
+            except InvalidArguments as error:
+                problems += error.fields or ()
+        agent[name] = said
+    texts = [unix_lines(text) for text in form.every(INSTRUCTION) if text.strip()]
+    is_touched = before.get(INSTRUCTION) != after.get(INSTRUCTION)
+    agent["instructions"] = _as_before(base.get("instructions"), texts) if is_touched else base.get("instructions")
+    entries: list[Any] = []
+    for at, key in enumerate(keys_in(form)):
+        if key in before and before[key] == after.get(key):
+            entries.append(base["capabilities"][int(key[1:])])
+            continue
+        entry, wrong = read_capability(key, form, details.get(form.get(f"{key}-id", "")))
+        entries.append(entry)
+        problems += [replace(one, path=f"capabilities.{at}.{one.path}") for one in wrong]
+    agent["capabilities"] = entries
+    return Typed({name: value for name, value in agent.items() if value not in (None, "", [])}, tuple(problems))
+
+
+def _sent_by_part(form: Form) -> dict[str, list[tuple[str, str]]]:
+    """Return what was sent for each field of an agent, and for each of its capabilities by its key."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, value in form.pairs:
+        part = "/".join(name.split("/")[:2]) if name.startswith(f"{NAME}/") else name.partition("-")[0]
+        if value:
+            found.setdefault(part, []).append((name, unix_lines(value)))
+    return {part: sorted(pairs) for part, pairs in found.items()}
+
+
+def _is_of(key: str, part: str) -> bool:
+    return key == part or key.startswith(f"{part}/")
+
+
+def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Iterable[str]) -> AgentForm:
+    """Return a form as it is shown, as it was sent; ``has`` names the optional parts that this caller may see."""
+    problems = tuple(problems)
+    names = [name for name in _FIELDS if name != "mcp_servers" or name in has]
+    known = {one.name for one in leaves_of(_shown_fields({}))}
+    errors = [Field(_nearest(one.path, known), _expected(one)) for one in problems]
+    fields = {one.name.partition("/")[2]: one for one in _shown_fields({}, errors=errors, form=form)}
+    texts = form.every(INSTRUCTION)
+    instructions = [
+        FormField(INSTRUCTION, f"Instruction {at + 1}", "long", value=text, error=_said(problems, "instructions", at))
+        for at, text in enumerate([*texts, ""] if not texts or texts[-1].strip() else texts)
+    ]
+    capabilities = [
+        capability_form(key, form, details.get(form.get(f"{key}-id", "")), _inner(problems, "capabilities", at))
+        for at, key in enumerate(keys_in(form))
+    ]
+    return AgentForm({name: fields[name] for name in names}, tuple(instructions), tuple(capabilities), problems)
+
+
+def patch_between(before: Data, after: Data) -> dict[str, Any]:
+    """Return the JSON merge patch (RFC 7396) that makes ``after`` of ``before``.
+
+    Raises ``InvalidArguments`` for what no patch can say: a null in an object.
+    """
+    patch = _patch(before, after)
+    merged = cast("dict[str, Any]", merge_patch(dict(before), patch))
+    if wrong := [name for name in after if not _is_same(merged.get(name), after[name])]:
+        problems = [Field(name, "null cannot be written by a change: leave the member out") for name in wrong]
+        raise InvalidArguments("Invalid agent: " + "; ".join(map(str, problems)), fields=problems)
+    return patch
+
+
+def merge_agents(base: Data, mine: Data, theirs: Data) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return my agent with their changes where I made none, and the fields that were taken, and that both changed."""
+    names = list(dict.fromkeys((*mine, *theirs, *base)))
+    changed = [name for name in names if not _is_same(base.get(name), theirs.get(name))]
+    taken = [name for name in changed if _is_same(base.get(name), mine.get(name))]
+    found = {name: (theirs if name in taken else mine).get(name) for name in names}
+    both = [name for name in changed if name not in taken and not _is_same(mine.get(name), theirs.get(name))]
+    return {name: value for name, value in found.items() if value is not None}, taken, both
+
+
+def moved(form: Form, key: str, by: int) -> Form:
+    """Return a form with a capability further up or down."""
+    keys = keys_in(form)
+    if key in keys:
+        at = keys.index(key)
+        keys.insert(max(0, min(len(keys) - 1, at + by)), keys.pop(at))
+    return _with_entries(form, keys)
+
+
+def without(form: Form, key: str) -> Form:
+    """Return a form without a capability."""
+    return _with_entries(form, [one for one in keys_in(form) if one != key])
+
+
+def with_capability(form: Form, detail: Data) -> Form:
+    """Return a form with one more capability, as it is by default."""
+    keys = keys_in(form)
+    key = f"c{max((int(one[1:]) for one in keys if one[1:].isdecimal()), default=-1) + 1}"
+    return Form([*form.pairs, (ENTRY, key), *capability_pairs(key, str(detail["id"]), detail)])
+
+
+def with_version(form: Form, version: int) -> Form:
+    """Return a form that is about another version of the agent."""
+    return Form([*(pair for pair in form.pairs if pair[0] != VERSION), (VERSION, str(version))])
+
+
+def id_of(entry: Any) -> str:  # an id, or an entry with one
+    """Return the id of a capability's entry."""
+    return entry if isinstance(entry, str) else str(entry["id"])
+
+
+def _with_entries(form: Form, keys: Sequence[str]) -> Form:
+    return Form([*(pair for pair in form.pairs if pair[0] != ENTRY), *((ENTRY, key) for key in keys)])
+
+
+_FIELDS: Final = tuple(one.name for one in AGENT_FIELDS if one.name not in _APART)
+
+
+def _schema_of(*names: str) -> dict[str, Any]:
+    """Return the schema of some fields of an agent, with the titles that the form has."""
+    properties = dict[str, Any]()
+    for name in names:
+        title, told = _TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
+        said = {"title": title, "description": told} if told else {"title": title}
+        properties[name] = {**_SCHEMA["properties"][name], **said}
+    required = [name for name in names if name in _SCHEMA["required"]]
+    return {**_SCHEMA, "properties": properties, "required": required}
+
+
+def _shown_fields(values: Data, *, errors: Sequence[Field] = (), form: Form | None = None) -> tuple[FormField, ...]:
+    return fields_of(_schema_of(*_FIELDS), values, name=NAME, errors=errors, form=form)
+
+
+def _as_before(before: Any, typed: Any) -> Any:  # JSON data
+    """Return a value as it was, if it differs only by what a form does to the ends of lines."""
+    if isinstance(before, str) and isinstance(typed, str):
+        return before if unix_lines(before) == typed else typed
+    if isinstance(before, list) and isinstance(typed, list):
+        ours, theirs = cast("list[Any]", before), cast("list[Any]", typed)
+        return list(map(_as_before, ours, theirs)) if len(ours) == len(theirs) else theirs
+    return typed
+
+
+def _nearest(path: str, known: Iterable[str]) -> str:
+    """Return the path of the field that an error is about: the whole path, or as much of it as there is a field for."""
+    parts, known = path.replace("[", ".").replace("]", "").split("."), set(known)
+    while len(parts) > 1 and "/".join((NAME, *parts)) not in known:
+        parts.pop()
+    return ".".join(parts)
+
+
+def _expected(one: Field) -> str:
+    return one.expected if one.did_you_mean is None else f"{one.expected} (did you mean {one.did_you_mean}?)"
+
+
+def _inner(problems: Iterable[Field], name: str, at: int) -> list[Field]:
+    """Return the problems of one item of a list, by their paths within it."""
+    heads = (f"{name}.{at}", f"{name}[{at}]")
+    return [
+        replace(one, path=one.path[len(head) :].removeprefix("."), expected=_expected(one))
+        for one in problems
+        for head in heads
+        if one.path == head or one.path.startswith(f"{head}.")
+    ]
+
+
+def _said(problems: Iterable[Field], name: str, at: int) -> str:
+    return "; ".join(one.expected for one in _inner(problems, name, at))
+
+
+def _entry(given: Any) -> Any:  # an id, or an entry
+    return given if isinstance(given, str) else {name: value for name, value in given.items() if value is not None}
+
+
+def _without_nulls(value: Any) -> Any:  # JSON data
+    if not isinstance(value, Mapping):
+        return value
+    inner = {name: _without_nulls(one) for name, one in cast("Data", value).items() if one is not None}
+    return {name: one for name, one in inner.items() if one not in ([], {}) or name == "arguments"}
+
+
+def _patch(before: Data, after: Data) -> dict[str, Any]:
+    return dict(_changes(before, after))
+
+
+def _changes(before: Data, after: Data) -> Iterator[tuple[str, Any]]:
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if name not in after:
+            yield name, None
+        elif isinstance(old, dict) and isinstance(new, dict):
+            if inner := _patch(cast("Data", old), cast("Data", new)):
+                yield name, inner
+        elif not _is_same(old, new):
+            yield name, new
+
+
+def _is_same(one: Any, other: Any) -> bool:  # JSON data: 1 and true are not the same
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,0 +1,266 @@
+"""The REST API, asked in process: what a page shows and does is what REST answers the same caller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from starlette.types import ASGIApp, Message, Receive, Scope
+
+from capset.errors import CapsetError, Field
+from capset_server.http.bodies import RequestBody
+from capset_server.http.request_context import KEY, RequestContext, request_context
+from capset_server.http.routes import Routes
+
+_JSON: Final = "application/json"
+_PREFIX: Final = "/v1/"
+_WAITING: Final = 2
+"""Parts of a streamed answer that wait for their reader; then its sender waits."""
+
+
+class RestRefusal(CapsetError):
+    """A request that REST refused, with all that it said; ``approval`` is the id of a request for an approval."""
+
+    def __init__(self, status: int, said: Mapping[str, Any]) -> None:  # JSON data
+        fields = [Field(one["path"], one["expected"], one.get("did_you_mean")) for one in said.get("fields") or ()]
+        super().__init__(str(said.get("detail", "The request was refused")), fields=fields)
+        self.status = status
+        self.code = str(said.get("code", "error"))
+        self.retryable = bool(said.get("retryable", False))
+        self.retry_after = said.get("retry_after")
+        self.approval: str | None = said.get("approval")
+
+
+class RestAnswer:
+    """A whole answer: its status, its headers by lower-case name, and its body."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self) -> Any:  # any JSON
+        """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for a refusal."""
+        found = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
+        if self.status >= 400:
+            raise RestRefusal(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer:
+    """An answer whose body comes in parts: its status, and its headers by lower-case name."""
+
+    status: int
+    headers: Mapping[str, str]
+    parts: AsyncGenerator[bytes]
+
+    async def read(self, most: int | None = None) -> bytes:
+        """Return the body, or its beginning of ``most`` bytes or a little more."""
+        content = bytearray()
+        async for part in self.parts:
+            content += part
+            if most is not None and len(content) >= most:
+                break
+        return bytes(content)
+
+
+class Api:
+    """The REST API of a server for the sender of one request; ``authorization`` is the header with its token."""
+
+    def __init__(self, app: ASGIApp, routes: Routes, scope: Scope, authorization: str = "") -> None:
+        self._app = app
+        self._routes = routes
+        self._scope = scope
+        self._authorization = authorization
+
+    async def get(self, *segments: str, **query: object) -> Any:  # any JSON
+        """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``RestRefusal``."""
+        return (await self.ask("GET", *segments, query=query)).json()
+
+    async def find(self, *segments: str, **query: object) -> Any:  # any JSON
+        """Return what ``get`` returns, ``None`` where REST says that there is no such thing, or not for this caller."""
+        with suppress_refusals(403, 404):
+            return await self.get(*segments, **query)
+
+    async def send(
+        self,
+        method: str,
+        *segments: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:  # any JSON
+        """Send JSON data by ``POST``, ``PATCH`` or the like, and return what REST answers. Raises ``RestRefusal``."""
+        content = None if body is None else json.dumps(body).encode()
+        return (await self.ask(method, *segments, content=content, headers=headers)).json()
+
+    async def ask(
+        self,
+        method: str,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        content: bytes | RequestBody | None = None,
+        media_type: str = _JSON,
+        headers: Mapping[str, str] | None = None,
+    ) -> RestAnswer:
+        """Return the whole answer to a request, also to one that was refused."""
+        scope, receive = self._request(method, segments, query, content, media_type, headers)
+        started: dict[str, Any] = {}
+        parts: list[bytes] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                started.update(message)
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._app(scope, receive, send)
+        return RestAnswer(started["status"], _named(started), b"".join(parts))
+
+    async def stream(
+        self,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        method: str = "GET",
+        content: bytes | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the parts of an answer as they come, such as those of an event stream. Raises ``RestRefusal``.
+
+        The request is cancelled when its reader leaves.
+        """
+        accept = {"accept": "text/event-stream"}
+        async with self.open(*segments, query=query, method=method, content=content, headers=accept) as answer:
+            async for part in answer.parts:
+                yield part
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *segments: str,
+        query: Mapping[str, object] | None = None,
+        method: str = "GET",
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[OpenAnswer]:
+        """Yield an answer whose body is read while it comes; at the end its request is cancelled.
+
+        Raises ``RestRefusal``.
+        """
+        scope, receive = self._request(method, segments, query, content, _JSON, headers)
+        messages: asyncio.Queue[Message | None] = asyncio.Queue(_WAITING)
+
+        async def run() -> None:
+            try:
+                await self._app(scope, receive, messages.put)
+            except Exception:
+                await messages.put(None)
+                raise
+            await messages.put(None)
+
+        async def parts() -> AsyncGenerator[bytes]:
+            while (message := await messages.get()) is not None:
+                if message.get("body"):
+                    yield message["body"]
+            await task
+
+        task = asyncio.create_task(run())
+        try:
+            start = await messages.get()
+            if start is None:
+                await task
+                raise RuntimeError("the application ended without an answer")
+            answer = OpenAnswer(start["status"], _named(start), parts())
+            if answer.status >= 400:
+                RestAnswer(answer.status, answer.headers, await answer.read()).json()
+            yield answer
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _request(
+        self,
+        method: str,
+        segments: tuple[str, ...],
+        query: Mapping[str, object] | None,
+        content: bytes | RequestBody | None,
+        media_type: str,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[Scope, Receive]:
+        """Return a request of its own, for the caller of the page, under the page's correlation."""
+        outer = request_context(self._scope)
+        raw = _PREFIX + "/".join(quote(segment, safe="/" if at else "") for at, segment in enumerate(segments))
+        path = _PREFIX + "/".join(segments)
+        parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None and value != ""}
+        fields = {"host": outer.header(b"host"), **{name.lower(): value for name, value in (headers or {}).items()}}
+        if self._authorization:
+            fields["authorization"] = self._authorization
+        if content is not None:
+            fields = {"content-type": media_type, **fields}
+        if not isinstance(content, RequestBody):
+            content = RequestBody(_whole(content or b""), len(content or b""), sys.maxsize, 0, None, arrived=True)
+        pairs = [
+            (name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in fields.items()
+        ]
+        inner = RequestContext(
+            outer.correlation, dict(pairs), outer.caller, memory=outer.memory, transfer=outer.transfer
+        )
+        inner.body = content
+        inner.route = self._routes.of(path)
+        root = self._scope.get("root_path", "")
+        scope = {
+            **self._scope,
+            "method": method,
+            "path": root + path,
+            "raw_path": (root + raw).encode(),
+            "query_string": urlencode(parameters).encode(),
+            "headers": pairs,
+            KEY: inner,
+        }
+        return scope, content.receive
+
+
+def _named(start: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of the beginning of an answer, by lower-case name."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
+
+
+def _whole(content: bytes) -> Any:  # an ASGI receive
+    """Return the receiving side of a request whose body is there; its client never leaves before the page's does."""
+    waiting = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        return await asyncio.Future[Message]()
+
+    return receive
+
+
+class suppress_refusals:
+    """Suppress refusals with one of these statuses."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        """Suppress such a refusal."""
+        return isinstance(error, RestRefusal) and error.status in self._statuses
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == _JSON or media_type.endswith("+json")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

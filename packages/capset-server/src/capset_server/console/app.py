@@ -1,0 +1,218 @@
+"""The console as one ASGI endpoint: its routes, sign-in, protection against forged forms, and error pages."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from capset.errors import CapsetError, PermissionDenied, Unauthenticated
+from capset_server.auth.callers import Caller
+from capset_server.auth.sign_ins import SignInKind, SignIns, is_foreign
+from capset_server.auth.signing_keys import KeySource
+from capset_server.console import assets
+from capset_server.console.api import Api
+from capset_server.console.forms import Form, read_form
+from capset_server.console.login import Login
+from capset_server.console.markup import address, render
+from capset_server.console.page import HTML, MenuEntry, PageRequest, PageRoute, root_of
+from capset_server.console.pages import (
+    account,
+    administration,
+    agent_editor,
+    agents,
+    approvals,
+    capabilities,
+    conversations,
+    fingerprints,
+    keys,
+    notifications,
+    principals,
+    record_charts,
+    records,
+    servers,
+    session_files,
+    sessions,
+    tool_calls,
+)
+from capset_server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
+from capset_server.http.responses import answer_problem, hide_store_details
+from capset_server.http.routes import Routes
+from capset_server.service import Service
+
+SIGN_IN: Final = SignInKind("capset_console", 12 * 3600, "/v1", same_site="Lax")
+TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
+_TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
+_ABOUT: Final = "console"
+MENU: Final = (
+    MenuEntry("Approvals", "approvals", "capset:approve", "✓"),
+    MenuEntry("Agents", "agents", "capset:read", "◆"),
+    MenuEntry("Sessions", "sessions", "capset:call", "❯"),
+    MenuEntry("Capabilities", "capabilities", "capset:read", "❖"),
+    MenuEntry("MCP servers", "servers", "capset:admin", "⇄"),
+    MenuEntry("Audit", "audit", "capset:audit", "≡"),
+    MenuEntry("Fingerprints", "fingerprints", "capset:read", "#"),
+    MenuEntry("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
+)
+PAGES: Final = (
+    *(approvals, capabilities, servers),
+    *(agent_editor, agents),  # the editor first: "new" is no id
+    *(sessions, conversations, tool_calls, session_files),
+    *(record_charts, records, fingerprints),  # charts first: "charts" is no id of a record
+    *(administration, keys, principals, notifications, account),
+)
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "content-security-policy": _POLICY,
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Console:
+    """The console of a server. ``rest`` answers requests for REST whose caller is known."""
+
+    def __init__(self, service: Service, keys: KeySource, rest: ASGIApp, rest_routes: Routes) -> None:
+        self._service = service
+        self._rest = rest
+        self._rest_routes = rest_routes
+        self._sign_ins = SignIns(SIGN_IN, service, keys)
+        self._login = Login(service, self._sign_ins, keys)
+        routes = [
+            Route("/", self._begin),
+            Route(assets.PATH, assets.show_asset),
+            *self._login.routes(),
+            *(self._page_route(one) for module in PAGES for one in module.ROUTES),
+        ]
+        self._router = Router(routes, redirect_slashes=False)
+        self.paths = frozenset(template_of(route.path) for route in routes)
+        """The templates of all paths of the console, as the middleware matches them."""
+
+    async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
+        """Return who has signed in, ``None`` for others, and for the paths that need none."""
+        if request_info.route == template_of(assets.PATH):
+            return None
+        return self._service.callers.anyone or await self._sign_ins.caller(self._login.cookie(scope, request_info))
+
+    async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request. Raises ``HttpRefusal`` for a method that the path does not have."""
+        try:
+            inner = {**scope, "root_path": scope.get("root_path", ""), "app": self}  # so that the router raises
+            await self._router(inner, receive, _with_headers(send))
+        except HTTPException as error:
+            raise HttpRefusal(error.status_code, "method_not_allowed", "This page has no such method") from None
+
+    async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
+        """Answer with a page that says what went wrong; htmx gets only the message, for the place of messages.
+
+        What does not say what it accepts is no browser, and gets problem details.
+        """
+        info = request_context(scope)
+        if not info.header(b"accept"):
+            return await answer_problem(send, error, info.correlation)
+        response = await self._failure(Request(scope, receive), error)
+        return await response(scope, receive, _with_headers(send))
+
+    async def _begin(self, request: Request) -> Response:
+        """Lead to the first page: the inbox for those who approve, else the first that they may see."""
+        caller = request_context(request.scope).caller
+        root = root_of(request.scope)
+        if caller is None:
+            return RedirectResponse(f"{root}/login", 303)
+        first = next((place.path for place in MENU if caller.has(place.scope)), "account")
+        return RedirectResponse(f"{root}/{first}", 303)
+
+    def _page_route(self, route: PageRoute) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                page = await self._open(request)
+                return page if isinstance(page, Response) else await route.handler(page)
+            except CapsetError as error:
+                return await self._failure(request, error)
+
+        return Route(route.path, answer, methods=[route.method], name=f"{route.method} {route.path}")
+
+    async def _open(self, request: Request) -> PageRequest | Response:
+        """Return a request as a page; a form only if it comes from a page of this sign-in."""
+        info = request_context(request.scope)
+        if info.caller is None:
+            return self._login.lead_there(request)
+        cookie = self._login.cookie(request.scope, info)
+        form = Form(())
+        if request.method != "GET":
+            if is_foreign(info.headers, self._service.public_url):
+                raise PermissionDenied("Permission denied: this form came from another site. Nothing was done.")
+            is_upload = request.method == "PUT"
+            form = form if is_upload else read_form(await request.body(), request.headers.get("content-type", ""))
+            token = request.headers.get(TOKEN_HEADER) or form.get(_TOKEN_FIELD, "")
+            if not await self._sign_ins.is_own_form(token, cookie, _ABOUT):
+                raise PermissionDenied(
+                    "Permission denied: this form is not valid any more. Nothing was done.",
+                    hint="load the page again, and sign in if you are asked to",
+                )
+        api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
+        token = await self._sign_ins.form_token(cookie, _ABOUT)
+        sign_out = partial(self._login.sign_out, request)
+        is_signed_in = partial(self._is_signed_in, cookie)
+        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out, is_signed_in)
+
+    async def _is_signed_in(self, cookie: str) -> bool:
+        return self._service.callers.anyone is not None or await self._sign_ins.caller(cookie) is not None
+
+    async def _failure(self, request: Request, error: CapsetError) -> Response:
+        info = request_context(request.scope)
+        note_refusal(info, error)
+        if isinstance(error, Unauthenticated):
+            return self._login.lead_there(request)
+        shown = hide_store_details(error, info.correlation)
+        root = root_of(request.scope)
+        values = {
+            "error": shown,
+            "phrase": _phrase(shown.status),
+            "correlation": info.correlation,
+            "url": address(root),
+            "is_known": info.caller is not None,
+            "asset": partial(assets.asset_path, root),
+        }
+        is_fragment = request.headers.get("hx-request") == "true"
+        template = "failure.html" if is_fragment else "error.html"
+        return Response(render(template, values), shown.status, media_type=HTML)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def template_of(path: str) -> str:
+    """Return a path in Starlette's syntax as a template of the middleware: without converters."""
+    return re.sub(r":\w+}", "}", path)
+
+
+def _with_headers(send: Send) -> Send:
+    """Return the sending side with the headers of every page."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message["headers"]))
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return sent

@@ -1,0 +1,222 @@
+"""The part of an agent's form that one of its capabilities has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from capset.errors import Field, InvalidArguments
+from capset_server.console.forms import Form, unix_lines
+from capset_server.console.schema_forms import FormField, fields_of, leaves_of, values_of
+
+Data = Mapping[str, Any]  # JSON data
+
+
+@dataclass(frozen=True, slots=True)
+class PresetSwitch:
+    """A preset: whether it is on, and on by default; one that the capability has not can only be left out."""
+
+    name: str
+    is_on: bool
+    is_default: bool
+    instructions: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityForm:
+    """A capability in the form of an agent. The names of its fields begin with ``key``.
+
+    ``detail`` is what REST says of it, ``None`` if it is not installed here. ``config`` are the fields of its
+    configuration, ``text`` is that as JSON, where it has no such fields. ``problems`` are those of no field of it.
+    """
+
+    key: str
+    id: str
+    detail: Data | None
+    presets: tuple[PresetSwitch, ...]
+    config: tuple[FormField, ...]
+    text: str | None
+    prefix: str
+    rename: str
+    said: str
+    is_configured: bool
+    errors: Mapping[str, str]
+    problems: tuple[Field, ...]
+
+    @property
+    def config_is_wrong(self) -> bool:
+        """Whether something is wrong in the configuration."""
+        return any(one.error for one in leaves_of(self.config))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether other names are chosen for its tools, or something is wrong with these."""
+        return bool(self.prefix or self.rename or "prefix" in self.errors or "rename" in self.errors)
+
+
+def capability_pairs(key: str, entry: str | Data, detail: Data | None) -> list[tuple[str, str]]:
+    """Return an entry as the pairs that a form would send; ``detail`` is what REST says of the capability."""
+    given: Data = {"id": entry} if isinstance(entry, str) else entry
+    chosen: Data = given.get("presets") or {}
+    defaults = _defaults(detail)
+    pairs = [(f"{key}-id", str(given["id"])), (f"{key}-presets", " ".join(defaults)), (f"{key}-said", " ".join(chosen))]
+    pairs += [(f"{key}-on", name) for name, default in defaults.items() if chosen.get(name, default)]
+    pairs += [(f"{key}-keep", _preset_text(name, is_on)) for name, is_on in chosen.items() if name not in defaults]
+    config = given.get("config")
+    if config is not None:
+        pairs.append((f"{key}-configured", "1"))
+    schema = _config_schema(detail)
+    if schema is not None and _fits(schema, config or {}, key):
+        pairs += [(one.name, one.value) for one in leaves_of(fields_of(schema, config, name=f"{key}-config"))]
+    elif config is not None:
+        pairs.append((f"{key}-json", json.dumps(config, indent=2, ensure_ascii=False)))
+    pairs.append((f"{key}-prefix", given.get("prefix") or ""))
+    renamed: Data = given.get("rename") or {}
+    pairs.append((f"{key}-rename", "\n".join(f"{own} = {name}" for own, name in renamed.items())))
+    return pairs
+
+
+def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | dict[str, Any], list[Field]]:
+    """Return the entry that a form says, and what cannot be read, by its path in the entry; that is left out."""
+    entry: dict[str, Any] = {"id": form.get(f"{key}-id", "")}
+    problems: list[Field] = []
+    if presets := _presets(key, form, _defaults(detail)):
+        entry["presets"] = presets
+    try:
+        config = _config(key, form, detail)
+        if config is not None:
+            entry["config"] = config
+    except InvalidArguments as error:
+        problems += [Field(f"config.{one.path}" if one.path else "config", one.expected) for one in error.fields or ()]
+    if prefix := form.get(f"{key}-prefix", "").strip():
+        entry["prefix"] = prefix
+    renamed: dict[str, str] = {}
+    for line in filter(str.strip, unix_lines(form.get(f"{key}-rename", "")).split("\n")):
+        own, sign, name = (part.strip() for part in line.partition("="))
+        if not sign or not own:
+            problems.append(Field("rename", f"a line is a tool's own name, =, and its name here; got {line!r:.60}"))
+        else:
+            renamed[own] = name
+    if renamed:
+        entry["rename"] = renamed
+    return (entry["id"] if len(entry) == 1 else entry), problems
+
+
+def capability_form(key: str, form: Form, detail: Data | None, problems: Sequence[Field]) -> CapabilityForm:
+    """Return a capability of a form as it is shown; ``problems`` are REST's, by their paths in the entry."""
+    defaults, on, kept = _defaults(detail), form.every(f"{key}-on"), form.every(f"{key}-keep")
+    told = {one["name"]: one for one in (detail or {}).get("presets", ())}
+    shown = form.get(f"{key}-presets", "").split()
+    switches = [
+        PresetSwitch(
+            name,
+            name in on if name in shown else default,
+            default,
+            tuple(told[name]["instructions"]),
+            tuple(told[name]["tools"]),
+        )
+        for name, default in defaults.items()
+    ]
+    switches += [PresetSwitch(*_preset_of(text), is_default=False, is_known=False) for text in kept]
+    schema, text = _config_schema(detail), form.get(f"{key}-json")
+    by_head: dict[str, list[str]] = {}
+    inside: list[Field] = []
+    others: list[Field] = []
+    names = {one.name.partition("/")[2] for one in leaves_of(fields_of(schema or {}, name=f"{key}-config"))}
+    for one in problems:
+        head, _, rest = one.path.replace("/", ".").partition(".")
+        cut = _nearest(rest, names) if head == "config" and text is None else None
+        if cut is not None:
+            inside.append(Field(cut, one.expected))
+        elif head in ("prefix", "rename") or (head == "config" and text is not None):
+            by_head.setdefault(head, []).append(one.expected if not rest else f"{rest}: {one.expected}")
+        else:
+            others.append(one)
+    is_plain = schema is not None and text is None
+    fields = fields_of(schema or {}, name=f"{key}-config", errors=inside, form=form) if is_plain else ()
+    return CapabilityForm(
+        key,
+        form.get(f"{key}-id", ""),
+        detail,
+        tuple(switches),
+        fields,
+        text,
+        form.get(f"{key}-prefix", ""),
+        form.get(f"{key}-rename", ""),
+        form.get(f"{key}-said", ""),
+        f"{key}-configured" in form,
+        {head: "; ".join(said) for head, said in by_head.items()},
+        tuple(others),
+    )
+
+
+def _presets(key: str, form: Form, defaults: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the presets that are not as by default, and those that were said before, as they are now."""
+    shown, on = form.get(f"{key}-presets", "").split(), form.every(f"{key}-on")
+    said = form.get(f"{key}-said", "").split()
+    found = {name: name in on for name in shown if name in defaults}
+    chosen = {name: is_on for name, is_on in found.items() if name in said or is_on != defaults[name]}
+    kept = dict(map(_preset_of, form.every(f"{key}-keep")))
+    ordered = [*(name for name in said if name in chosen or name in kept), *chosen, *kept]
+    return {name: {**chosen, **kept}[name] for name in dict.fromkeys(ordered)}
+
+
+def _config(key: str, form: Form, detail: Data | None) -> dict[str, Any] | None:
+    """Return the config that a form says, ``None`` for none. Raises ``InvalidArguments``."""
+    text, schema = form.get(f"{key}-json"), _config_schema(detail)
+    if text is not None:
+        if not text.strip():
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            problem = Field("", "a JSON object is expected")
+            raise InvalidArguments("Invalid config: a JSON object is expected", fields=[problem])
+        return cast("dict[str, Any]", found)
+    said = {} if schema is None else values_of(schema, form, name=f"{key}-config")
+    return said if said or f"{key}-configured" in form else None
+
+
+def _fits(schema: Data, config: Data, key: str) -> bool:
+    """Return whether the fields of a schema say all of a config: what else there is can only be shown as JSON."""
+    name = f"{key}-config"
+    pairs = [(one.name, one.value) for one in leaves_of(fields_of(schema, config, name=name))]
+    try:
+        return json.dumps(values_of(schema, Form(pairs), name=name), sort_keys=True) == json.dumps(
+            config, sort_keys=True
+        )
+    except InvalidArguments:
+        return False
+
+
+def _nearest(path: str, names: set[str]) -> str | None:
+    """Return the path of the field that an error in a config is about, ``None`` if there is no such field."""
+    parts = path.replace("[", ".").replace("]", "").split(".")
+    while parts:
+        if "/".join(parts) in names:
+            return ".".join(parts)
+        parts.pop()
+    return None
+
+
+def _defaults(detail: Data | None) -> dict[str, bool]:
+    return {one["name"]: one["default"] for one in (detail or {}).get("presets", ())}
+
+
+def _config_schema(detail: Data | None) -> Data | None:
+    return None if detail is None else detail.get("config")
+
+
+def _preset_text(name: str, is_on: bool) -> str:
+    return f"{name}={str(is_on).lower()}"
+
+
+def _preset_of(text: str) -> tuple[str, bool]:
+    name, _, value = text.rpartition("=")
+    return name, value == "true"

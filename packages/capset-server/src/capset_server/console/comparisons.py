@@ -1,0 +1,118 @@
+"""Comparisons of a request with the last one like it that was approved: arguments, hashes and what they cover."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, cast
+
+from capset.fingerprint.changes import Change
+from capset_server.console.api import suppress_refusals
+from capset_server.console.page import PageRequest
+
+# What REST answers is JSON data, so functions that take parts of it take ``Any``.
+_HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
+_LINKED: Final = ("static_hash", "runtime_hash", "prompt_hash")
+_LINKS: Final = 200
+MOST: Final = 50
+"""The number of differences that are shown of one kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinceApproved:
+    """The last approved request for the same tool of the same agent, and in what a later one differs from it.
+
+    ``moved`` names the hashes that differ, ``tool`` has the differences of what the tool's hash covers. ``links`` has
+    those of the two fingerprints, where they were kept and the caller may see them.
+    """
+
+    last: Any
+    arguments: list[Change] = field(default_factory=list[Change])
+    moved: tuple[str, ...] = ()
+    tool: list[Change] = field(default_factory=list[Change])
+    links: Any = None
+
+
+async def fingerprint_of(page: PageRequest, hash: str | None) -> Any:
+    """Return what a hash covers, ``None`` if the caller may not read it or it is not known."""
+    if not hash or not page.caller.has("capset:read"):
+        return None
+    with suppress_refusals(403, 404, 422):
+        return (await page.api.get("fingerprints", hash))["payload"]
+
+
+async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
+    """Return the ``link`` of the run that a request came from, and the ``version`` of its agent, if they are known."""
+    link = await _link(page, request)
+    if link is None:
+        return {"link": None, "version": None}
+    found = await page.api.find("agents", link["agent_id"], "versions")
+    versions: list[Any] = [] if found is None else found["items"]
+    same = [one["version"] for one in versions if one["static_hash"] == link["static_hash"]]
+    return {"link": link, "version": same[0] if same else None}
+
+
+async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> SinceApproved | None:
+    """Compare a request with the last one before it that was approved, ``None`` if there is none."""
+    last = await _last_approved(page, request)
+    if last is None:
+        return None
+    before, after = (one["arguments"] if one["modified"] is None else one["modified"] for one in (last, request))
+    moved = tuple(name for name in _HASHES if last[name] != request[name])
+    known = await fingerprint_of(page, last["tool_hash"]) if "tool_hash" in moved else None
+    return SinceApproved(
+        last,
+        [*islice(_changes("", before, after), MOST)],
+        moved,
+        [*islice(_changes("", known, tool), MOST)] if known and tool else [],
+        await _links_diff(page, last, request),
+    )
+
+
+def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
+    """Yield the members that differ, and lists as a whole: what is compared may be made to take long otherwise."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
+            yield Change(path, "changed", before, after)
+        return
+    ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    for key in {**ours, **theirs}:
+        here = f"{path}.{key}" if path else key
+        if key not in theirs:
+            yield Change(here, "removed", before=ours[key])
+        elif key not in ours:
+            yield Change(here, "added", after=theirs[key])
+        else:
+            yield from _changes(here, ours[key], theirs[key])
+
+
+async def _last_approved(page: PageRequest, request: Any) -> Any:
+    """Return the newest request before another, of the same tool and agent, that was approved, used or not."""
+    found: list[Any] = []
+    for status in ("approved", "used"):
+        alike = {"tool": request["tool"], "agent": request["agent"], "status": status}
+        found += (await page.api.get("approvals", **alike, cursor=request["id"], limit=1))["items"]
+    return max(found, key=lambda one: one["id"], default=None)
+
+
+async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:
+    before, after = await _link(page, last), await _link(page, request)
+    if before is None or after is None or all(before[name] == after[name] for name in _LINKED):
+        return None
+    return await page.api.find("links", "diff", before=before["id"], after=after["id"])
+
+
+async def _link(page: PageRequest, request: Any) -> Any:
+    """Return the link of the run that a request came from, if one was kept and the caller may see it.
+
+    It is the newest of the session from before the request with the same tools in play, else the first one after it.
+    """
+    if not page.caller.has("capset:audit"):
+        return None
+    found = await page.api.find("links", session_id=request["session"], limit=_LINKS)
+    links: list[Any] = [] if found is None else found["items"]
+    fitting = [one for one in links if one["runtime_hash"] == request["runtime_hash"]]
+    earlier = [one for one in fitting if one["created_at"] <= request["created_at"]]
+    return next(iter([*earlier, *reversed(fitting)]), None)

@@ -1,0 +1,77 @@
+"""Forms as browsers send them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import parse_qsl
+
+from capset.errors import InvalidArguments
+from capset_server.http.request_context import HttpRefusal
+
+_FIELDS: Final = 2_000
+_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
+
+
+class Form(Mapping[str, str]):
+    """The fields of a form: ``form["note"]`` is the last value of one, ``form.every("tag")`` are all of them."""
+
+    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
+        self._fields = tuple(fields)
+        self._last = dict(self._fields)
+
+    def __getitem__(self, name: str) -> str:
+        return self._last[name]
+
+    def __iter__(self):
+        return iter(self._last)
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """All fields with their values, in order."""
+        return self._fields
+
+    def every(self, name: str) -> list[str]:
+        """Return all values of a field, in their order."""
+        return [value for found, value in self._fields if found == name]
+
+    def text(self, name: str) -> str | None:
+        """Return a field without the space around it, ``None`` if it is absent or empty; lines end as in Python."""
+        return unix_lines(self._last.get(name, "")).strip() or None
+
+
+def unix_lines(text: str) -> str:
+    """Return text with lines that end as in Python: browsers send them otherwise."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_form(content: bytes, media_type: str) -> Form:
+    """Return the fields in a body; none for an empty one. Raises ``HttpRefusal`` for what is no form."""
+    if not content:
+        return Form(())
+    if media_type.partition(";")[0].strip().lower() != _MEDIA_TYPE:
+        raise HttpRefusal(415, "unsupported_media_type", f"A form is {_MEDIA_TYPE}")
+    try:
+        fields = parse_qsl(
+            content.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_FIELDS,
+            strict_parsing=True,
+            errors="strict",
+        )
+    except ValueError:
+        raise HttpRefusal(400, "invalid_form", "The form cannot be read") from None
+    return Form(fields)
+
+
+def number(form: Mapping[str, str], name: str) -> int | None:
+    """Return a whole number in a form, ``None`` for an empty field. Raises ``InvalidArguments``."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise InvalidArguments(f"Invalid {name}: a whole number is expected; got {text!r:.40}")
+    return int(text)

@@ -1,0 +1,231 @@
+"""Templates, and how values appear in them: everything is escaped, and hidden characters are spelled out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup, escape
+
+from capset.fingerprint.changes import gaps
+from capset_connect.legible_text import indented, legible, whole_data
+from capset_server.console.schema_forms import arguments
+
+_CONTEXT: Final = 2
+_MOST_LINES: Final = 2_000
+"""Lines of a text that is compared."""
+_MOST_ROWS: Final = 300
+"""Lines of one comparison that are shown."""
+_MOST_LETTERS: Final = 2_000
+"""Letters of one line that are shown."""
+
+
+class DiffLine(NamedTuple):
+    """One line of a comparison: ``sign`` is ``+``, ``-``, a space, or ``…`` for lines that are left out."""
+
+    sign: str
+    text: str
+
+
+def diff_lines(before: str, after: str) -> list[DiffLine]:
+    """Return the lines of two texts that differ, with a few around them."""
+    ours, theirs = before.splitlines(), after.splitlines()
+    if max(len(ours), len(theirs)) > _MOST_LINES:
+        return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
+    found: list[DiffLine] = []
+    end = 0
+    for a, b, c, d in gaps(ours, theirs):
+        found += _same(ours[end:a], after=_CONTEXT if found else 0, before=_CONTEXT)
+        found += [_line("-", text) for text in ours[a:b]]
+        found += [_line("+", text) for text in theirs[c:d]]
+        end = b
+    found += _same(ours[end:], after=_CONTEXT, before=0) if found else []
+    more = len(found) - _MOST_ROWS
+    return found if more <= 0 else [*found[:_MOST_ROWS], DiffLine("…", f"{more:,} lines more")]
+
+
+def _same(lines: list[str], *, after: int, before: int) -> list[DiffLine]:
+    """Return so many of the lines after a difference, and before the next one."""
+    if len(lines) <= after + before:
+        return [_line(" ", text) for text in lines]
+    head, tail = lines[:after], lines[len(lines) - before :]
+    left_out = _left_out(len(lines) - after - before)
+    return [*(_line(" ", text) for text in head), left_out, *(_line(" ", text) for text in tail)]
+
+
+def _line(sign: str, text: str) -> DiffLine:
+    more = len(text) - _MOST_LETTERS
+    return DiffLine(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} characters more")
+
+
+def _left_out(count: int) -> DiffLine:
+    return DiffLine("…", f"{count:,} lines are the same" if count > 1 else "1 line is the same")
+
+
+SHOWN: Final = 20_000
+"""Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
+_MEMBERS: Final = 20
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_SIZES: Final = ("bytes", "kB", "MB", "GB")
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates."""
+    made = Environment(
+        loader=PackageLoader("capset_server.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters = cast("dict[str, Any]", made.filters)
+    filters |= {one.__name__: one for one in _FILTERS}
+    return made
+
+
+def _shown(value: object) -> object:
+    """Return a value as it is shown: text of others with every hidden character spelled out, nothing for ``None``."""
+    if value is None:
+        return ""
+    return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(value: object) -> Markup:
+    """Return text unchanged but for its escapes, for fields of forms, whose value comes back."""
+    return escape("" if value is None else str(value))
+
+
+def pretty(value: object, most: int = SHOWN) -> str:
+    """Return JSON data on several lines, cut off after so many characters with a note that there is more."""
+    text, is_whole = indented(value, most)
+    return text if is_whole else f"{text}\n… cut off: all of it is {len(one_line(value)):,} characters on one line"
+
+
+def one_line(value: object) -> str:
+    """Return JSON data on one line, as text to be escaped like any other."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def shorten(text: str, most: int = SHOWN) -> str:
+    """Return a text, cut off after so many characters with a note of what is missing."""
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} characters more"
+
+
+def brief(value: object, most: int = 160) -> str:
+    """Return JSON data on one line, cut off after so many characters: ``to: bob, amount: 5``."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        parts = [f"{key}: {_on_one_line(one, most)}" for key, one in islice(members.items(), _MEMBERS)]
+        told = ", ".join([*parts, *(["…"] if len(members) > _MEMBERS else [])])
+    else:
+        told = _on_one_line(value, most)
+    return told if len(told) <= most else f"{told[:most]}…"
+
+
+def _on_one_line(value: object, most: int) -> str:
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(told[: most + 1].split())
+
+
+def short(text: str | None, most: int = 12) -> str:
+    """Return the beginning of a hash or an id."""
+    return "" if text is None else text if len(text) <= most else f"{text[:most]}…"
+
+
+def size(given: float) -> str:
+    """Return a number of bytes for people: ``1.5 kB``."""
+    value, at = float(given), 0
+    while value >= 1_000 and at < len(_SIZES) - 1:
+        value, at = value / 1_000, at + 1
+    return f"{value:,.0f} {_SIZES[at]}" if at == 0 or value >= 100 else f"{value:,.1f} {_SIZES[at]}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 tool``, ``2 tools``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def amount(given: float) -> str:
+    """Return a number for people, with four decimals at most: ``1,000``, ``1.25``."""
+    return f"{given:,.4f}".rstrip("0").rstrip(".")
+
+
+def seconds(given: float) -> str:
+    """Return a span of time for people: ``3 min``."""
+    for length, unit in _UNITS:
+        if given >= length:
+            return f"{given / length:.0f} {unit}"
+    return f"{given * 1000:.0f} ms"
+
+
+@pass_context
+def moment(context: Context, text: str | None) -> Markup:
+    """Return a time, ISO 8601 UTC, as how long ago or in how long it is, and exactly on request.
+
+    ``now`` of the page is the time of the kernel's clock.
+    """
+    if not text:
+        return Markup()
+    try:
+        apart = (datetime.fromisoformat(context["now"]) - datetime.fromisoformat(text)).total_seconds()
+    except ValueError:
+        return escape(text)
+    told = f"{seconds(apart)} ago" if apart > 0 else f"in {seconds(-apart)}"
+    told = "now" if abs(apart) < 1 else told
+    exactly = text.replace("T", " ")[:19] + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, told)
+
+
+def whole_json(value: object) -> str:
+    """Return JSON data on several lines, whole."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+_FILTERS: Final = (
+    exact,
+    pretty,
+    whole_data,
+    moment,
+    short,
+    size,
+    counted,
+    seconds,
+    amount,
+    shorten,
+    arguments,
+    diff_lines,
+    one_line,
+    whole_json,
+    brief,
+)
+
+
+def address(root: str) -> Callable[..., Markup]:
+    """Return the function ``url("approvals", id, status="pending")`` of a server whose paths begin with ``root``."""
+
+    def url(*segments: object, **query: object) -> Markup:
+        path = "/".join(quote(str(one), safe="") for one in segments)
+        asked = urlencode({name: str(value) for name, value in query.items() if value is not None and value != ""})
+        return escape(f"{root}/{path}" + (f"?{asked}" if asked else ""))
+
+    return url
+
+
+def static(name: str) -> bytes:
+    """Return the content of a static file of the console."""
+    return (files("capset_server.console") / "static" / name).read_bytes()
+
+
+def render(template: str, values: dict[str, Any]) -> bytes:  # of any type that a template shows
+    """Return a page."""
+    return environment().get_template(template).render(values).encode(errors="replace")

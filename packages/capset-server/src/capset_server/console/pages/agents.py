@@ -1,0 +1,126 @@
+"""Agents: the list, one with what comes of it, its versions, and what is done with it as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from capset.errors import NotFound
+from capset.stores.base import AGENT_FIELDS
+from capset.wire.agents import LAST
+from capset_connect.plain_files import yaml_text
+from capset_server.console.agent_forms import agent_of
+from capset_server.console.forms import number
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.http.etags import tag_of
+
+_LISTED: Final = 24
+"""Agents of one page: each is composed when it is shown for the first time, which takes some milliseconds."""
+_VERSIONS: Final = 25
+
+
+async def list_agents(page: PageRequest) -> Response:
+    """Show the agents that fit what was asked for."""
+    query = page.query
+    status = query.get("status", "active")
+    found = await page.api.get(
+        "agents",
+        status=None if status == "all" else status,
+        name=query.get("name", "").strip(),
+        limit=_LISTED,
+        cursor=query.get("cursor"),
+    )
+    return page.render("agents/list.html", found=found, status=status, name=query.get("name", ""))
+
+
+async def show_agent(page: PageRequest) -> Response:
+    """Show an agent: what is written of it, and what comes of it for the caller."""
+    agent_id = page.params["id"]
+    agent = await page.api.get("agents", agent_id)
+    preview = await page.api.send("POST", "agents", agent_id, "preview", body={})
+    return page.render("agents/detail.html", agent=agent, preview=preview, written=agent_of(agent))
+
+
+async def archive_agent(page: PageRequest) -> Response:
+    """Archive an agent, in the version that the page showed."""
+    agent_id = page.params["id"]
+    await page.api.send("DELETE", "agents", agent_id, headers=_if_match(page))
+    return page.redirect("agents", agent_id, told="Archived. It takes no new sessions.")
+
+
+async def restore_agent(page: PageRequest) -> Response:
+    """Make an archived agent active again."""
+    agent_id = page.params["id"]
+    await page.api.send("PATCH", "agents", agent_id, body={"status": "active"}, headers=_if_match(page))
+    return page.redirect("agents", agent_id, told="Active again.")
+
+
+async def export_agent(page: PageRequest) -> Response:
+    """Return a stored agent as an agent file."""
+    agent, ending = await page.api.get("agents", page.params["id"]), page.params["ending"]
+    if agent["read_only"]:
+        raise NotFound("an agent that is defined in code has no agent file: its code is the definition")
+    names = [one.name for one in AGENT_FIELDS if one.in_file]
+    written = {name: value for name, value in agent_of(agent).items() if name in names}
+    ordered = {name: written[name] for name in names if name in written}
+    if ending == "json":
+        text, media_type = json.dumps(ordered, indent=2, ensure_ascii=False) + "\n", "application/json"
+    elif ending == "yaml":
+        text, media_type = yaml_text(ordered), "application/yaml"
+    else:
+        raise NotFound(f"an agent file is yaml or json, not {ending!r:.40}")
+    name = "-".join(agent["name"].split())
+    headers = {
+        "content-disposition": f'attachment; filename="{name}.{ending}"',
+        "x-content-type-options": "nosniff",
+    }
+    return Response(text.encode(errors="replace"), media_type=media_type, headers=headers)
+
+
+async def list_versions(page: PageRequest) -> Response:
+    """Show the versions of an agent, and the difference between two of them."""
+    agent_id, query = page.params["id"], page.query
+    agent, found = await asyncio.gather(
+        page.api.get("agents", agent_id),
+        page.api.get("agents", agent_id, "versions", limit=_VERSIONS, cursor=query.get("cursor")),
+    )
+    before, after = _version(page, "before"), _version(page, "after") or agent["version"]
+    diff: dict[str, Any] | None = None
+    if before is not None:
+        diff = await page.api.get("agents", agent_id, "diff", before=before, after=after)
+    values: dict[str, Any] = {"agent": agent, "found": found, "diff": diff, "before": before, "after": after}
+    return await asyncio.to_thread(page.render, "agents/versions.html", **values)  # two large ones have many lines
+
+
+async def roll_back(page: PageRequest) -> Response:
+    """Write again what a version said, if the agent still has the version that the page showed."""
+    agent_id, to = page.params["id"], number(page.form, "to")
+    if to is None:
+        raise NotFound("say the version to go back to")
+    headers = _if_match(page)
+    agent = await page.api.send("POST", "agents", agent_id, "rollback", body={"version": to}, headers=headers)
+    return page.redirect("agents", agent_id, told=f"Version {agent['version']} says what version {to} said.")
+
+
+def _if_match(page: PageRequest) -> dict[str, str]:
+    version = number(page.form, "version")
+    return {} if version is None else {"if-match": tag_of(version)}
+
+
+def _version(page: PageRequest, name: str) -> int | None:
+    found = number(page.query, name)
+    return None if found is None else min(max(found, 1), LAST)
+
+
+ROUTES = (
+    PageRoute("GET", "/agents", list_agents),
+    PageRoute("GET", "/agents/{id}", show_agent),
+    PageRoute("GET", "/agents/{id}/versions", list_versions),
+    PageRoute("GET", "/agents/{id}/file/{ending}", export_agent),
+    PageRoute("POST", "/agents/{id}/archive", archive_agent),
+    PageRoute("POST", "/agents/{id}/restore", restore_agent),
+    PageRoute("POST", "/agents/{id}/rollback", roll_back),
+)

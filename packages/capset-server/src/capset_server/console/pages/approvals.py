@@ -1,0 +1,335 @@
+"""The inbox: requests for approvals, what an approver has to know of them, and their decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from starlette.responses import Response
+
+from capset.definitions.secrets import MASK
+from capset.errors import CapsetError, Field, InvalidArguments
+from capset_server.console.api import RestRefusal
+from capset_server.console.comparisons import changes_since_approved, fingerprint_of, run_of
+from capset_server.console.forms import Form
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.session_files import SHOWN, FileContent, text_of
+from capset_server.console.schema_forms import FormField, fields_of, values_of
+
+# What REST answers is JSON data, so functions that take parts of it take ``Any``.
+_FILTERS: Final = ("status", "tool", "agent", "principal", "order", "cursor")
+_STEP: Final = len("2026-01-31T00:00:0")
+"""The characters of a time that change every ten seconds: so often ages are shown again where nothing else changed."""
+_BESIDE: Final = 20
+_OF_ARGUMENTS: Final = (400, 413, 422)
+"""Refusals of what was written, which comes back with them: no JSON, too large, not as the tool takes it."""
+_CHANGED: Final = ("\\r", "\\u0000")
+"""Characters that browsers change in the fields of a form, as JSON has them."""
+_EDITED: Final = 100_000
+"""The largest arguments, as characters of JSON, that a form takes."""
+
+
+async def list_approvals(page: PageRequest) -> Response:
+    """Show the open requests, or those of another status; the same path answers what is asked for every two seconds."""
+    asked = {name: page.query.get(name) for name in _FILTERS}
+    status = asked["status"] = page.query.get("status", "pending")
+    found = await page.api.get("approvals", **{**asked, "status": None if status == "all" else status})
+    summary = await page.api.find("approvals", "summary")
+    tag = _tag(page, found, summary)
+    if page.is_fragment and page.query.get("seen") == tag:
+        return Response(status_code=204)
+    effects = {one["tool_hash"]: None for one in found["items"]}
+    for known in effects:
+        tool = await fingerprint_of(page, known)
+        effects[known] = tool and tool.get("effect")
+    template = "approvals/inbox.html" if page.is_fragment else "approvals/list.html"
+    return page.render(template, found=found, summary=summary, effects=effects, status=status, asked=asked, tag=tag)
+
+
+async def list_beside(page: PageRequest) -> Response:
+    """Show the open requests in short, for the side of one that is looked at."""
+    found = await page.api.get("approvals", status="pending", limit=_BESIDE)
+    tag = _tag(page, found)
+    if page.query.get("seen") == tag:
+        return Response(status_code=204)
+    return page.render("approvals/beside.html", found=found, tag=tag, chosen=page.params["id"])
+
+
+async def show_approval(page: PageRequest) -> Response:
+    """Show one request, and the form that decides it; with ``shown``, what is masked in its arguments, too."""
+    return await _detail(page, await page.api.get("approvals", page.params["id"]))
+
+
+async def show_file(page: PageRequest) -> Response:
+    """Show a file that the arguments of a request name, as its approval covers it, or give its content."""
+    request = await page.api.get("approvals", page.params["id"])
+    async with AsyncExitStack() as stack:
+        answer = await stack.enter_async_context(
+            page.api.open("approvals", request["id"], "files", page.params["number"])
+        )
+        file = request["files"][int(page.params["number"])]
+        if "download" in page.query:
+            return FileContent(file["path"], answer, stack.pop_all(), is_image=False)
+        content = await answer.read(SHOWN) if int(answer.headers["content-length"]) <= SHOWN else None
+    text = None if content is None else await asyncio.to_thread(text_of, content)
+    return page.render("approvals/file.html", request=request, file=file, text=text, number=page.params["number"])
+
+
+async def show_standing(page: PageRequest) -> Response:
+    """Show how a request stands now, and how it may be decided if that has changed since it was shown."""
+    request = await page.api.get("approvals", page.params["id"])
+    tag = _tag(page, request)
+    if page.query.get("seen") == tag:
+        return Response(status_code=204)
+    values = await _deciding(page, request)
+    has_moved = page.query.get("state") != values["state"]
+    return page.render("approvals/standing.html", **values, tag=tag, has_moved=has_moved)
+
+
+async def show_conversation(page: PageRequest) -> Response:
+    """Show the conversation before a request; that it was read is on record."""
+    request = await page.api.get("approvals", page.params["id"])
+    found = await page.api.get("approvals", request["id"], "conversation")
+    template = "approvals/messages.html" if page.is_fragment else "approvals/conversation.html"
+    return page.render(template, request=request, found=found)
+
+
+async def approve(page: PageRequest) -> Response:
+    """Approve a call as it was shown, for this once or for the session."""
+    body = {"scope": page.form.get("scope", "once"), "note": page.form.text("note"), "round": _round(page.form)}
+    return await _decide(page, "approve", body)
+
+
+async def reject(page: PageRequest) -> Response:
+    """Reject a call, with a reason that its caller reads."""
+    return await _decide(page, "reject", {"note": page.form.text("note")})
+
+
+async def edit(page: PageRequest) -> Response:
+    """Show the arguments in a form, to be changed and approved; with ``shown``, what is masked in them, too."""
+    return await _form(page, await _shown(page, await page.api.get("approvals", page.params["id"])))
+
+
+async def approve_edited(page: PageRequest) -> Response:
+    """Approve a call with the arguments of a form; those that do not fit come back with the errors at the fields."""
+    request = await page.api.get("approvals", page.params["id"])
+    if request["status"] != "pending":
+        return await _detail(page, request, http_status=409, is_late=True)
+    schema = await _schema(page, request)
+    try:
+        arguments = _json(page.form) if "json" in page.form else values_of(schema or {}, page.form)
+        if masked := [*_masked(arguments)]:
+            expected = "the whole value: a secret is masked here, and the call would be made with the mask"
+            raise InvalidArguments("Invalid form: a secret is masked", fields=[Field(one, expected) for one in masked])
+        body = {"arguments": arguments, "note": page.form.text("note")}
+        done = await page.api.send("POST", "approvals", request["id"], "approve", body=body)
+    except InvalidArguments as error:
+        return await _form(page, await _shown(page, request), error)
+    except RestRefusal as error:
+        if error.status in _OF_ARGUMENTS:
+            return await _form(page, await _shown(page, request), error)
+        return await _refused(page, error)
+    return page.redirect("approvals", request["id"], told=_told(done, "approve"))
+
+
+def _shows(page: PageRequest) -> dict[str, Any]:
+    """Return the parameters of links that go on showing what is masked, if this page does."""
+    return {"shown": 1} if "shown" in page.query else {}
+
+
+async def _shown(page: PageRequest, request: Any) -> Any:
+    """Return a request with only the secrets of its tool's schema masked, if the page is asked to show the others."""
+    if not request["masked"] or "shown" not in page.query:
+        return request
+    view = await page.api.get("approvals", request["id"], "arguments")
+    return {**request, "arguments": view["arguments"], "modified": view["modified"], "masked": False}
+
+
+async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Response:
+    given = {name: value for name, value in body.items() if value is not None}
+    try:
+        done = await page.api.send("POST", "approvals", page.params["id"], answer, body=given)
+    except RestRefusal as error:
+        return await _refused(page, error)
+    return page.redirect("approvals", page.params["id"], told=_told(done, answer))
+
+
+async def _refused(page: PageRequest, error: RestRefusal) -> Response:
+    """Show the request as it stands now, with what REST said; one that another has decided says by whom."""
+    if error.status not in (403, 409, 422):
+        raise error
+    request = await page.api.get("approvals", page.params["id"])
+    is_late = error.status == 409 and request["status"] != "pending"
+    return await _detail(page, request, http_status=error.status, is_late=is_late, error=error)
+
+
+async def _detail(
+    page: PageRequest,
+    request: Any,
+    *,
+    http_status: int = 200,
+    is_late: bool = False,
+    error: CapsetError | None = None,
+) -> Response:
+    tool = await fingerprint_of(page, request["tool_hash"])
+    return page.render(
+        "approvals/detail.html",
+        http_status=http_status,
+        **{**await _deciding(page, request), "request": await _shown(page, request)},
+        tag=_tag(page, request),
+        is_late=is_late,
+        error=error,
+        tool=tool,
+        run=await run_of(page, request),
+        since=await changes_since_approved(page, request, tool),
+        is_whole=page.query.get("all") == "1",
+    )
+
+
+async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what templates show
+    """Return what the parts of a page that decide a request, or say how it was decided, are made of."""
+    following = None
+    if request["status"] != "pending":
+        waiting = await page.api.get("approvals", status="pending", order="oldest", limit=1)
+        following = next(iter(waiting["items"]), None)
+    has_to_do = request["status"] == "pending"
+    parts = (request["status"], request["round"], len(request["approvals"]), request["decidable"], request["refusal"])
+    return {
+        "request": request,
+        "following": following,
+        "state": sha256(repr(parts).encode()).hexdigest()[:16],
+        "can_edit": has_to_do and len(json.dumps(_present(request))) <= _EDITED,
+        "note": page.form.get("note", ""),
+        "shows": _shows(page),
+    }
+
+
+async def _form(page: PageRequest, request: Any, error: CapsetError | None = None) -> Response:
+    arguments, errors = _present(request), () if error is None else error.fields
+    if request["status"] != "pending" or len(json.dumps(arguments)) > _EDITED:
+        return page.redirect("approvals", request["id"])
+    schema = await _schema(page, request)
+    fields: Sequence[FormField] = () if schema is None else fields_of(schema, arguments, form=page.form, errors=errors)
+    is_json = "json" in page.form or page.query.get("as") == "json" or not _is_said(schema, fields, page, arguments)
+    written = page.form.get("json") or json.dumps(arguments, indent=2, ensure_ascii=False)
+    found = {one.path for one in errors} - {name for one in fields for name in _paths(one)}
+    return page.render(
+        "approvals/edit.html",
+        http_status=200 if error is None else 422,
+        request=request,
+        fields=() if is_json else fields,
+        written=written,
+        has_schema=schema is not None,
+        error=error,
+        others=errors if is_json else [one for one in errors if one.path in found],
+        note=page.form.get("note", ""),
+        shows=_shows(page),
+        is_masked=next(iter(_masked(arguments)), None) is not None,
+    )
+
+
+async def _schema(page: PageRequest, request: Any) -> dict[str, Any] | None:  # JSON Schema
+    """Return the schema of the request's tool as it was, if it is known and describes members."""
+    tool = await fingerprint_of(page, request["tool_hash"])
+    schema: Any = None if tool is None else tool.get("schema")
+    return cast("dict[str, Any]", schema) if isinstance(schema, dict) and "properties" in schema else None
+
+
+def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, arguments: Any) -> bool:
+    """Return whether a form can say the arguments as they are: sent back unchanged, they are the same."""
+    if schema is None or not isinstance(arguments, dict):
+        return False
+    if any(one in json.dumps(arguments) for one in _CHANGED):
+        return False
+    if page.form:
+        return True  # it was chosen when it was shown
+    try:
+        return values_of(schema, Form([*_sent(fields)])) == arguments
+    except InvalidArguments:
+        return False
+
+
+def _sent(fields: Iterable[FormField]) -> Iterable[tuple[str, str]]:
+    """Yield what a browser sends of fields that are left as they are: of a choice nothing else than its choices."""
+    for one in fields:
+        if one.fields:
+            yield from _sent(one.fields)
+        elif one.kind != "choice" or one.value in dict(one.choices):
+            yield one.name, one.value
+
+
+def _paths(field: FormField) -> Iterable[str]:
+    """Yield the paths of the errors that are shown at a field, or at those within it."""
+    yield ".".join(field.name.split("/")[1:])
+    yield "/".join(field.name.split("/")[1:])
+    for one in field.fields:
+        yield from _paths(one)
+
+
+def _present(request: Any) -> Any:
+    """Return the arguments that are approved now: as they were asked for, or as an approver has changed them."""
+    return request["arguments"] if request["modified"] is None else request["modified"]
+
+
+def _masked(value: Any, path: str = "") -> Iterable[str]:
+    """Yield the paths of texts in JSON data in which a secret is masked."""
+    if isinstance(value, str):
+        if MASK in value:
+            yield path or "arguments"
+        return
+    members: Iterable[tuple[object, Any]] = ()
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        members = enumerate(cast("list[Any]", value))
+    for key, member in members:
+        yield from _masked(member, f"{path}.{key}" if path else str(key))
+
+
+def _json(form: Form) -> Any:
+    try:
+        found = json.loads(form["json"])
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"Invalid form: the arguments are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("Invalid form: the arguments are a JSON object, in braces")
+    return cast("dict[str, Any]", found)
+
+
+def _round(form: Form) -> int | None:
+    text = form.get("round", "")
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise InvalidArguments("Invalid form: it does not say what was shown; load the page again")
+    return int(text)
+
+
+def _told(done: Any, answer: str) -> str:
+    if answer == "reject":
+        return "Rejected. The caller reads your reason."
+    if done["status"] == "pending":
+        return f"Your approval counts: {len(done['approvals'])} of {done['needs']['approvals']} are given."
+    return "Approved for the session." if done["scope"] == "session" else "Approved."
+
+
+def _tag(page: PageRequest, *shown: Any) -> str:
+    """Return a short text that is another one as soon as anything that is shown is, and every ten seconds."""
+    now = page.service.kernel.now()[:_STEP]
+    return sha256(json.dumps([now, *shown]).encode()).hexdigest()[:16]
+
+
+ROUTES = (
+    PageRoute("GET", "/approvals", list_approvals),
+    PageRoute("GET", "/approvals/{id}", show_approval),
+    PageRoute("GET", "/approvals/{id}/beside", list_beside),
+    PageRoute("GET", "/approvals/{id}/standing", show_standing),
+    PageRoute("GET", "/approvals/{id}/conversation", show_conversation),
+    PageRoute("GET", "/approvals/{id}/files/{number}", show_file),
+    PageRoute("GET", "/approvals/{id}/edit", edit),
+    PageRoute("POST", "/approvals/{id}/edit", approve_edited),
+    PageRoute("POST", "/approvals/{id}/approve", approve),
+    PageRoute("POST", "/approvals/{id}/reject", reject),
+)

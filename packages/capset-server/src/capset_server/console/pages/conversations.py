@@ -1,0 +1,259 @@
+"""The conversation of a session: its turns as they come, and what people do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from capset.errors import CapsetError, NotFound, PermissionDenied
+from capset_server.console.forms import number
+from capset_server.console.markup import SHOWN, shorten
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.session_events import SessionEvent, session_events, whole_event
+from capset_server.console.timeline import timeline_of
+from capset_server.console.transcript import Transcript, TranscriptEntry, TranscriptTurn, prompt_text
+from capset_server.rest.calls import EventStream
+
+WINDOW: Final = 500
+"""The number of events that a page begins with: the newest ones, or more if the newest turn has more."""
+_MOST: Final = 10_000
+_MESSAGES: Final = 100
+"""How many of the newest messages are searched for what turns were told."""
+_PAGES: Final = 3
+_TRIES: Final = 8
+"""How often the message that began a turn is looked for, which is stored a moment after the turn begins."""
+_CHECK_SECONDS: Final = 1.0
+"""The seconds for which a stream sends events before its sign-in is looked up again."""
+_OPEN: Final = ("pending", "approved")
+"""The statuses of requests that change: one that was approved for one call is used by it."""
+_LINES: Final = re.compile("\r\n|\r|\n")
+
+
+async def read_conversation(page: PageRequest, newest: int) -> tuple[Transcript, int]:
+    """Return a session's conversation, made of so many of the newest events, and the number before its first event.
+
+    It is made of more if the newest turn began before these.
+    """
+    conversation, start = Transcript(), None
+    async with aclosing(session_events(page.api, page.params["id"], newest=min(newest, _MOST))) as events:
+        async for event in events:
+            if event is not None:
+                start = event.seq - 1 if start is None else start
+                conversation.add(event)
+    turn = conversation.newest
+    if turn is not None and not turn.is_whole and start and conversation.gap is None and newest < _MOST:
+        return await read_conversation(page, 4 * newest)
+    await _complete(page, conversation.turns.values())
+    return conversation, start or 0
+
+
+def runner_refusal(page: PageRequest) -> str | None:
+    """Return why this server runs no turns, ``None`` if it does."""
+    try:
+        page.service.turns.check_runner()
+    except CapsetError as error:
+        return error.message
+    return None
+
+
+async def send_message(page: PageRequest) -> Response:
+    """Begin a turn; the same form that is sent twice begins one."""
+    session, said = page.params["id"], page.form.text("content")
+    if said is not None:
+        headers = {"idempotency-key": page.form.get("once", "") or page.service.kernel.new_id()}
+        path = ("sessions", session, "messages")
+        await page.api.send("POST", *path, body={"content": said}, headers=headers)
+    if page.is_fragment:
+        return page.render("sessions/composer.html", session=session, once=page.service.kernel.new_id(), said="")
+    return page.redirect("sessions", session)
+
+
+async def stream(page: PageRequest) -> Response:
+    """Stream what happens in a session as parts of its page."""
+    await page.api.get("sessions", page.params["id"])
+    start, last = number(page.query, "start") or 0, number(page.query, "after") or 0
+    given = page.request.headers.get("last-event-id", "")
+    last = int(given) if given.isascii() and given.isdigit() and len(given) <= 15 else last
+    events = session_events(page.api, page.params["id"], after=min(start, last), follow=True)
+    await anext(events)  # raises what REST refuses, before the answer begins
+    return _Stream(page, events, last)
+
+
+class _Stream(Response):
+    """A stream of parts of the page, for as long as the sign-in is valid."""
+
+    def __init__(self, page: PageRequest, events: AsyncGenerator[SessionEvent | None], last: int) -> None:
+        super().__init__()
+        self._page = page
+        self._events = events
+        self._last = last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """RestAnswer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
+        async with aclosing(self._events), aclosing(self._parts()) as parts:
+            await EventStream(send, self._page.service.limits).send_parts(parts, receive)
+
+    async def _parts(self) -> AsyncGenerator[bytes]:
+        loop, conversation = asyncio.get_running_loop(), Transcript()
+        checked_at = loop.time()
+        yield b"retry: 1000\n\n"
+        async for event in self._events:
+            if loop.time() > checked_at + _CHECK_SECONDS:
+                if not await self._page.is_signed_in():
+                    return
+                checked_at = loop.time()
+            if event is not None:
+                changes = conversation.add(event)
+                if event.seq > self._last:
+                    turn = changes.turn
+                    before = None if turn is None else turn.prompt
+                    if turn is not None and changes.appended is None:
+                        await _complete(self._page, [turn])
+                    is_told = turn is not None and turn.prompt != before and not changes.is_new_turn
+                    html = self._page.fragment(
+                        "sessions/live.html",
+                        session=self._page.params["id"],
+                        conversation=conversation,
+                        changes=changes,
+                        is_told=is_told,
+                    )
+                    yield _event(event.seq, html.decode())
+
+
+def _event(seq: int, html: str) -> bytes:
+    lines = "".join(f"data: {line}\n" for line in _LINES.split(html)) if html.strip() else ""
+    return f"id: {seq}\n{lines}\n".encode()
+
+
+async def _complete(page: PageRequest, turns: Iterable[TranscriptTurn]) -> None:
+    """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
+    wanted = [one for one in turns if one.prompt is None and one.asked < _TRIES]
+    if wanted:
+        await _add_prompts(page, wanted)
+    for turn in turns:
+        for entry in turn.entries:
+            if entry.kind == "approval" and (entry.request is None or entry.request["status"] in _OPEN):
+                entry.request = await page.api.find("approvals", entry.data["id"])
+
+
+async def _add_prompts(page: PageRequest, turns: list[TranscriptTurn]) -> None:
+    path = ("sessions", page.params["id"], "messages")
+    total: int = (await page.api.get(*path, limit=1))["total"]
+    after = first = max(0, total - _MESSAGES)
+    told, kept = dict[str, str](), set[str]()
+    for _ in range(_PAGES):
+        found = await page.api.get(*path, after=after, limit=_MESSAGES)
+        for item in found["items"]:
+            kept.add(item["turn"])
+            text = prompt_text(item["message"]) if item["kind"] == "message" else None
+            if text is not None and item["turn"] not in told:
+                told[item["turn"]] = shorten(text, SHOWN)
+        after = found["next"]
+        if after is None:
+            break
+    for turn in turns:
+        turn.asked += 1
+        turn.prompt = told.get(turn.id)
+        turn.is_kept = turn.id in kept or first > 0 or not turn.is_over
+
+
+async def cancel(page: PageRequest) -> Response:
+    """Cancel a turn."""
+    return await _act(page, "cancel")
+
+
+async def resume(page: PageRequest) -> Response:
+    """Continue a turn that has failed for the moment, or waits for its caller."""
+    return await _act(page, "resume")
+
+
+async def _act(page: PageRequest, verb: str) -> Response:
+    session = page.params["id"]
+    await page.api.send("POST", "sessions", session, "turns", page.params["turn"], verb)
+    return Response(status_code=204) if page.is_fragment else page.redirect("sessions", session)
+
+
+async def rewind(page: PageRequest) -> Response:
+    """Take the conversation back to before a turn."""
+    session = page.params["id"]
+    await page.api.send("POST", "sessions", session, "rewind", body={"turn": page.params["turn"]})
+    told = "The conversation was taken back. What the turns have done stays done."
+    return page.redirect("sessions", session, told=told)
+
+
+async def fork(page: PageRequest) -> Response:
+    """Begin another session with the conversation up to the end of a turn."""
+    made = await page.api.send("POST", "sessions", page.params["id"], "fork", body={"turn": page.params["turn"]})
+    return page.redirect("sessions", made["id"], told="This session has the same conversation; files stay behind.")
+
+
+async def show_approval(page: PageRequest) -> Response:
+    """Show what became of a request that a turn waits for; nothing while it is still pending."""
+    request = await page.api.get("approvals", page.params["approval"])
+    if request["status"] == "pending":
+        return Response(status_code=204)
+    return _approval(page, request)
+
+
+async def decide(page: PageRequest) -> Response:
+    """Decide a request that a turn of this session waits for."""
+    session, approval = page.params["id"], page.params["approval"]
+    await page.api.get("sessions", session)
+    verb = "approve" if page.form.get("answer") == "approve" else "reject"
+    if verb == "approve" and (await page.api.get("approvals", approval))["masked"]:
+        raise PermissionDenied("Permission denied: a part of the arguments is masked here; open the request to approve")
+    body: dict[str, Any] = {"note": page.form.text("note")}
+    request = await page.api.send("POST", "approvals", approval, verb, body=body)
+    return _approval(page, request) if page.is_fragment else page.redirect("sessions", session)
+
+
+def _approval(page: PageRequest, request: dict[str, Any]) -> Response:
+    entry = TranscriptEntry("", 0, "approval", "", data={"id": request["id"]}, request=request)
+    return page.render("sessions/approval.html", session=page.params["id"], entry=entry)
+
+
+async def show_event(page: PageRequest) -> Response:
+    """Show the whole of one event, such as a long result."""
+    seq = number(page.params, "seq") or 0
+    found = await whole_event(page.api, page.params["id"], seq)
+    if found is None:
+        raise NotFound(f"there is no event {seq} of this session any more")
+    data: dict[str, Any] = found["data"]
+    value = next((data[name] for name in ("data", "output", "text", "arguments") if name in data), data)
+    return page.render("sessions/event.html", session=page.params["id"], event=found, value=value)
+
+
+async def show_turn(page: PageRequest) -> Response:
+    """Show the time line of a turn, whose events come ``after`` a number that the link to this page has."""
+    turn, session, after = page.params["turn"], page.params["id"], number(page.query, "after")
+    events: list[SessionEvent] = []
+    newest = _MOST if after is None else None
+    async with aclosing(session_events(page.api, session, after=after or 0, newest=newest)) as found:
+        async for event in found:
+            if event is not None and event.turn == turn:
+                events.append(event)
+            elif event is not None and events:
+                break  # another turn has begun
+    if not events:
+        raise NotFound(f"there is no turn {turn!r} of this session, or its events are not kept any more")
+    return page.render("sessions/timeline.html", session=session, line=timeline_of(events))
+
+
+ROUTES = (
+    PageRoute("POST", "/sessions/{id}/messages", send_message),
+    PageRoute("GET", "/sessions/{id}/events", stream),
+    PageRoute("GET", "/sessions/{id}/events/{seq}", show_event),
+    PageRoute("GET", "/sessions/{id}/turns/{turn}", show_turn),
+    PageRoute("POST", "/sessions/{id}/turns/{turn}/cancel", cancel),
+    PageRoute("POST", "/sessions/{id}/turns/{turn}/resume", resume),
+    PageRoute("POST", "/sessions/{id}/turns/{turn}/rewind", rewind),
+    PageRoute("POST", "/sessions/{id}/turns/{turn}/fork", fork),
+    PageRoute("GET", "/sessions/{id}/approvals/{approval}", show_approval),
+    PageRoute("POST", "/sessions/{id}/approvals/{approval}", decide),
+)

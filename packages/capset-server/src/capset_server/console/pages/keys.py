@@ -1,0 +1,183 @@
+"""API keys: listed, made and shown once, revoked."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from starlette.responses import Response
+
+from capset.errors import Field, InvalidArguments
+from capset_server.auth.keys import DEFAULT_SCOPES, Scope, scope_of
+from capset_server.console.api import RestRefusal
+from capset_server.console.forms import Form
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.administration import kinds, render_tab
+from capset_server.console.schema_forms import FormField, at_fields, fields_of, names_in, values_of
+
+_ONCE: Final = re.compile(r"[\w-]{16,100}", re.ASCII)
+_CONFLICT: Final = 409
+_NAME: Final = "key"
+"""Begins the names of the fields that are made of ``_SCHEMA``."""
+SCOPES: Final[Mapping[Scope, str]] = {
+    "capset:read": "read capabilities, agents and fingerprints",
+    "capset:call": "open sessions and call tools",
+    "capset:write": "make and change agents",
+    "capset:audit": "read the organisation's records",
+    "capset:approve": "decide requests for approvals",
+    "capset:metrics": "read metrics",
+    "capset:admin": "everything, keys included",
+}
+"""The scopes that the form offers, with what they are for."""
+
+
+def _text(title: str, description: str) -> dict[str, Any]:
+    return {"type": "string", "title": title, "description": description}
+
+
+def _lines(title: str, description: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "title": title, "description": description}
+
+
+def _budget(title: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "title": title,
+        "properties": {
+            "calls": {"type": "integer", "title": "Calls"},
+            "cost": {"type": "number", "title": "Cost of calls"},
+        },
+    }
+
+
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": _text("Name", "What the key is for, such as the program that has it."),
+        "principal": _text("Principal", "Who calls with it: the id that stands in records and in policies."),
+        "kind": {"enum": kinds(), "title": "Kind of principal"},
+        "org": _text("Organisation", "Without one, the key is that of an operator, or of no organisation."),
+        "expires": _text("Valid for", "Hours or days, such as 12h or 30d; 366d at most."),
+        "permissions": _lines("Permissions", "At most your own, such as session_files:read."),
+        "agent": _text("Agent by default", "The id of the agent that /mcp leads to."),
+        "attributes": {"title": "Attributes", "description": 'Facts that policies believe: {"tier": "gold"}.'},
+        "allowance": {
+            "type": "object",
+            "title": "Allowance",
+            "description": "It holds beside the server's and your own; the lowest decides.",
+            "properties": {
+                "limits": _lines("Limits on calls", "Such as 100/1h."),
+                "usage": _lines("Limits on models", "Such as tokens=1000000/1d or cost=5/1d."),
+                "session": _budget("Budget of each session"),
+                "run": _budget("Budget of each run"),
+            },
+        },
+    },
+    "required": ["name", "principal", "kind", "expires"],
+}
+"""The fields of the form; REST has the scopes beside them. What they may have is for REST to say."""
+_BEGIN: Final = {"kind": "user", "expires": "90d"}
+_RIGHTS: Final = ("permissions",)
+_MORE: Final = ("agent", "attributes", "allowance")
+"""Fields that few keys need."""
+
+
+async def list_keys(page: PageRequest) -> Response:
+    """List keys, newest first; those of one principal, or, for an operator, of one organisation."""
+    asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
+    found = await page.api.get("keys", **asked)
+    return render_tab(page, "keys", "keys.html", {"found": found, "asked": asked})
+
+
+async def show_key(page: PageRequest) -> Response:
+    """Show a key without its secret: the caller's own, or one that it administers."""
+    return render_tab(page, "keys", "key.html", {"key": await page.api.get("keys", page.params["id"])})
+
+
+async def new_key(page: PageRequest) -> Response:
+    """Show the form of a new key."""
+    page.caller.check("capset:admin")
+    return _show_form(page, None)
+
+
+async def make_key(page: PageRequest) -> Response:
+    """Make a key and show it, in this answer and never again; a form that is sent twice makes one key."""
+    try:
+        once = page.form.get("once", "")
+        if not _ONCE.fullmatch(once):
+            raise InvalidArguments("Invalid form: it has no number of its own; load the page again. No key was made.")
+        headers = {"idempotency-key": once}
+        made = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
+    except (RestRefusal, InvalidArguments) as error:
+        if error.status == _CONFLICT:
+            return render_tab(page, "keys", "key_made_before.html", {"error": error}, http_status=_CONFLICT)
+        return _show_form(page, error)
+    return render_tab(page, "keys", "key_made.html", {"made": made}, http_status=201)
+
+
+async def revoke_key(page: PageRequest) -> Response:
+    """Revoke a key. The caller's own ends this sign-in."""
+    key = page.params["id"]
+    revoked = await page.api.send("POST", "keys", key, "revoke")
+    if page.caller.key_id == key:
+        return page.sign_out()
+    return page.redirect("keys", key, told=f"The key {revoked['name']} is revoked. Servers take it for a second more.")
+
+
+def read_key(form: Form) -> dict[str, Any]:
+    """Return the key that a form asks for, as REST takes it. Raises ``InvalidArguments``."""
+    body = values_of(_SCHEMA, form, name=_NAME)
+    tools = [line.strip() for line in form.get("tools", "").splitlines() if line.strip()]
+    if wrong := [tool for tool in tools if scope_of(tool) == "capset:call"]:
+        raise InvalidArguments(
+            "Invalid form: tools are expected as CAPABILITY.TOOL",
+            fields=[Field("tools", f"CAPABILITY.TOOL is expected, one a line; got {wrong[0]!r:.80}")],
+        )
+    return {**body, "scopes": [*form.every("scope"), *map(scope_of, tools)]}
+
+
+def _show_form(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
+    """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
+    given = None if error is None else page.form
+    schema = _own_schema(page)
+    problems, others = at_fields([] if error is None else error.fields, {*names_in(schema), "scopes", "tools"})
+    said = {one.path: one.expected for one in problems}
+    fields = {one.name: one for one in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=given)}
+    rights, more = ([fields.pop(f"{_NAME}/{name}") for name in names] for names in (_RIGHTS, _MORE))
+    values = {
+        "fields": list(fields.values()),
+        "rights": rights,
+        "more": more,
+        "is_more_open": given is not None and any(map(_is_filled, more)),
+        "once": secrets.token_urlsafe(24) if given is None else given.get("once", ""),
+        "scopes": [(one, SCOPES[one]) for one in get_args(Scope) if page.caller.has(one)],
+        "chosen": DEFAULT_SCOPES if given is None else given.every("scope"),
+        "tools": "" if given is None else given.get("tools", ""),
+        "scopes_error": said.get("scopes"),
+        "tools_error": said.get("tools"),
+        "error": error,
+        "others": others,
+    }
+    return render_tab(page, "keys", "key_form.html", values, http_status=200 if error is None else error.status)
+
+
+def _is_filled(field: FormField) -> bool:
+    return bool(field.value.strip() or field.error) or any(map(_is_filled, field.fields))
+
+
+def _own_schema(page: PageRequest) -> dict[str, Any]:
+    """Return the fields that are offered to a caller: one of an organisation makes keys of that one only."""
+    if page.caller.principal.org is None:
+        return _SCHEMA
+    return {**_SCHEMA, "properties": {name: one for name, one in _SCHEMA["properties"].items() if name != "org"}}
+
+
+ROUTES = (
+    PageRoute("GET", "/keys", list_keys),
+    PageRoute("POST", "/keys", make_key),
+    PageRoute("GET", "/keys/new", new_key),
+    PageRoute("GET", "/keys/{id}", show_key),
+    PageRoute("POST", "/keys/{id}/revoke", revoke_key),
+)

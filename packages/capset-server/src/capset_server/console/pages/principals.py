@@ -1,0 +1,34 @@
+"""Principals: those that have keys or sessions, with what their keys state and what they have used."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from capset.errors import NotFound
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.administration import kinds, render_tab
+
+
+async def list_principals(page: PageRequest) -> Response:
+    """List principals, or those with one id."""
+    asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
+    found = await page.api.get("principals", **asked)
+    return render_tab(page, "principals", "principals.html", {"found": found, "asked": asked})
+
+
+async def show_principal(page: PageRequest) -> Response:
+    """Show one principal: its keys, its attributes and allowances, and what it has used of its limits."""
+    kind, name, org = page.params["kind"], page.params["id"], page.query.get("org")
+    found = await page.api.get("principals", principal=name, org=org)
+    principal = next((one for one in found["items"] if one["kind"] == kind), None)
+    if principal is None:
+        raise NotFound("there is no such principal: none of this kind and id has a key or a session here")
+    usage = await page.api.get("usage", principal=name, kind=kind, org=org) if kind in kinds() else None
+    values = {"principal": principal, "usage": usage, "principal_org": org}
+    return render_tab(page, "principals", "principal.html", values)
+
+
+ROUTES = (
+    PageRoute("GET", "/principals", list_principals),
+    PageRoute("GET", "/principals/{kind}/{id:path}", show_principal),
+)

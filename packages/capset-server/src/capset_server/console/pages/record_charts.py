@@ -1,0 +1,209 @@
+"""The record in graphs: a time line of calls, charts of their endings and latency, and what is used of limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from starlette.responses import Response
+
+from capset_server.console.api import RestRefusal
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.record_filters import SUMMARIZED, RecordForm, record_form
+
+WIDTH: Final = 1_000
+HEIGHT: Final = 160
+_OF: Final[Mapping[str, str]] = {
+    "succeeded": "succeeded",
+    **dict.fromkeys(("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected"), "refused"),
+}
+"""The group of an outcome; the others have failed."""
+GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed")
+_COLOURS: Final = {
+    "succeeded": "good",
+    "failed": "bad",
+    "denied": "waiting",
+    "rejected": "waiting",
+    "timed_out": "bad",
+    "unknown": "bad",
+    "limited": "accent",
+    "allow": "good",
+    "deny": "bad",
+    "p50_us": "good",
+    "p95_us": "waiting",
+    "p99_us": "bad",
+}
+_DASHES: Final = {
+    "rejected": [6, 4],
+    "timed_out": [6, 4],
+    "unknown": [2, 4],
+    "p95_us": [8, 3],
+    "p99_us": [3, 3],
+    "deny": [6, 4],
+}
+Bucket = Mapping[str, Any]  # JSON of a summary
+
+
+class OutcomePart(NamedTuple):
+    """A part of a bar: a group of outcomes, and the rectangle."""
+
+    group: str
+    y: float
+    height: float
+
+
+class OutcomeBar(NamedTuple):
+    """The calls of one bucket: from when to when, how many of each group, and where they are drawn."""
+
+    since: str
+    until: str
+    counts: Mapping[str, int]
+    x: float
+    width: float
+    parts: Sequence[OutcomePart]
+
+
+def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
+    """Return numbers of calls by group."""
+    found: dict[str, int] = dict.fromkeys(GROUPS, 0)
+    for outcome, count in outcomes.items():
+        found[_OF.get(outcome, "failed")] += count
+    return found
+
+
+def bars_of(summary: Mapping[str, Any]) -> list[OutcomeBar]:  # JSON
+    """Return a bar for each bucket of a summary, oldest first, within ``WIDTH`` and ``HEIGHT``."""
+    buckets: Sequence[Bucket] = summary["buckets"]
+    most = max((one["calls"] for one in buckets), default=0) or 1
+    step = WIDTH / max(1, len(buckets))
+    found: list[OutcomeBar] = []
+    for at, bucket in enumerate(buckets):
+        counts = grouped(bucket["outcomes"])
+        parts: list[OutcomePart] = []
+        top = float(HEIGHT)
+        for group in GROUPS:
+            height = HEIGHT * counts[group] / most
+            if height:
+                top -= height
+                parts.append(OutcomePart(group, round(top, 2), round(height, 2)))
+        until = _end(bucket["start"], summary["bucket_seconds"])
+        found.append(OutcomeBar(bucket["start"], until, counts, round(at * step, 2), round(step * 0.9, 2), parts))
+    return found
+
+
+def _end(start: str, seconds: int) -> str:
+    begin = datetime.fromisoformat(start)
+    try:
+        end = begin + timedelta(seconds=seconds)
+    except OverflowError:  # at the end of the calendar
+        end = datetime.max.replace(tzinfo=UTC)
+    return end.isoformat(timespec="seconds")[:19] + "Z"
+
+
+def count_series(summary: Mapping[str, Any], name: str) -> dict[str, Any]:  # JSON
+    """Return the series of ``decisions`` or ``outcomes``: one for each that there is."""
+    kinds = sorted(summary[name], key=lambda kind: -summary[name][kind])
+    return _series(summary, kinds, lambda bucket, kind: bucket[name].get(kind, 0), unit="calls")
+
+
+def latency_series(summary: Mapping[str, Any]) -> dict[str, Any]:  # JSON
+    """Return the series of the percentiles of latency, in milliseconds; nothing where there was no call."""
+    names = ("p50_us", "p95_us", "p99_us")
+    return _series(
+        summary, names, lambda bucket, name: None if bucket[name] is None else bucket[name] / 1_000, unit="ms"
+    )
+
+
+def _series(
+    summary: Mapping[str, Any], names: Iterable[str], value: Callable[[Bucket, str], float | None], *, unit: str
+) -> dict[str, Any]:  # JSON
+    buckets: Sequence[Bucket] = summary["buckets"]
+    return {
+        "unit": unit,
+        "step": summary["bucket_seconds"],
+        "x": [int(datetime.fromisoformat(one["start"]).timestamp()) for one in buckets],
+        "series": [
+            {
+                "label": name.removesuffix("_us").replace("_", " "),
+                "colour": _COLOURS.get(name, "quiet"),
+                "dash": _DASHES.get(name, []),
+                "values": [value(one, name) for one in buckets],
+            }
+            for name in names
+        ],
+    }
+
+
+BUCKETS: Final = ("1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d")
+_NAMES: Final = (*SUMMARIZED, "bucket")
+
+
+async def show_timeline(page: PageRequest) -> Response:
+    """Show how many calls ended how, as bars that lead to their records."""
+    form, summary, http_status = await _summarized(page, "timeline")
+    return page.render(
+        "audit/timeline.html",
+        http_status=http_status,
+        form=form,
+        summary=summary,
+        bars=bars_of(summary) if summary else [],
+        width=WIDTH,
+        height=HEIGHT,
+        **_common(),
+    )
+
+
+async def show_charts(page: PageRequest) -> Response:
+    """Show calls by decision and outcome, their latency, the tools with most calls, and what limits leave."""
+    form, summary, http_status = await _summarized(page, "charts")
+    return page.render(
+        "audit/charts.html",
+        http_status=http_status,
+        form=form,
+        summary=summary,
+        charts=_charts(summary) if summary else [],
+        usage=await page.api.find("usage", principal=form.values.get("principal")),
+        **_common(),
+    )
+
+
+async def _summarized(page: PageRequest, view: str) -> tuple[RecordForm, Mapping[str, Any] | None, int]:  # JSON
+    """Return the form of a view, the summary that it asks for, and the status: that of a refusal where there is one."""
+    form = record_form(page, view, names=_NAMES)
+    try:
+        return form, await _summary(page, form), 200
+    except RestRefusal as refusal:
+        form, http_status = _refused(form, refusal)
+        return form, None, http_status
+
+
+async def _summary(page: PageRequest, form: RecordForm) -> Mapping[str, Any]:  # JSON
+    return await page.api.get("audit", "summary", **form.asked)
+
+
+def _refused(form: RecordForm, refusal: RestRefusal) -> tuple[RecordForm, int]:
+    if refusal.status != 422:
+        raise refusal
+    return form.with_errors(refusal), refusal.status
+
+
+def _common() -> dict[str, Any]:
+    return {"buckets": BUCKETS, "grouped": grouped}
+
+
+def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], str]]:
+    """Return each chart: its id, its title, its data for the table, and the same as JSON for the script."""
+    found = (
+        ("outcomes", "How calls ended", count_series(summary, "outcomes")),
+        ("decisions", "What policies decided", count_series(summary, "decisions")),
+        ("latency", "How long calls took, in milliseconds", latency_series(summary)),
+    )
+    return [(name, title, data, json.dumps(data)) for name, title, data in found]
+
+
+ROUTES = (
+    PageRoute("GET", "/audit/timeline", show_timeline),
+    PageRoute("GET", "/audit/charts", show_charts),
+)

@@ -1,0 +1,133 @@
+"""The record: a list with filters, single records with their proof, exports, and the verification of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, get_args
+
+from starlette.responses import Response, StreamingResponse
+
+from capset.clock import iso_of
+from capset.definitions.acts import ActName
+from capset.definitions.records import COLUMNS, Outcome
+from capset.wire.audit import record_shape
+from capset_server.console.api import RestRefusal
+from capset_server.console.forms import number
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.record_filters import FILTERS, RecordForm, record_form
+from capset_server.http.record_exports import MEDIA_TYPES
+
+LINKS: Final = 1_000
+"""Links of the chain that are verified by one request of the page."""
+_SPANS: Final = ((timedelta(hours=1), "Last hour"), (timedelta(days=1), "Last day"), (timedelta(days=7), "Last 7 days"))
+_GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("Who", ("principal", "principal_kind", "on_behalf_of", "org", "attributes_digest", "source")),
+    ("What", ("act", "tool", "capability", "effect", "agent", "session", "arguments_digest")),
+    ("Decision", ("decision", "policies", "reason", "approval")),
+    ("Ending", ("outcome", "code", "duration_us", "attempts", "repeats")),
+    ("Version", ("tool_hash", "code_hash", "static_hash", "runtime_hash", "prompt_hash", "profile")),
+    ("Origin", ("id", "phase", "time", "correlation", "causation", "writer")),
+)
+_ELSEWHERE: Final = ("arguments", "seq", "previous", "hash")
+"""The columns that have a place of their own on the page of a record."""
+
+
+async def list_records(page: PageRequest) -> Response:
+    """Show records, newest first, that fit the filters of the form."""
+    form = record_form(page)
+    try:
+        found = await page.api.get("audit", **form.asked, cursor=page.query.get("cursor"))
+    except RestRefusal as refusal:
+        return _again(page, form.with_errors(refusal), refusal)
+    return _list(page, form, found)
+
+
+def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Response:
+    """Return the form as it was sent, with what is wrong with it."""
+    if refusal.status != 422:
+        raise refusal
+    return _list(page, form, None, refusal.status)
+
+
+def _list(page: PageRequest, form: RecordForm, found: Mapping[str, Any] | None, http_status: int = 200) -> Response:
+    now = datetime.fromisoformat(page.service.kernel.now()).replace(microsecond=0)
+    return page.render(
+        "audit/list.html",
+        http_status=http_status,
+        found=found,
+        form=form,
+        outcomes=get_args(Outcome),
+        acts=sorted(get_args(ActName)),
+        spans=[(iso_of(now - span)[:19] + "Z", title) for span, title in _SPANS],
+    )
+
+
+async def export(page: PageRequest) -> Response:
+    """Send every record that fits as a file, as REST sends it."""
+    form = record_form(page)
+    written = page.query.get("format", "ndjson")
+    parts = page.api.stream("audit", "export", query={**form.asked, "format": written})
+    try:
+        first = await anext(parts)  # a refusal is answered with a page
+    except StopAsyncIteration:
+        first = b""
+    except RestRefusal as refusal:
+        return _again(page, form.with_errors(refusal), refusal)
+
+    async def body() -> AsyncGenerator[bytes]:
+        try:
+            yield first
+            async for part in parts:
+                yield part
+        finally:
+            await parts.aclose()
+
+    name = f'attachment; filename="records.{written}"'
+    media_type = MEDIA_TYPES["csv" if written == "csv" else "ndjson"]
+    return StreamingResponse(body(), media_type=media_type, headers={"content-disposition": name})
+
+
+async def begin_verification(page: PageRequest) -> Response:
+    """Show what verification is, and its button."""
+    return page.render("audit/verify.html", part=None, checked=0, first=None, covered=None)
+
+
+async def verify(page: PageRequest) -> Response:
+    """Verify the next part of the chain, and ask for the one after it.
+
+    It is a form, so that no link of others can begin it behind a record that was changed.
+    """
+    checked = number(page.form, "checked") or 0
+    part = await page.api.get("audit", "verify", cursor=page.form.text("cursor"), limit=LINKS)
+    covered = part["covered"] or number(page.form, "covered")
+    first = number(page.form, "first") or part["since"]
+    values: dict[str, Any] = {"part": part, "checked": checked + part["checked"], "covered": covered, "first": first}
+    return page.render("audit/verification.html" if page.is_fragment else "audit/verify.html", **values)
+
+
+async def show_record(page: PageRequest) -> Response:
+    """Show a record in full, with its place in the chain."""
+    found = await page.api.get("audit", page.params["id"])
+    record: dict[str, Any] = found["record"]
+    known = {name for _, names in _GROUPS for name in names} | set(_ELSEWHERE)
+    others = tuple(name for name in (*COLUMNS, *record) if name in record and name not in known)
+    groups = (*_GROUPS, ("More", tuple(dict.fromkeys(others))))
+    descriptions = {name: field.description or "" for name, field in record_shape().model_fields.items()}
+    return page.render(
+        "audit/detail.html",
+        record=record,
+        chain=found["chain"],
+        groups=[(title, [one for one in names if one in record]) for title, names in groups if names],
+        descriptions=descriptions,
+        filters=FILTERS,
+    )
+
+
+ROUTES = (
+    PageRoute("GET", "/audit", list_records),
+    PageRoute("GET", "/audit/export", export),
+    PageRoute("GET", "/audit/verify", begin_verification),
+    PageRoute("POST", "/audit/verify", verify),
+    PageRoute("GET", "/audit/{id}", show_record),
+)

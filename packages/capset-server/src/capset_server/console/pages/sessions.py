@@ -1,0 +1,111 @@
+"""The sessions of the caller: their list, and of each its conversation, state, context and agent's version."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from capset.errors import InvalidArguments
+from capset_server.console.forms import number
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.conversations import WINDOW, read_conversation, runner_refusal
+
+_AGENTS: Final = 50
+_TOOLS: Final = 50
+_TRANSITIONS: Final = 100
+
+
+async def list_sessions(page: PageRequest) -> Response:
+    """Show the caller's sessions, newest first, or those with one agent."""
+    agent = page.query.get("agent_id")
+    found = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
+    return page.render("sessions/list.html", found=found, agent=agent)
+
+
+async def new_session(page: PageRequest) -> Response:
+    """Show the form that begins a session, with the agents to choose from."""
+    name = page.query.get("name")
+    found = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
+    return page.render("sessions/new.html", found=found, name=name, agent=page.query.get("agent_id", ""))
+
+
+async def create_session(page: PageRequest) -> Response:
+    """Begin a session with an agent, and lead to it."""
+    agent = page.form.text("agent_id")
+    if agent is None:
+        raise InvalidArguments("Invalid session: an agent is expected", hint="choose one of the list")
+    made = await page.api.send("POST", "sessions", body={"agent_id": agent})
+    return page.redirect("sessions", made["id"])
+
+
+async def show_session(page: PageRequest) -> Response:
+    """Show the conversation of a session, and the place where other things are shown beside it."""
+    session = await page.api.get("sessions", page.params["id"])
+    newest = min(number(page.query, "newest") or WINDOW, 10_000)
+    conversation, start = await read_conversation(page, newest)
+    return page.render(
+        "sessions/chat.html",
+        session=session["id"],
+        found=session,
+        conversation=conversation,
+        start=start,
+        newest=newest,
+        refusal=runner_refusal(page),
+        once=page.service.kernel.new_id(),
+        said="",
+    )
+
+
+async def show_state(page: PageRequest) -> Response:
+    """Show what the agent's capabilities expose of their data."""
+    session = page.params["id"]
+    return page.render("sessions/state.html", session=session, state=await page.api.get("sessions", session, "state"))
+
+
+async def show_context(page: PageRequest) -> Response:
+    """Show what a model is told in a session, and why each of the other tools is not in play."""
+    session = page.params["id"]
+    snapshot = await page.api.get("sessions", session, "snapshot")
+    tools = await page.api.get("sessions", session, "tools", limit=_TOOLS, cursor=page.query.get("cursor"))
+    return page.render("sessions/context.html", session=session, snapshot=snapshot, tools=tools)
+
+
+async def show_about(page: PageRequest) -> Response:
+    """Show whose a session is, in which version of its agent, and how its runtime hash has moved."""
+    session = await page.api.get("sessions", page.params["id"])
+    versions: Any = None
+    if session["agent_id"] is not None:
+        versions = await page.api.find("agents", session["agent_id"], "versions")
+    transitions = await page.api.get("sessions", session["id"], "transitions")
+    newest = transitions["items"][-_TRANSITIONS:]
+    return page.render(
+        "sessions/about.html", session=session["id"], found=session, versions=versions, transitions=newest
+    )
+
+
+async def move_session(page: PageRequest) -> Response:
+    """Move a session to another version of its agent, unless it was moved by others since."""
+    session, version = page.params["id"], number(page.form, "version")
+    headers = {"if-match": f'"{seen}"'} if (seen := number(page.form, "seen")) else {}
+    moved = await page.api.send("PATCH", "sessions", session, body={"agent_version": version}, headers=headers)
+    return page.redirect("sessions", session, "about", told=f"The session is in version {moved['agent_version']} now.")
+
+
+async def delete_session(page: PageRequest) -> Response:
+    """Delete a session."""
+    await page.api.send("DELETE", "sessions", page.params["id"])
+    return page.redirect("sessions", told="The session was deleted with its files. Its records stay.")
+
+
+ROUTES = (
+    PageRoute("GET", "/sessions", list_sessions),
+    PageRoute("POST", "/sessions", create_session),
+    PageRoute("GET", "/sessions/new", new_session),
+    PageRoute("GET", "/sessions/{id}", show_session),
+    PageRoute("GET", "/sessions/{id}/state", show_state),
+    PageRoute("GET", "/sessions/{id}/context", show_context),
+    PageRoute("GET", "/sessions/{id}/about", show_about),
+    PageRoute("POST", "/sessions/{id}/move", move_session),
+    PageRoute("POST", "/sessions/{id}/delete", delete_session),
+)

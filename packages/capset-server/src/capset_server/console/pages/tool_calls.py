@@ -1,0 +1,128 @@
+"""Calls of a session's tools by people, with a form made of the tool's schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from starlette.responses import Response
+
+from capset.errors import Field, InvalidArguments, NotFound
+from capset_server.console.api import RestAnswer
+from capset_server.console.forms import Form
+from capset_server.console.markup import SHOWN
+from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.schema_forms import fields_of, values_of
+from capset_server.console.session_events import preview
+
+_LARGE: Final = 256 * 1024
+"""Results above this size are read on a thread."""
+
+
+async def show_form(page: PageRequest) -> Response:
+    """Show the tools in play, and the form of the one that was chosen."""
+    name = page.query.get("tool")
+    return await _form(page, None if name is None else await _tool(page, name))
+
+
+async def call_tool(page: PageRequest) -> Response:
+    """Call a tool with what the form has, or once more as before, and show what came of it below the form."""
+    tool = await _tool(page, page.form.get("tool", ""))
+    try:
+        arguments = _again(page.form) or values_of(tool["schema"], page.form)
+    except InvalidArguments as error:
+        return await _form(page, tool, errors=error.fields, refusal=error.message)
+    body: dict[str, Any] = {"tool": tool["name"], "arguments": arguments}
+    if (approval := page.form.text("approval")) is not None:
+        body["approval"] = approval
+    began = time.perf_counter()
+    answer = await page.api.ask("POST", "sessions", page.params["id"], "calls", content=json.dumps(body).encode())
+    seconds = time.perf_counter() - began
+    said = await _said(answer)
+    fields = [Field(one["path"], one["expected"], one.get("did_you_mean")) for one in said.get("fields") or ()]
+    if answer.status == 422 and fields:
+        return await _form(page, tool, errors=fields, refusal=str(said.get("detail")), record=said.get("record"))
+    if answer.status >= 400 and "record" not in said:
+        answer.json()  # raises: it was refused before it came to the tool
+    result = await asyncio.to_thread(preview, said.get("data"), SHOWN)
+    approval = said.get("approval")
+    request = None if approval is None else await page.api.find("approvals", approval)
+    return await _form(
+        page,
+        tool,
+        said={**said, "data": None},
+        result=result,
+        seconds=seconds,
+        approval=approval,
+        request=request,
+        arguments=arguments,
+    )
+
+
+async def _said(answer: RestAnswer) -> dict[str, Any]:
+    is_large = len(answer.body) > _LARGE
+    found = await asyncio.to_thread(json.loads, answer.body) if is_large else json.loads(answer.body)
+    return cast("dict[str, Any]", found)
+
+
+def _again(form: Form) -> dict[str, Any] | None:
+    """Return the arguments of a call that is made once more. Raises ``InvalidArguments``."""
+    if "again" not in form:
+        return None
+    try:
+        found = json.loads(form["again"])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidArguments("Invalid form: the arguments of the call before are expected as JSON")
+    return cast("dict[str, Any]", found)
+
+
+async def _tool(page: PageRequest, name: str) -> Mapping[str, Any]:
+    found = await page.api.get("sessions", page.params["id"], "tools", name=name or "?")
+    if not found["items"]:
+        raise NotFound(f"the tool {name!r} is not in play in this session")
+    return found["items"][0]
+
+
+async def _form(
+    page: PageRequest,
+    tool: Mapping[str, Any] | None,
+    *,
+    errors: Sequence[Field] = (),
+    refusal: str = "",
+    **shown: Any,  # what the template shows of a call that was made
+) -> Response:
+    session = page.params["id"]
+    snapshot = await page.api.get("sessions", session, "snapshot")
+    form = page.form if page.request.method == "POST" and "again" not in page.form else None
+    values = shown.get("arguments") if form is None else None
+    fields = () if tool is None else fields_of(tool["schema"], values, errors=errors, form=form)
+    given: dict[str, Any] = {"said": None, "approval": None, "request": None, "record": None, **shown}
+    return page.render(
+        "sessions/call.html",
+        http_status=422 if refusal and not page.is_fragment else 200,
+        session=session,
+        tools=[one for one in snapshot["tools"] if one["in_play"]],
+        left_out=sum(not one["in_play"] for one in snapshot["tools"]),
+        tool=tool,
+        fields=fields,
+        others=[one for one in errors if not _is_at_a_field(one, fields)],
+        refusal=refusal,
+        again=json.dumps(given.get("arguments") or {}),
+        **given,
+    )
+
+
+def _is_at_a_field(error: Field, fields: Sequence[Any]) -> bool:
+    """Return whether a form shows an error at one of its fields."""
+    return any(one.error == error.expected or _is_at_a_field(error, one.fields) for one in fields)
+
+
+ROUTES = (
+    PageRoute("GET", "/sessions/{id}/call", show_form),
+    PageRoute("POST", "/sessions/{id}/call", call_tool),
+)

@@ -1,0 +1,302 @@
+"""Followers of sessions' events: woken by what this server and others store, and bounded (spec 5, P40, P41)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+from capset.definitions.principals import Principal
+from capset.errors import CapsetError, StateError
+from capset.kernel.kernel import Kernel
+from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, Store, TurnRow
+from capset.wire.turns import ENDINGS
+from capset_agents.execution import interrupted
+from capset_server.auth.callers import Caller, Callers
+from capset_server.http.request_context import HttpRefusal
+
+LOOK_SECONDS: Final = 1.0
+"""The maximum delay before events stored by another process are seen, where the store sends no notifications."""
+NET_SECONDS: Final = 30.0
+"""The same where it does, for a notification that was lost."""
+CHECK_SECONDS: Final = 5.0
+"""How often it is checked that an idle follower may still read."""
+REVOKED_SECONDS: Final = 0.5
+"""How often it is looked whose keys were revoked, by one query for all followers."""
+PAGE: Final = 16
+"""The number of events read at once: each may be as long as a result."""
+_K = TypeVar("_K")
+_log = logging.getLogger("capset.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A gap: the events after the number ``after``, up to ``last``, are no longer stored, or never were."""
+
+    after: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerCredential:
+    """A follower, and the header by which it was let in, if it has a token."""
+
+    callers: Callers
+    caller: Caller
+    authorization: str
+
+    async def is_valid(self, *, afresh: bool = False) -> bool:
+        """Return whether the follower would still be let in; ``afresh`` asks the store itself."""
+        return await self.callers.knows(self.caller, self.authorization, afresh=afresh)
+
+
+class Bell(asyncio.Event):
+    """The event by which one follower is woken."""
+
+    at = -1
+    """The number of the last event that the follower has."""
+
+
+class Notifier:
+    """Notifier of sessions' followers: wakes them when an event of their session was stored."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, set[Bell]] = defaultdict(set)
+        self._credentials: defaultdict[FollowerCredential, set[Bell]] = defaultdict(set)
+        self.closed: Final = asyncio.Event()
+        """Set once the server is shutting down."""
+        self.is_watching = False
+        """Whether something looks for what other processes store; otherwise each follower does."""
+        self._heard: defaultdict[ChangeKind, list[Callable[[str | None], None]]] = defaultdict(list)
+        self._has_revoked = asyncio.Event()
+        self.on("key", lambda _: self._has_revoked.set())
+
+    def ring(self, session: str | None) -> None:
+        """Wake the followers of a session; ``None`` wakes all."""
+        for followed in [*self._waiting] if session is None else [session]:
+            for one in self._waiting.get(followed, ()):
+                one.set()
+
+    def on(self, kind: ChangeKind, hear: Callable[[str | None], None]) -> None:
+        """Call ``hear`` with the id of each change of a kind that another process makes, ``None`` for any."""
+        self._heard[kind].append(hear)
+
+    def hear(self, notice: ChangeNotice | None) -> None:
+        """Pass on a notice of another process; with ``None`` some may have been missed."""
+        if notice is None:
+            self.ring(None)
+            for hear in [hear for several in self._heard.values() for hear in several]:
+                hear(None)
+        elif notice.kind == "events":
+            self.ring(notice.id)
+        else:
+            for hear in self._heard[notice.kind]:
+                hear(notice.id)
+
+    def close(self) -> None:
+        """Wake all followers so that they leave: the server is shutting down."""
+        self.closed.set()
+        self.ring(None)
+
+    @contextmanager
+    def heard(self, session: str, credential: FollowerCredential | None = None) -> Generator[Bell]:
+        """Yield an event that is set at each notification of a session, and when the credential is found invalid."""
+        rung = Bell()
+        self._waiting[session].add(rung)
+        if credential is not None:
+            self._credentials[credential].add(rung)
+        try:
+            yield rung
+        finally:
+            _discard(self._waiting, session, rung)
+            if credential is not None:
+                _discard(self._credentials, credential, rung)
+
+    @asynccontextmanager
+    async def watching(self, store: Store) -> AsyncGenerator[None]:
+        """Look for what other processes store while inside, once for all followers."""
+        events = store.events
+        async with store.changes.listening(self.hear) as arrives:
+            loop = asyncio.get_running_loop()
+            tasks = [loop.create_task(self._look(events, arrives)), loop.create_task(self._check())]
+            tasks.append(loop.create_task(self._look_for_revoked(store.keys)))
+            self.is_watching = True
+            try:
+                yield
+            finally:
+                self.is_watching = False
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+
+    async def _look(self, events: EventStore, arrives: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._waiting or (arrives() and loop.time() < looked + NET_SECONDS):
+                continue
+            sessions, looked = [*self._waiting], loop.time()
+            try:
+                found = await events.latest(sessions)
+            except CapsetError as error:
+                _log.warning("the store did not say which sessions have new events: %s", error.message)
+                continue
+            # Only those that lack an event: thousands that read at once would hold up all else.
+            for session in sessions:
+                for one in self._waiting.get(session, ()):
+                    if one.at != found.get(session):
+                        one.set()
+
+    async def _check(self) -> None:
+        """Wake the followers whose credentials are no longer valid."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            for credential in [*self._credentials]:
+                try:
+                    is_valid = await credential.is_valid()
+                except CapsetError as error:
+                    _log.warning("the store did not say whether followers may go on: %s", error.message)
+                    break
+                if not is_valid:
+                    self._wake(credential)
+
+    async def _look_for_revoked(self, keys: KeyStore) -> None:
+        """Wake the followers whose keys were revoked, by any process: at once where that is told of."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REVOKED_SECONDS):
+                    await self._has_revoked.wait()
+            self._has_revoked.clear()
+            shown = {one: one.caller.digest for one in self._credentials if one.caller.digest is not None}
+            if not shown:
+                continue
+            try:
+                revoked = await keys.revoked({*shown.values()})
+                for credential in [one for one, digest in shown.items() if digest in revoked]:
+                    if not await credential.is_valid(afresh=True):
+                        self._wake(credential)
+            except CapsetError:
+                continue  # the store is away, as `_check` reports
+
+    def _wake(self, credential: FollowerCredential) -> None:
+        for one in self._credentials.get(credential, ()):
+            one.set()
+
+
+def _discard(events: defaultdict[_K, set[Bell]], key: _K, event: Bell) -> None:
+    events[key].discard(event)
+    if not events[key]:
+        del events[key]
+
+
+class FollowerLimit:
+    """The number of event streams that each principal has open on this server, and the limit on it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: Counter[tuple[str | None, str, str]] = Counter()
+
+    @property
+    def count(self) -> int:
+        """The number of all open streams."""
+        return self._open.total()
+
+    def join(self, who: Principal, *, instead: str = "read with follow=false") -> Callable[[], None]:
+        """Count one more stream of a principal, and return a function that ends it.
+
+        Raises ``HttpRefusal`` (429) if the principal has as many as it may; ``instead`` says what it can do then.
+        """
+        key = (who.org, who.kind, who.id)
+        if self._open[key] >= self._most:
+            raise HttpRefusal(
+                429,
+                "too_many_followers",
+                f"The limit 'followers' is {self._most} streams of events at once for one principal: "
+                f"close one, or {instead}",
+                retryable=True,
+            )
+        self._open[key] += 1
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            if not left:
+                left = True
+                self._open[key] -= 1
+                if not self._open[key]:
+                    del self._open[key]
+
+        return leave
+
+
+async def follow(
+    kernel: Kernel,
+    bell: Notifier,
+    session: str,
+    after: int,
+    *,
+    turn: str | None = None,
+    waits: bool = True,
+    credential: FollowerCredential | None = None,
+) -> AsyncGenerator[EventRow | Gap]:
+    """Yield the events of a session after a number, then new ones as they come; or of one ``turn``, up to its end.
+
+    Without ``waits``, it ends after the existing events. It ends when the session is deleted, the server shuts down, or
+    the ``credential`` is no longer valid, which is checked before every read, every ``CHECK_SECONDS``, and, where it is
+    a key that was revoked, every ``REVOKED_SECONDS``.
+    """
+    events = kernel.store.events
+    with bell.heard(session, credential) as rung:
+        while True:
+            rung.clear()
+            if credential is not None and not await credential.is_valid():
+                return
+            try:
+                page = await events.read(session, after=after, limit=PAGE)
+            except StateError:
+                return
+            if after > page.last:  # the store was restored to an earlier time
+                yield Gap(after, page.last)
+                after = page.last
+            for row in page.items:
+                if row.seq > after + 1:
+                    yield Gap(after, row.seq - 1)
+                after = row.seq
+                if turn is None or row.turn == turn:
+                    yield row
+                if row.turn == turn and row.type in ENDINGS:
+                    return
+            if after < page.last:
+                continue
+            if turn is not None and (page.running is None or page.running.turn != turn):
+                return  # its last event is no longer stored
+            if page.running is not None and page.running.checkpoint is None and page.running.until <= kernel.now():
+                await events.interrupt(session, now=kernel.now(), interrupted=interrupted())
+                bell.ring(session)
+                continue
+            if not waits or bell.closed.is_set():
+                return
+            rung.at = after
+            await _next_look(bell, rung, _seconds_left(kernel, page.running))
+
+
+async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:
+    """Wait until there may be something to read: an event, or the end of a turn whose seconds are ``left``."""
+    try:
+        async with asyncio.timeout(left if bell.is_watching else min(left or LOOK_SECONDS, LOOK_SECONDS)):
+            await rung.wait()
+    except TimeoutError:
+        pass  # the turn's time is up, or another process may have stored something
+
+
+def _seconds_left(kernel: Kernel, running: TurnRow | None) -> float | None:
+    """Return the seconds until a turn counts as interrupted, unless it is renewed or can be continued."""
+    if running is None or running.checkpoint is not None:
+        return None
+    return max(0.01, datetime.fromisoformat(running.until).timestamp() - kernel.clock.time_ns() / 1e9)

@@ -1,0 +1,66 @@
+"""Entity tags: versions of stored objects, in quotes (RFC 9110 §8.8.3, §13.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+from fastapi import Header
+from pydantic import WithJsonSchema
+from starlette.responses import Response
+
+from capset.errors import Outdated
+from capset_server.http.request_context import HttpRefusal
+
+_TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients omit the quotes
+
+IfMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string", "pattern": f"^({_TAG.pattern})$"}),
+    Header(description='Only if it has this version, such as "3"'),
+]
+IfNoneMatch = Annotated[
+    str | None, WithJsonSchema({"type": "string", "enum": ["*"]}), Header(description="Only if there is none: *")
+]
+
+Unless = Annotated[str | None, Header(alias="If-None-Match", description='Only if it is not this version, such as "3"')]
+"""``If-None-Match`` of a read: a version that the client already has is not sent again."""
+UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {304: {"description": "It is as the client has it"}}
+
+
+def tag_of(version: int) -> str:
+    """Return the entity tag of a version."""
+    return f'"{version}"'
+
+
+def is_known(version: int, unless: str | None) -> bool:
+    """Return whether a client has a version: ``unless`` is ``*`` or has its tag, weak or strong (RFC 9110 §13.1.2)."""
+    given = [one.strip() for one in (unless or "").split(",")]
+    return given == ["*"] or tag_of(version) in [one.removeprefix("W/") for one in given]
+
+
+def unchanged(version: int) -> Response:
+    """Return the response to a client that already has this version."""
+    return Response(status_code=304, headers={"ETag": tag_of(version)})
+
+
+def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
+    """Return the version that a client expects, 0 for none, ``None`` for any.
+
+    Raises ``HttpRefusal`` for headers that cannot be evaluated, and ``Outdated`` for two that contradict each other.
+    """
+    if if_none_match is not None:
+        if if_none_match.strip() != "*":
+            raise HttpRefusal(400, "invalid_header", "If-None-Match takes * here")
+        if if_match is not None:
+            raise Outdated("If-Match and If-None-Match: * cannot both hold")
+        return 0
+    if if_match is None:
+        return None
+    found = _TAG.fullmatch(if_match.strip())
+    if found is None:
+        raise HttpRefusal(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
+    version = int(found[0].strip('"'))
+    if version == 0:
+        raise Outdated("If-Match: nothing has the version 0")  # to the stores, 0 means that the object does not exist
+    return version

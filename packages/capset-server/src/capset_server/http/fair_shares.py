@@ -1,0 +1,250 @@
+"""Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
+
+Every step of a request's tasks, and what the loop's threads do for it, is charged to its caller: processor time, since
+a step may have to wait for the threads of others. While the process is busy, requests of the caller that has had most
+of it wait until others have had as much. Requests with large bodies also take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import ExitStack, asynccontextmanager
+from contextvars import Context, ContextVar
+from math import exp
+from time import perf_counter, process_time
+from typing import Final
+from weakref import WeakValueDictionary
+
+from capset.definitions.principals import Principal
+from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
+from capset_server.http.request_context import RequestLimits, overloaded
+
+MEMORY_SECONDS: Final = 0.5
+"""The time after which a charge has faded to about a third."""
+BUSY: Final = 0.5
+"""The part of a core that this process takes from which on requests may have to wait."""
+HUNGRY: Final = 0.03
+"""The part of a core that a share takes from which on others wait for it although the loop is not late."""
+LARGER: Final = 1.25
+"""How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+LATE_SECONDS: Final = 0.003
+"""The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
+ACTIVE_SECONDS: Final = 0.25
+"""How long after its last charge a caller still counts as one that others must leave time to."""
+WRITE_SECONDS: Final = 0.002
+"""The charge for a request that writes: estimated, since the store's thread and its database do that work."""
+JSON_SECONDS: Final = 0.4
+"""The further charge for each mebibyte of JSON in it."""
+FILE_SECONDS: Final = 0.02
+"""The further charge for each mebibyte of a file: its part of the store takes about half, checkpoints the rest."""
+PART_SECONDS: Final = 0.01
+"""The time that the tasks of an organisation have in one iteration of the event loop."""
+LARGE_SECONDS: Final = 0.25
+"""How long a request with a large body keeps others of its kind waiting at most."""
+_UNKNOWN: Final = ("unknown",)
+"""The key of the share of unknown callers; those of organisations are texts, or none."""
+_PROBE: Final = "probe"
+"""Begins the keys of shares of addresses that ask whether the server is well."""
+_MEASURED_SECONDS: Final = 0.02
+_TICK_SECONDS: Final = 0.002
+_AT_ONCE: Final = 4
+"""The number of requests of one share, or of all that have had most while the loop has time, let in at one tick."""
+_SETTLED_SECONDS: Final = 0.001
+_KNOWN: Final = 1_000
+"""Shares beyond this number are forgotten once they have faded."""
+
+
+class Share:
+    """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
+
+    __slots__ = ("_at", "_children", "_iteration", "_parent", "_pending", "_seconds")
+
+    def __init__(self, parent: Share | None = None) -> None:
+        self._parent = parent
+        self._children: dict[Hashable, Share] = {}
+        self._seconds = self._at = self._pending = 0.0
+        self._iteration = 0, 0.0
+
+    def child(self, key: Hashable) -> Share:
+        """Return a share within this one, made if there is none."""
+        child = self._children.get(key)
+        if child is None:
+            if len(self._children) > _KNOWN:
+                until = perf_counter() - 10 * MEMORY_SECONDS
+                self._children = {name: share for name, share in self._children.items() if share._at > until}
+            child = self._children[key] = Share(self)
+        return child
+
+    def charge(self, seconds: float, now: float) -> None:
+        """Charge one step that ended at ``now``, by ``perf_counter``; short ones are added up first."""
+        self._pending += seconds
+        if self._pending < _SETTLED_SECONDS:
+            return
+        share: Share | None = self
+        while share is not None:
+            share._seconds = share.load(now) + self._pending
+            share._at, share = now, share._parent
+        self._pending = 0.0
+
+    def has_had_its_part(self, iteration: int) -> bool:
+        """Return whether the organisation of this share has used its part of an iteration of the loop."""
+        number, seconds = (self._parent or self)._iteration
+        return number == iteration and seconds >= PART_SECONDS
+
+    def use_iteration(self, seconds: float, iteration: int) -> None:
+        """Count the time that a step has taken in an iteration of the loop."""
+        share = self._parent or self
+        number, before = share._iteration
+        share._iteration = iteration, seconds + (before if number == iteration else 0.0)
+
+    def load(self, now: float) -> float:
+        """Return what has not faded yet."""
+        return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
+
+    def must_wait(self, now: float, least: float = 0.0) -> bool:
+        """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
+        parent = self._parent
+        if parent is None:
+            return False
+        others = (share for share in parent._children.values() if share is not self and share.is_active(now, least))
+        most = max((share.load(now) for share in others), default=None)
+        return (most is not None and self.load(now) > LARGER * most) or parent.must_wait(now, least)
+
+    def is_active(self, now: float, least: float) -> bool:
+        """Return whether it was in use a moment ago, with at least this load."""
+        return now - self._at < ACTIVE_SECONDS and self.load(now) >= least
+
+
+CURRENT: Final[ContextVar[Share | None]] = ContextVar("capset_share", default=None)
+"""The share of the caller that a task works for."""
+
+
+class FairShares:
+    """The shares of a server's callers."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._seconds = limits.share_seconds
+        self._all = Share()
+        self._measured = perf_counter(), process_time(), 0.0
+        self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
+        self._releasing: asyncio.Task[None] | None = None
+
+    def enter(self, principal: Principal) -> Share:
+        """Return the share that this task and those that it starts are charged to from now on."""
+        share = self._all.child(principal.org).child((principal.kind, principal.id))
+        CURRENT.set(share)
+        return share
+
+    def enter_unknown(self, address: str, *, asks_health: bool = False) -> Share:
+        """Return the share of requests from an address whose credentials have yet to be checked, or that need none.
+
+        All such addresses together are one share beside those of organisations, however many they are. One that asks
+        whether the server is well is a share by itself: who watches the server waits for no flood of unknown callers.
+        """
+        share = self._all.child((_PROBE, address)) if asks_health else self._all.child(_UNKNOWN).child(address)
+        CURRENT.set(share)
+        return share
+
+    async def admit(self, share: Share) -> None:
+        """Wait while the loop has no time and this share is the largest. Raises ``HttpRefusal`` after too long."""
+        if share not in self._waiting:
+            now = perf_counter()
+            if not share.must_wait(now):
+                return
+            has_time, least = await self._look()
+            if has_time or not share.must_wait(now, least):
+                return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting.setdefault(share, deque()).append(waiter)
+        if self._releasing is None:
+            # In a context of its own: what it does is charged to no caller.
+            self._releasing = loop.create_task(self._release(), context=Context())
+        try:
+            async with asyncio.timeout(self._seconds):
+                await waiter
+        except TimeoutError:
+            raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry") from None
+
+    async def _release(self) -> None:
+        """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""
+        try:
+            while self._waiting:
+                await asyncio.sleep(_TICK_SECONDS)
+                has_time, least = await self._look()
+                now, spare = perf_counter(), _AT_ONCE if has_time else 0
+                for share in sorted(self._waiting, key=lambda share: share.load(now)):
+                    queue = self._waiting[share]
+                    for _ in range(_AT_ONCE if not share.must_wait(now, least) else spare):
+                        while queue and queue[0].done():  # its client left, or it has waited too long
+                            queue.popleft()
+                        if not queue:
+                            break
+                        spare -= spare > 0
+                        queue.popleft().set_result(None)
+                    if not queue:
+                        del self._waiting[share]
+        finally:
+            self._releasing = None
+
+    async def _look(self) -> tuple[bool, float]:
+        """Return whether the loop has time, and the least load of others for which requests wait."""
+        if await _delay() >= LATE_SECONDS:
+            return False, 0.0
+        wall, used, part = self._measured
+        if (now := perf_counter()) - wall >= _MEASURED_SECONDS:
+            part = (process_time() - used) / (now - wall)
+            self._measured = now, process_time(), part
+        return part < BUSY, HUNGRY * MEMORY_SECONDS
+
+
+async def _delay() -> float:
+    """Return the seconds that others keep a thread and the loop from work that takes no time."""
+    started = perf_counter()
+    await asyncio.to_thread(_do_nothing)
+    return perf_counter() - started
+
+
+def _do_nothing() -> None:
+    """Return."""
+
+
+class Turns:
+    """Work that is done one at a time: organisations take turns, and so do the principals of each."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._slot = FairSlots(1)
+        self._own = WeakValueDictionary[Owner, asyncio.Lock]()
+
+    @asynccontextmanager
+    async def take(
+        self, principal: Principal, *, most: float | None = None, admit: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[None]:
+        """Wait for a turn, and keep it while inside, or for at most as many seconds.
+
+        ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
+        as it came, none of it would wait until others have had as much. Raises ``HttpRefusal`` if it takes too long.
+        """
+        owner = owner_of(principal)
+        own = self._own.setdefault(owner, asyncio.Lock())
+        with ExitStack() as taken:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await own.acquire()
+                    taken.callback(own.release)
+                    if admit is not None:
+                        await admit()
+                    if not self._slot.take(owner):
+                        await self._slot.wait(owner)
+                    taken.callback(self._slot.release, owner)
+            except TimeoutError:
+                raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
+            timer = None if most is None else asyncio.get_running_loop().call_later(most, taken.close)
+            try:
+                yield
+            finally:
+                if timer is not None:
+                    timer.cancel()

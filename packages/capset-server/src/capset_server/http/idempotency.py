@@ -1,0 +1,134 @@
+"""``Idempotency-Key``: a repeated request is answered again, but executed once (spec 5, P9)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from capset.clock import iso
+from capset.errors import CapsetError, Conflict, InvalidArguments, LimitExceeded, StoreError
+from capset.kernel.kernel import Kernel
+from capset.kernel.results import Result
+from capset.kernel.streams.messages import Messages
+from capset.stores.base import ReplyRow
+from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
+from capset_server.auth.callers import Caller
+from capset_server.http.request_context import HttpRefusal
+from capset_server.service import Service
+
+SWEEP_SECONDS: Final = 600.0
+"""How often a server removes what is older than that."""
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+
+_log = logging.getLogger("capset.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """One request under its client's idempotency key. Answers are stored for 24 hours, by session and key."""
+
+    service: Service
+    caller: Caller
+    session: str
+    key: str
+    body: bytes
+    correlation: str | None = None
+    """That of its call, if it makes one: by it, a key is free again after a crash that came before any effect."""
+    is_bounded: bool = True
+    """Whether it is refused where its organisation has as many keys as it may have."""
+
+    def __post_init__(self) -> None:
+        """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
+        if not _KEY.fullmatch(self.key):
+            raise HttpRefusal(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
+
+    async def begin(self) -> tuple[int, bytes] | None:
+        """Return the stored answer, or ``None`` if this request is the first with its key.
+
+        Raises ``InvalidArguments`` if the key belongs to another request, and ``Conflict`` while the first is under
+        way.
+        """
+        kernel = self.service.kernel
+        now = kernel.now()
+        row = ReplyRow(
+            self.session, self.key, self._digest(), now, correlation=self.correlation, org=self.caller.principal.org
+        )
+        try:
+            kept = await kernel.store.replies.reserve(
+                row, expired=forgotten_before(now), most=KEYS if self.is_bounded else None
+            )
+        except KeysFull as full:
+            wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
+            raise LimitExceeded(
+                f"Rate limit exceeded: {KEYS} requests of this organisation with an Idempotency-Key came within 24 "
+                "hours (idempotency_keys). Nothing was done.",
+                retry_after=max(1.0, wait.total_seconds()),
+                hint="wait, or send the request without a key if it may be done twice",
+            ) from None
+        if kept is None:
+            return None
+        if kept.digest != row.digest:
+            raise InvalidArguments("This Idempotency-Key came with another request before: each needs its own")
+        if kept.status is not None and kept.body is None:
+            record = "" if kept.record is None else f": its record is {kept.record}, read that"
+            raise Conflict(
+                "The request of this Idempotency-Key was done, and is not done again, but its answer was too large to "
+                f"be kept, by itself or beside newer ones (idempotency_answer, idempotency_answers){record}",
+                hint=f"GET /v1/audit?id={kept.record}" if kept.record is not None else None,
+            )
+        if kept.status is None or kept.body is None:
+            raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
+        return kept.status, kept.body.encode()
+
+    def _digest(self) -> str:
+        """Return a digest of the request and of its caller's rights and attributes: a replay must not grant more."""
+        told = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
+        return hashlib.sha256(told + b"\0" + self.body).hexdigest()
+
+    async def end(self, result: Result[Any], body: bytes) -> None:
+        """Store the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
+
+        If a call ran but its outcome was not recorded, the key stays taken: its effects are unknown.
+        """
+        error = result.error
+        if result.refused:
+            await self.release()
+        elif not isinstance(error, StoreError):
+            await self.store_reply(200, body, record=result.record)
+        elif error.retryable:
+            await self.release()
+
+    async def abandon(self, messages: Messages) -> None:
+        """Discard the request if its call ended before its handler was started, because its client left."""
+        if messages.has_ended and messages.result.refused:
+            await self.release()
+
+    async def store_reply(self, status: int, body: bytes, *, record: str | None = None) -> None:
+        """Store an answer; of one that is too large, only that it was given, and the record of its call."""
+        text = body.decode() if len(body) <= ANSWER_BYTES else None
+        replies = self.service.kernel.store.replies
+        await replies.fulfil(self.session, self.key, status, text, record=record, max_bytes=ANSWERS_BYTES)
+
+    async def release(self) -> None:
+        """Discard the request, which had no effect, so that it can be made later."""
+        await self.service.kernel.store.replies.release(self.session, self.key)
+
+
+def forgotten_before(now: str) -> str:
+    """Return the time before which keys are forgotten."""
+    return iso(int((datetime.fromisoformat(now) - KEPT).timestamp()) * 1_000_000_000)
+
+
+async def keep_swept(kernel: Kernel) -> None:
+    """Remove old answers now and from time to time, until cancelled; no request has to come for that."""
+    while True:
+        try:
+            await kernel.store.replies.sweep(expired=forgotten_before(kernel.now()))
+        except CapsetError as error:
+            _log.error("old answers were not removed: %s", error.message)
+        await asyncio.sleep(SWEEP_SECONDS)

@@ -1,0 +1,90 @@
+"""Export of records over HTTP: page after page, as NDJSON or CSV, in bounded memory (spec 5, P54)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final, Literal
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from capset.definitions.records import COLUMNS, Record
+from capset.errors import CapsetError, Unauthenticated
+from capset.stores.base import AuditQuery
+from capset.wire.pages import PAGE_BYTES
+from capset_server.auth.callers import REFUSED, Caller
+from capset_server.http.bodies import BrokenOff, DisconnectWatch, send_in_parts
+from capset_server.service import Service
+
+ExportFormat = Literal["ndjson", "csv"]
+MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
+    "ndjson": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8; header=present",
+}
+_PAGE: Final = 500
+"""Number of records in memory at once, or as many as a page has bytes for."""
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""The characters that a spreadsheet takes for the beginning of a formula."""
+_log = logging.getLogger("capset.server")
+
+
+class ExportResponse(Response):
+    """A response that reads the records while it is sent, so that it holds one page of them."""
+
+    def __init__(
+        self, service: Service, caller: Caller, query: AuditQuery, written: ExportFormat, authorization: str
+    ) -> None:
+        self.background = None
+        self._service = service
+        self._query = replace(query, limit=_PAGE, max_bytes=PAGE_BYTES)
+        self._format: ExportFormat = written
+        self._caller = caller
+        self._authorization = authorization
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the records. An error in between breaks the answer off, so that it is not taken for all of them."""
+        seconds = self._service.limits.send_seconds
+        headers = [
+            (b"content-type", MEDIA_TYPES[self._format].encode()),
+            (b"content-disposition", f'attachment; filename="records.{self._format}"'.encode()),
+        ]
+        first = await self._service.kernel.audit.query(self._query)  # an error of the first page is answered as such
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            with DisconnectWatch(receive):
+                text = _csv([COLUMNS]) if self._format == "csv" else ""
+                page = first
+                while True:
+                    text += self._text(page.items)
+                    body = {"type": "http.response.body", "body": text.encode(errors="replace"), "more_body": True}
+                    await send_in_parts(send, body, seconds)
+                    if page.next is None:
+                        break
+                    if not await self._service.callers.knows(self._caller, self._authorization):
+                        raise Unauthenticated(REFUSED)
+                    page, text = await self._service.kernel.audit.query(replace(self._query, before=page.next)), ""
+        except CapsetError as error:
+            _log.error("an export of records was broken off: %s", error.message)
+            raise BrokenOff from None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _text(self, items: Iterable[Record]) -> str:
+        if self._format == "csv":
+            return _csv([_cell(value) for value in asdict(one).values()] for one in items)
+        return "".join(json.dumps(asdict(one), ensure_ascii=True) + "\n" for one in items)
+
+
+def _csv(rows: Iterable[Iterable[object]]) -> str:
+    written = io.StringIO()
+    csv.writer(written).writerows(rows)
+    return written.getvalue()
+
+
+def _cell(value: Any) -> Any:  # a column's value
+    """Return a value as a cell; a text that begins like a formula gets an apostrophe, so that none is run."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

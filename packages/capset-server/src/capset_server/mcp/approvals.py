@@ -1,0 +1,121 @@
+"""Answers to calls that wait for an approval: a form, a page, or a task, as the client declares (spec 7, M19, M20)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, InputRequiredResult
+from pydantic import BaseModel, Field
+
+from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.clients import ClientQuestion, question_of
+from capset.errors import Conflict, NotFound, PermissionDenied
+from capset.fingerprint.canonical import read
+from capset.kernel.call.client_questions import has_forms
+from capset.kernel.governance.approval_needs import round_of
+from capset.kernel.governance.file_arguments import described_file, files_of
+from capset.wire.calls import approval_of
+from capset_connect.legible_text import legible
+from capset_server.mcp.calls import PREFIX, Ended, meta_of
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.questions import APPROVAL_KEY, McpClient
+from capset_server.mcp.tasks import Tasks
+
+DECIDED_SECONDS: Final = 45.0
+"""How long a call waits for the decision of a person who is at the page."""
+MAX_SHOWN: Final = 4_000
+"""The longest arguments that a form shows: no one is to decide on what is cut."""
+
+Again = Callable[[], Awaitable[Ended]]
+"""Makes the same call again."""
+
+
+class DecisionForm(BaseModel):
+    """The form of those who may approve what they asked for."""
+
+    decision: Literal["approve", "reject"]
+    note: Annotated[str, Field(max_length=1_000, description="The reason.")] | None = None
+
+
+async def until_approved(
+    ended: Ended, exchange: Exchange, client: McpClient | None, tasks: Tasks | None, again: Again
+) -> Ended | InputRequiredResult | dict[str, Any]:
+    """Return a call as it ended; if it waits for an approval, as what its client can do about that.
+
+    Those who may approve it themselves get a form, others the page, and then a task. A client without all of these gets
+    the refusal, to make the call again.
+    """
+    approval = approval_of(ended.error)
+    if approval is None or client is None or not client.is_modern:
+        return ended
+    given, access = client.approval_answer(approval), exchange.approvals
+    if (shown := await _question(exchange, client, approval)) is not None:
+        if given is None or (given.action == "accept" and not _FORM.fits(given.content)):
+            params = ElicitRequestFormParams(message=shown, requested_schema=dict(_FORM.form))
+            return client.approval_required(approval, params, _meta(ended, exchange, approval))
+        if given.action == "accept":
+            await _decide(exchange, approval, given)
+            return await again()
+    elif access.url is not None and client.has_urls:
+        if given is None or given.content is not None:  # of a form, for arguments that were changed since
+            said = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
+            params = ElicitRequestURLParams(message=said, url=access.url(approval))
+            return client.approval_required(approval, params, _meta(ended, exchange, approval))
+        if given.action == "accept" and not client.has_tasks:
+            if await (await exchange.session.suspended(approval)).decided(DECIDED_SECONDS):
+                return await again()
+            return ended
+    if tasks is not None and client.has_tasks and (task := await tasks.create(ended, exchange, approval)) is not None:
+        return task
+    return ended
+
+
+async def _decide(exchange: Exchange, approval: str, given: ElicitResult) -> None:
+    """Decide a request for the caller, as the form says. Somebody may have been faster: the call then shows that."""
+    said = _FORM.read(given.content or {})
+    decide = exchange.approvals.decide
+    if decide is None:
+        return
+    try:
+        approved = said.decision == "approve"
+        await decide(approval, Answer(approved=approved, note=said.note, round=0 if approved else None))
+    except (Conflict, NotFound):
+        pass
+    except PermissionDenied as error:
+        raise MCPError(INVALID_PARAMS, error.message) from None
+
+
+async def _question(exchange: Exchange, client: McpClient, approval: str) -> str | None:
+    """Return the question of the form; ``None`` if there is no form for this request, and others or a page decide it.
+
+    The form shows the arguments that were asked for, whole: where an approver has changed them, or a part is masked,
+    the page has to be read.
+    """
+    access = exchange.approvals
+    if access.decide is None or not has_forms(client.capabilities):
+        return None
+    request = (await exchange.session.suspended(approval)).request
+    is_whole = not round_of(request) and request.unmasked is None
+    return _shown(request) if is_whole and access.refusal(request) is None else None
+
+
+def _shown(request: ApprovalRow) -> str | None:
+    """Return the question of the form, ``None`` if it would be too long to be read."""
+    arguments = legible(json.dumps(read(request.arguments), indent=2, ensure_ascii=False))
+    arguments += "".join(f"\n{legible(described_file(file))}" for file in files_of(request))
+    if len(arguments) > MAX_SHOWN:
+        return None
+    return f"{legible(request.tool)} is to be called with {arguments}\n{legible(request.reason)}"
+
+
+def _meta(ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any]:
+    meta = {**meta_of(ended), f"{PREFIX}approval": approval}
+    if (url := exchange.approvals.url) is not None:
+        meta[f"{PREFIX}approval_url"] = url(approval)
+    return meta
+
+
+_FORM: Final[ClientQuestion[DecisionForm]] = question_of(APPROVAL_KEY, "Approve?", DecisionForm)

@@ -1,0 +1,208 @@
+"""Changes of lists and files, told to clients that listen: ``subscriptions/listen`` (spec 7, M24)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import (
+    SUBSCRIPTION_ID_META_KEY,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+    event_to_notification,
+)
+from mcp_types import (
+    INTERNAL_ERROR,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+)
+
+from capset.errors import CapsetError
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset_server.mcp.exchanges import Exchange
+from capset_server.mcp.prompts import list_prompts
+from capset_server.mcp.resources import FILES, files_of, list_offered, path_of
+from capset_server.mcp.tools import list_tools
+
+METHOD: Final = "subscriptions/listen"
+LOOK_SECONDS: Final = 2.0
+"""How long a change that this process did not make itself may go unnoticed."""
+RUNG_SECONDS: Final = 0.25
+"""The least time between two looks: many calls may each ask for one."""
+MAX_LISTENERS: Final = 500
+"""Streams of changes that one process has open."""
+MAX_URIS: Final = 100
+"""Resources that one stream may ask for by URI."""
+_WORK: Final = 20.0
+"""How many times as long as a look took, at least, until the next one of the same stream."""
+_ALL_WORK: Final = 4.0
+"""The same for all streams together."""
+_RETRY_SECONDS: Final = 30.0
+_log = logging.getLogger("capset.mcp")
+
+Asked = ServerRequestContext[dict[str, Any], Any]
+
+
+class Listeners:
+    """The streams of changes that are open here: bounded in number, woken by calls, and ended together."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.Event, str] = {}
+        self.closed: Final = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return how many are open."""
+        return len(self._open)
+
+    def ring(self, session: str) -> None:
+        """Look at once what a call has changed in its session."""
+        for rung, of in self._open.items():
+            if of == session:
+                rung.set()
+
+    def ring_all(self) -> None:
+        """Look at once what another process has changed."""
+        for rung in self._open:
+            rung.set()
+
+    def close(self) -> None:
+        """End all streams: the process is shutting down."""
+        self.closed.set()
+        for rung in self._open:
+            rung.set()
+
+    @contextmanager
+    def joined(self, session: str) -> Generator[asyncio.Event]:
+        """Yield an event that is set when there may be something to tell. Raises ``MCPError`` if there is no room."""
+        if len(self._open) >= MAX_LISTENERS or self.closed.is_set():
+            raise MCPError(
+                INTERNAL_ERROR,
+                f"This server has no room for another stream of changes (it has {len(self._open)} of {MAX_LISTENERS}): "
+                f"ask for the lists again instead, and try this in {_RETRY_SECONDS:g} seconds",
+                {"retryable": True, "retry_after": _RETRY_SECONDS},
+            )
+        rung = asyncio.Event()
+        self._open[rung] = session
+        try:
+            yield rung
+        finally:
+            del self._open[rung]
+
+
+class _SeenLists(NamedTuple):
+    """The lists and files of a caller at one look; only those that the stream is for are filled in."""
+
+    snapshot: Snapshot
+    tools: Sequence[object] = ()
+    prompts: Sequence[object] = ()
+    resources: Sequence[object] = ()
+    files: Mapping[str, object] = {}
+    """The version, size and time of each file, by path: they differ when its content does."""
+
+    def changes(self, now: _SeenLists, uris: Sequence[str]) -> list[ServerEvent]:
+        """Return what differs now."""
+        found: list[ServerEvent] = []
+        if now.tools != self.tools:
+            found.append(ToolsListChanged())
+        if now.prompts != self.prompts:
+            found.append(PromptsListChanged())
+        if now.resources != self.resources or now.files.keys() != self.files.keys():
+            found.append(ResourcesListChanged())
+        found += [ResourceUpdated(uri) for uri in uris if now.files.get(path_of(uri)) != self.files.get(path_of(uri))]
+        return found
+
+
+async def listen(
+    listeners: Listeners, exchange: Exchange, asked: Asked, params: SubscriptionsListenRequestParams
+) -> SubscriptionsListenResult:
+    """Tell a client what changes in its own lists, and in the files that it names, until it leaves.
+
+    What it sees is looked at as a request for it would find it: after calls in its session, and every few seconds, for
+    what others and other processes do. It ends when the caller may not ask any more, and on shutdown.
+    """
+    wanted = _honoured(params.notifications, is_limited=exchange.tools is not None)
+    meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: asked.request_id}
+    uris = wanted.resource_subscriptions or ()
+    with listeners.joined(exchange.session.id) as rung:
+        seen, took = await _timed(exchange, wanted, None)
+        told = SubscriptionsAcknowledgedNotificationParams(notifications=wanted, _meta=meta)
+        await asked.session.send_notification(
+            SubscriptionsAcknowledgedNotification(params=told), related_request_id=asked.request_id
+        )
+        while await _waited(listeners, rung, took):
+            try:
+                exchange = await exchange.again()
+                now, took = await _timed(exchange, wanted, seen)
+            except CapsetError as error:
+                if error.status < 500:
+                    break  # the key is not valid any more, or there is no such session
+                _log.warning("it could not be seen what has changed for a client that listens: %s", error.message)
+                continue
+            for event in seen.changes(now, uris) if now is not seen else ():
+                await asked.session.send_notification(
+                    event_to_notification(event, meta), related_request_id=asked.request_id
+                )
+            seen = now
+    return SubscriptionsListenResult(_meta=meta)
+
+
+def _honoured(asked: SubscriptionFilter, *, is_limited: bool) -> SubscriptionFilter:
+    """Return the part of a filter that can be told; who may use single tools is told of the list of tools only.
+
+    Of resources, these are files: what a tool would give now is known only by calling it.
+    """
+    files = [uri for uri in asked.resource_subscriptions or () if uri.startswith(FILES)][:MAX_URIS]
+    return SubscriptionFilter(
+        tools_list_changed=asked.tools_list_changed or None,
+        prompts_list_changed=(not is_limited and asked.prompts_list_changed) or None,
+        resources_list_changed=(not is_limited and asked.resources_list_changed) or None,
+        resource_subscriptions=None if is_limited else files or None,
+    )
+
+
+async def _waited(listeners: Listeners, rung: asyncio.Event, took: float) -> bool:
+    """Wait until it is time to look again, and return whether to; ``took`` is how long the last look took."""
+    pause = max(RUNG_SECONDS, took * max(_WORK, _ALL_WORK * len(listeners)))
+    await _set_within(listeners.closed, pause)
+    await _set_within(rung, LOOK_SECONDS - pause)
+    rung.clear()
+    return not listeners.closed.is_set()
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await event.wait()
+
+
+async def _timed(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> tuple[_SeenLists, float]:
+    started = monotonic()
+    return await _look(exchange, wanted, before), monotonic() - started
+
+
+async def _look(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> _SeenLists:
+    """Return what the caller sees now, as far as it is wanted."""
+    session = exchange.session
+    snapshot = await session.current()
+    is_limited = exchange.tools is not None
+    if before is None or snapshot is not before.snapshot:
+        tools = list_tools(snapshot, exchange).tools if wanted.tools_list_changed else ()
+        prompts = list_prompts(snapshot).prompts if wanted.prompts_list_changed and not is_limited else ()
+        resources = list_offered(snapshot) if wanted.resources_list_changed and not is_limited else ()
+        before = _SeenLists(snapshot, tools, prompts, resources)
+    if is_limited or not (wanted.resources_list_changed or wanted.resource_subscriptions):
+        return before._replace(files={})
+    files = {one.path: (one.version, one.size_bytes, one.modified_at) for one in await files_of(session)}
+    return before._replace(files=files)

@@ -1,0 +1,363 @@
+"""Streams of answers that are kept while their call runs, and for clients that come again (spec 7, M25).
+
+On such a stream a call can also ask its client, as revisions before 2026-07-28 do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Set
+from contextlib import aclosing, suppress
+from typing import Any, Final, NamedTuple
+
+from anyio import CancelScope, create_task_group, fail_after
+from starlette.types import Message, Receive, Send
+
+from capset_server.http.bodies import ClientLeft
+
+VERSION: Final = "2025-11-25"
+"""The one revision that has them: those before cannot read an event without data, and the next has no such streams."""
+RETRY_MS: Final = 2_000
+"""How long a client waits until it comes again."""
+GRACE_SECONDS: Final = 30.0
+"""How long a call goes on whose client is not there."""
+KEEP_SECONDS: Final = 300.0
+"""How long an answer is kept that was not fetched."""
+SENT_SECONDS: Final = 30.0
+"""How long one is kept that was sent, and may have been lost on its way."""
+MAX_BYTES: Final = 512 * 1024
+"""The maximum size of a kept answer. Beyond it, progress that was not fetched is dropped, and so is a longer answer."""
+MAX_OWN: Final = 16
+"""Answers of one principal that are kept at once; while these run, the next ones are not kept."""
+MAX_ALL: Final = 128
+PING_SECONDS: Final = 15.0
+ASK_SECONDS: Final = 600.0
+"""How long a person may take for an answer; none counts as a form that was closed."""
+SEND_SECONDS: Final = 30.0
+"""How long a client may take nothing before it counts as gone."""
+_QUESTION: Final = re.compile(r"[0-9a-f]{8}\.[0-9a-f]{32}\.[0-9]+")
+_END: Final = b"\r\n\r\n"
+_START: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-cache, no-transform"),
+        (b"connection", b"keep-alive"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+
+
+class AnswerOwner(NamedTuple):
+    """The owner of an answer, who alone may fetch it: a caller at one path, in one transport session."""
+
+    identity: str
+    connection: str | None
+
+
+class KeptStream:
+    """The answer to one call: its events, as far as they are kept, and the client that reads them, if one does.
+
+    ``cancel`` ends the call; it is called when no client has come for ``GRACE_SECONDS``. ``name`` begins the ids of
+    its events, and ``tool`` is what was called, as ``CAPABILITY.TOOL``. One that cannot be resumed has no ids, and its
+    call ends when its client leaves.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        owner: AnswerOwner,
+        principal: object,
+        tool: str | None,
+        cancel: Callable[[], None],
+        *,
+        is_resumable: bool = True,
+    ) -> None:
+        self.name, self.owner, self.principal, self.tool = name, owner, principal, tool
+        self.is_resumable = is_resumable
+        self.is_over, self.is_sent = False, False
+        self._cancel = cancel
+        self._events: list[bytes] = []
+        self._first = 1
+        """The number of the first event that is still kept."""
+        self._size = 0
+        self._reader, self._readers = 0, 0
+        self._next = 1
+        """The number of the event that its reader is to get next."""
+        self._has_begun = False
+        self._plain: list[Message] = []
+        """An answer that is no stream: it is passed on as it is."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._questions = 0
+        self._waiting: dict[str, asyncio.Future[Mapping[str, Any] | None]] = {}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a client is there."""
+        return self._readers > 0
+
+    @property
+    def _end(self) -> int:
+        return self._first + len(self._events)
+
+    def is_of(self, owner: AnswerOwner, tools: Set[str] | None) -> bool:
+        """Return whether the answer may be fetched by one who may use these tools only, ``None`` for all."""
+        return self.is_resumable and self.owner == owner and (tools is None or self.tool in tools)
+
+    def can_go_on(self, after: int) -> bool:
+        """Return whether a client that has got the event of this number can get the answer."""
+        return 0 <= after < self._end and not (self.is_over and after < self._end - 1 and not self._events)
+
+    async def take(self, message: Message) -> None:
+        """Take a part of the answer, as an application sends it; wait where its reader is slow."""
+        if message["type"] == "http.response.start":
+            headers = dict(message["headers"])
+            if not headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+                self._plain.append(message)
+        elif self._plain:
+            self._plain.append(message)
+        else:
+            for block in message.get("body", b"").split(_END):
+                if block and not block.startswith(b":"):
+                    await self._put(block + _END)
+        self._has_begun = True
+        self._tell()
+
+    async def _put(self, event: bytes) -> None:
+        while self.is_read and self._size > MAX_BYTES:
+            await self._change(None)
+        self._events.append(event)
+        self._size += len(event)
+        self._trim()
+
+    async def ask(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Ask the client to fill in a form, and return the result; ``None`` for an error, or after ``ASK_SECONDS``."""
+        self._questions += 1
+        name = f"{self.name}.{self._questions}"
+        self._waiting[name] = answer = asyncio.get_running_loop().create_future()
+        request = {"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": params}
+        try:
+            await self._put(b"event: message\r\ndata: " + json.dumps(request).encode() + _END)
+            self._tell()
+            async with asyncio.timeout(ASK_SECONDS):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[name]
+
+    def answer(self, id: str, result: Mapping[str, Any] | None) -> bool:
+        """Take the client's answer to a question, and return whether that was waited for."""
+        waiting = self._waiting.get(id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(result)
+        return True
+
+    def end(self) -> None:
+        """Say that the answer is whole."""
+        self.is_over = True
+        self._stop_timer()
+        self._tell()
+
+    def _trim(self) -> None:
+        while self._size > MAX_BYTES and (self._first < self._next or not self.is_read):
+            self._size -= len(self._events.pop(0))
+            self._first += 1
+
+    def _tell(self) -> None:
+        self._changed.set()
+
+    async def deliver(self, after: int, receive: Receive, send: Send) -> None:
+        """Send a client what follows the event of this number, until all is sent, or the client leaves.
+
+        Who comes later takes the place of who was there.
+        """
+        self._reader += 1
+        self._readers += 1
+        self._stop_timer()
+        self._next = max(after + 1, self._first)
+        self._tell()
+        is_primed = False
+        try:
+            async with create_task_group() as tasks:
+                tasks.start_soon(_watch, receive, tasks.cancel_scope)
+                async with aclosing(self._messages(after, self._reader)) as messages:
+                    with suppress(TimeoutError, ClientLeft, OSError):
+                        async for message in messages:
+                            with fail_after(SEND_SECONDS):
+                                await send(message)
+                            is_primed = is_primed or message["type"] == "http.response.body"
+                tasks.cancel_scope.cancel()
+        finally:
+            self._readers -= 1
+            self._tell()
+            if not (self.is_read or self.is_over):
+                self._wait(GRACE_SECONDS if is_primed and self.is_resumable else 0.0)
+            self._trim()
+
+    async def _messages(self, after: int, reader: int) -> AsyncGenerator[Message]:
+        """Yield what is to be sent: first, the id to come again with."""
+        while not self._has_begun and not self.is_over:
+            await self._change(None)
+        if self._plain or not self._has_begun:
+            while not self.is_over:
+                await self._change(None)
+            for one in self._plain:
+                yield one
+            return
+        yield _START
+        if self.is_resumable:
+            yield _body(b"%bretry: %d\r\ndata: %b" % (self._id(after), RETRY_MS, _END))
+        while reader == self._reader:
+            if self._next < self._end:
+                number = self._next
+                event = self._events[number - self._first]
+                yield _body(self._id(number) + event)
+                if reader == self._reader:  # else the place is that of who came later
+                    self._next = number + 1
+                    self._trim()
+                    self._tell()
+            elif self.is_over:
+                self.is_sent = True
+                break
+            elif not await self._change(PING_SECONDS):
+                yield _body(b": ping" + _END)
+        yield {"type": "http.response.body", "body": b"", "more_body": False}
+
+    async def _change(self, seconds: float | None) -> bool:
+        """Wait until something changes, and return whether it did in time."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _id(self, number: int) -> bytes:
+        return f"id: {self.name}.{number}\r\n".encode() if self.is_resumable else b""
+
+    def _wait(self, seconds: float) -> None:
+        """End the call after so long, unless a client comes."""
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._cancel()
+        self._wait(1.0)  # it may not have begun yet
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """End the call now if its client is not there: the process is shutting down."""
+        if not (self.is_over or self.is_read):
+            self._stop_timer()
+            self._give_up()
+
+
+def _body(part: bytes) -> Message:
+    return {"type": "http.response.body", "body": part, "more_body": True}
+
+
+async def _watch(receive: Receive, reading: CancelScope) -> None:
+    """Stop reading when the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    reading.cancel()
+
+
+class NotKept(Exception):
+    """An answer that cannot be fetched here: the status to say so with, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+class KeptStreams:
+    """The answers that one process keeps: bounded in number, for each principal and in all, and in time."""
+
+    def __init__(self) -> None:
+        self._process = secrets.token_hex(4)
+        self._kept: dict[str, KeptStream] = {}
+
+    def open(
+        self, owner: AnswerOwner, principal: object, tool: str | None, cancel: Callable[[], None], *, is_resumable: bool
+    ) -> KeptStream | None:
+        """Return the stream of a new call, ``None`` if there is no room to keep its answer."""
+        own = [one for one in self._kept.values() if one.principal == principal]
+        if len(own) >= MAX_OWN and not self._drop_one(own):
+            return None
+        if len(self._kept) >= MAX_ALL:
+            sent = [one for one in self._kept.values() if one.is_sent]
+            if not self._drop_one(sent or own):
+                return None
+        name = f"{self._process}.{secrets.token_hex(16)}"
+        self._kept[name] = stream = KeptStream(name, owner, principal, tool, cancel, is_resumable=is_resumable)
+        return stream
+
+    def end(self, stream: KeptStream) -> None:
+        """Keep the answer of a call that has ended for a while."""
+        stream.end()
+        if not stream.is_resumable:
+            return self._drop(stream.name)
+        loop = asyncio.get_running_loop()
+        # By name: a timer shall not keep what was dropped to make room.
+        loop.call_later(SENT_SECONDS, self._drop_sent, stream.name)
+        loop.call_later(KEEP_SECONDS, self._drop, stream.name)
+        return None
+
+    def find(self, event: str, owner: AnswerOwner, tools: Set[str] | None) -> tuple[KeptStream, int]:
+        """Return the stream of an event, and the event's number. Raises ``NotKept``, also for another's."""
+        name, _, number = event.rpartition(".")
+        if not (number.isascii() and number.isdigit() and len(number) < 10 and "." in name):
+            raise NotKept(400, "Last-Event-ID must be the id of an event of this server")
+        self._refuse_others(name)
+        found = self._kept.get(name)
+        if found is None or not found.is_of(owner, tools) or not found.can_go_on(int(number)):
+            raise NotKept(
+                410, f"This answer is not kept (any more): it has {KEEP_SECONDS:g} seconds and {MAX_BYTES:,} bytes"
+            )
+        return found, int(number)
+
+    def answer(self, id: str, owner: AnswerOwner, result: Mapping[str, Any] | None) -> bool:
+        """Pass on an answer to a question, and return whether that was waited for.
+
+        Raises ``NotKept`` for the question of a call in another process.
+        """
+        name = id.rpartition(".")[0]
+        if _QUESTION.fullmatch(id):
+            self._refuse_others(name)
+        found = self._kept.get(name)
+        return found is not None and found.owner == owner and found.answer(id, result)
+
+    def _refuse_others(self, name: str) -> None:
+        if name.partition(".")[0] != self._process:
+            raise NotKept(421, "Another process runs this call, or it ended: send all requests of a session to one")
+
+    def close(self) -> None:
+        """End the calls whose clients are not there: the process is shutting down."""
+        for one in self._kept.values():
+            one.close()
+
+    def _drop_one(self, streams: Iterable[KeptStream]) -> bool:
+        """Make room by dropping the oldest answer, one that was sent before others; return whether there was one."""
+        over = [one for one in streams if one.is_over]
+        for one in sorted(over, key=lambda one: not one.is_sent)[:1]:
+            self._drop(one.name)
+        return bool(over)
+
+    def _drop_sent(self, name: str) -> None:
+        if (found := self._kept.get(name)) is not None and found.is_sent:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._kept.pop(name, None)

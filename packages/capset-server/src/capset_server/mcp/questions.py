@@ -1,0 +1,170 @@
+"""The client of one MCP request, for handlers that ask it something (spec 7, M12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from mcp_types import InputResponseRequestParams as Answering
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
+from pydantic import BaseModel, ValidationError
+
+from capset.definitions.clients import ClientAnswer, ClientQuestion
+from capset.errors import ClientCapabilityMissing, ClientInputRequired, ToolError
+from capset.kernel.call.client_questions import FORMS
+from capset_server.mcp.kept_streams import KeptStream
+
+APPROVAL_KEY: Final = "capset/approval"
+"""The key of the question about an approval: handlers' own questions stand beside it."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a client takes a task in the place of a result."""
+MAX_STATE: Final = 65_536
+"""Maximum characters of the answers that a call may collect, as JSON."""
+MAX_TRIES: Final = 3
+"""How often a form is shown again on the stream of a call whose answers do not fit."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class McpClient:
+    """The client of a request, and its answers: those that come with it, and those of earlier rounds in its state.
+
+    A question without an answer that fits ends the call, and stands in ``pending``. At revisions before 2026-07-28 the
+    call waits instead, for the answer to a request on its own stream, where that is ``asking``.
+    """
+
+    def __init__(
+        self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering, asking: KeptStream | None = None
+    ) -> None:
+        self.asked: Final = asked
+        self._asking = asking
+        self.is_modern = asked.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.pending: ClientQuestion[Any] | None = None
+        """The question that the call ended with."""
+        # The state is this server's own: its seal was checked before any handler saw it.
+        state: dict[str, Any] = json.loads(params.request_state) if params.request_state else {}
+        self._earlier: dict[str, dict[str, Any]] = state.get("answers", {})
+        self._approval: str | None = state.get("approval")
+        self._given = params.input_responses or {}
+        self._used: dict[str, dict[str, Any]] = {}
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Everything that the client declares, beyond what the protocol names too; read only if a handler asks."""
+        said = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        if self.is_modern and isinstance(said, Mapping):
+            return cast("Mapping[str, Any]", said)
+        if self._asking is not None:
+            return FORMS
+        declared = self.asked.session.client_capabilities
+        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+    @property
+    def has_urls(self) -> bool:
+        """Whether it can lead its person to a page."""
+        modes = self.capabilities.get("elicitation")
+        return isinstance(modes, Mapping) and cast("Mapping[str, Any]", modes).get("url") is not None
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it takes a task in the place of a result."""
+        return self.is_modern and declares_tasks(self.capabilities)
+
+    async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
+        """Return the answer to a question. Raises ``ClientInputRequired`` if there is none, or none that fits."""
+        if not self.is_modern and self._asking is not None:
+            return await self._ask_now(self._asking, question)
+        if not self.is_modern:
+            raise ClientCapabilityMissing(
+                f"This tool has to ask the person who calls it ({question.message!r:.200}), which takes a client of "
+                "revision 2026-07-28 here.",
+                required=FORMS,
+            )
+        answer = self._earlier.get(question.key) or self._answer(question.key)
+        if answer is None or (answer["action"] == "accept" and not question.fits(answer["content"])):
+            self.pending = question
+            raise ClientInputRequired(f"This call asks: {question.message} Make it again, with the answer.")
+        self._used[question.key] = answer
+        if answer["action"] != "accept":
+            return ClientAnswer(answer["action"])
+        return ClientAnswer("accept", question.read(answer["content"] or {}))
+
+    def required(self, meta: dict[str, Any]) -> InputRequiredResult:
+        """Return the result that asks the pending question. The answers so far are its state, still to be sealed."""
+        question = cast("ClientQuestion[Any]", self.pending)
+        state = json.dumps({"answers": self._used})
+        if len(state) > MAX_STATE:
+            raise ToolError(f"The answers to this call have more than {MAX_STATE:,} characters.", status=413)
+        params = ElicitRequestFormParams(message=question.message, requested_schema=dict(question.form))
+        return InputRequiredResult(
+            input_requests={question.key: ElicitRequest(params=params)}, request_state=state, _meta=meta
+        )
+
+    def approval_answer(self, approval: str) -> ElicitResult | None:
+        """Return the answer to the question about a request, if this round brings one."""
+        given = self._given.get(APPROVAL_KEY) if self._approval == approval else None
+        return given if isinstance(given, ElicitResult) else None
+
+    def approval_required(
+        self, approval: str, params: ElicitRequestParams, meta: dict[str, Any]
+    ) -> InputRequiredResult:
+        """Return the result that asks about a request; its answer is for no other. The state is still to be sealed."""
+        state = json.dumps({"answers": self._earlier, "approval": approval})
+        return InputRequiredResult(
+            input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=state, _meta=meta
+        )
+
+    async def _ask_now(self, asking: KeptStream, question: ClientQuestion[M]) -> ClientAnswer[M]:
+        """Return the answer to a question that is asked while the call goes on; one that does not fit is asked again.
+
+        Raises ``ToolError`` if none fits, or one is too long.
+        """
+        has_titles = is_version_at_least(self.asked.protocol_version, "2025-11-25")
+        form = dict(question.form) if has_titles else _older(question.form)
+        params = {"message": question.message, "requestedSchema": form}
+        for _ in range(MAX_TRIES):
+            given = await asking.ask(params)
+            if given is None:
+                return ClientAnswer("cancel")
+            try:
+                result = ElicitResult.model_validate(given)
+            except ValidationError:
+                continue
+            content = result.content or {}
+            if len(json.dumps(content)) > MAX_STATE:
+                raise ToolError(f"The answer to this call has more than {MAX_STATE:,} characters.", status=413)
+            if result.action != "accept":
+                return ClientAnswer(result.action)
+            if question.fits(content):
+                return ClientAnswer("accept", question.read(content))
+        raise ToolError(f"The client gave {MAX_TRIES} answers, and none fits the form.", status=422)
+
+    def _answer(self, key: str) -> dict[str, Any] | None:
+        given = self._given.get(key)
+        return {"action": given.action, "content": given.content} if isinstance(given, ElicitResult) else None
+
+
+def _older(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a form whose choices of one text have their titles as revisions before 2025-11-25 want them."""
+    fields = dict(form["properties"])
+    for name, field in fields.items():
+        if choices := field.get("oneOf"):
+            names = {"enum": [one["const"] for one in choices], "enumNames": [one["title"] for one in choices]}
+            fields[name] = {word: value for word, value in field.items() if word != "oneOf"} | names
+    return {**form, "properties": fields}
+
+
+def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
+    """Return whether a client that declares these capabilities knows tasks."""
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, Mapping) and isinstance(cast("Mapping[str, Any]", extensions).get(TASKS), Mapping)

@@ -1,0 +1,130 @@
+"""Results of calls of tools: content, structure, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp_types import CallToolResult, TextContent
+
+from capset.definitions.contents import ABSENT, ForeignResult
+from capset.definitions.messages import Message
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.handlers import always_replies
+from capset.errors import CapsetError, ToolError
+from capset.wire.calls import approval_of
+from capset.wire.errors import error_shape
+from capset_server.mcp.calls import PREFIX, Ended, error_text, meta_of
+from capset_server.mcp.contents import gives_content, show, show_foreign
+
+WRAPPED: Final = "result"
+"""The single field of the object that wraps an output that is not an object."""
+NOTE: Final = f"{PREFIX}note"
+"""The key of ``_meta`` that says how a result does not fit what its tool promises."""
+_OF_CONNECTIONS: Final = (PREFIX, "io.modelcontextprotocol/")
+"""How the keys of ``_meta`` begin that are about one connection, and not about a result."""
+_SILENT: Final = ("stream", "processor")
+
+
+def is_wrapped(tool: AnyTool) -> bool:
+    """Return whether a tool's output is wrapped in ``result``, in its schema and in every result alike.
+
+    Up to 2025-11-25, MCP accepts only objects. A streaming tool may also end without an output, validly.
+    """
+    return may_be_silent(tool) or tool.output.json_schema.get("type") != "object"
+
+
+def may_be_silent(tool: AnyTool) -> bool:
+    """Return whether a tool may end without an output, validly."""
+    return tool.shape in _SILENT and not always_replies(tool.handler)
+
+
+async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:
+    """Return the result of a call that has ended.
+
+    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may correct itself. All results
+    are marked as untrusted; text that is too long for a model is cut. ``page`` returns the page of a request for an
+    approval, which is told where one is needed.
+    """
+    messages, reply, meta = ended.messages, ended.reply, meta_of(ended)
+    error, foreign = ended.error, messages.result.foreign
+    if foreign is not None and foreign.blocks is not None and (error is None or _is_own(foreign, error)):
+        return await _pass_on(ended, foreign, meta)
+    if error is not None:
+        meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
+        text = error_text(error)
+        if page is not None and (approval := approval_of(error)) is not None:
+            meta[f"{PREFIX}approval_url"] = url = page(approval)
+            text += f"\nIt is decided at {url}"
+        told = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
+        if told.is_cut:
+            shape["message"] = told.text
+            shape.pop("fields", None)
+            meta[f"{PREFIX}file"] = told.file
+        return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
+    # Structured content is for programs and stays whole: it must match the tool's output schema, and clients that check
+    # it would fail a call whose effects have happened. For a host that passes it to a model, the file shows that the
+    # text is the version meant for models.
+    structure = None if gives_content(messages.called) else _structured(messages.called, reply)
+    if reply is None:
+        return CallToolResult(content=[], structured_content=structure, _meta=meta)
+    shown = await show(ended.session, messages.record, messages.result.content, reply.data)
+    if shown.is_cut:
+        meta[f"{PREFIX}file"] = shown.file
+    if foreign is not None and foreign.note is not None:
+        meta[NOTE] = foreign.note
+    return CallToolResult(content=shown.blocks, structured_content=structure, _meta=meta)
+
+
+async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -> CallToolResult:
+    """Return what an MCP server has answered as it came, with the metadata of the call here beside its own.
+
+    A result that does not fit the output schema of its tool is marked as an error, though the call succeeded: clients
+    that check results would throw it away, and tell their model that the call failed. The note says so.
+    """
+    blocks, error = [*(foreign.blocks or ())], ended.error
+    if error is not None:
+        meta[f"{PREFIX}error"] = error_shape(error).plain()
+        if not blocks:
+            blocks.append({"type": "text", "text": error_text(error)})
+    if foreign.note is not None:
+        meta[NOTE] = foreign.note
+        blocks.append({"type": "text", "text": f"[{foreign.note}]"})
+    shown = await show_foreign(ended.session, ended.messages.record, blocks)
+    if shown.is_cut:
+        meta[f"{PREFIX}file"] = shown.file
+        if error is not None:
+            meta[f"{PREFIX}error"] |= {"message": "The text of the error is cut; the file has all of it."}
+    tool = ended.messages.called
+    structure: dict[str, Any] | None = None
+    if foreign.structured is not ABSENT:
+        is_object = isinstance(foreign.structured, dict | None)
+        is_wrapped_there = tool is not None and is_declared(tool) and is_wrapped(tool)
+        structure = {WRAPPED: foreign.structured} if is_wrapped_there or not is_object else foreign.structured
+    own_meta = {name: value for name, value in foreign.meta.items() if not name.startswith(_OF_CONNECTIONS)}
+    is_error = error is not None or not foreign.fits_schema
+    return CallToolResult(
+        content=shown.blocks, structured_content=structure, is_error=is_error, _meta={**own_meta, **meta}
+    )
+
+
+def _is_own(foreign: ForeignResult, error: CapsetError) -> bool:
+    """Return whether an error is the one that the server has answered with, and none of capset's after that."""
+    return foreign.error is not None and type(error) is ToolError and error.code == foreign.error.code
+
+
+def is_declared(tool: AnyTool) -> bool:
+    """Return whether the output schema of a tool is given by who made it: not every MCP server gives one."""
+    return tool.mcp is None or "outputSchema" in tool.mcp
+
+
+def _named(error: CapsetError) -> str:
+    """Return the suffix of that text: the kind of error, and whether to retry."""
+    retry = ["retryable"] if error.retryable else []
+    return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
+
+
+def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:
+    if tool is not None and not is_wrapped(tool):
+        return {} if reply is None else reply.data
+    return {} if reply is None else {WRAPPED: reply.data}

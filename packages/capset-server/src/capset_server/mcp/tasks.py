@@ -1,0 +1,347 @@
+"""Tasks: calls that wait for an approval, as the extension ``io.modelcontextprotocol/tasks`` has them (spec 7, M19).
+
+A task is a request for an approval in the store. Its id is that of the request, sealed for the session of its caller.
+The call goes on when its client asks for the task after the decision: as the same call would that is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, cast
+
+from anyio import CancelScope
+from mcp.server.context import ServerRequestContext
+from mcp.server.runner import modern_error_data
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    RequestParams,
+)
+from mcp_types.methods import serialize_server_result
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from starlette.requests import Request
+
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.clients import ClientAnswer, ClientQuestion
+from capset.errors import CapsetError, ClientInputRequired, NotFound
+from capset.kernel.call.session import Session
+from capset.kernel.call.suspended_calls import SuspendedCall
+from capset.schemas.validation_errors import VALIDATION_ERRORS
+from capset.stores.base import ReplyRow
+from capset.stores.base.replies import KEPT
+from capset_server.auth.signing_keys import KeySource, is_sealed, seal
+from capset_server.mcp.calls import PREFIX, Ended, meta_of, public_text, run
+from capset_server.mcp.exchanges import ApprovalAccess, Exchange
+from capset_server.mcp.questions import TASKS, declares_tasks
+from capset_server.mcp.results import answer
+
+POLL_MS: Final = 5_000
+"""How often a client should ask."""
+WAIT_SECONDS: Final = 5.0
+"""How long a request for a task waits for a call that goes on, so that most are answered by the first."""
+METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
+_PURPOSE: Final = "capset task"
+_MAX_ID: Final = 200
+_MAX_MESSAGE: Final = 1_000
+_log = logging.getLogger("capset.mcp")
+
+Asked = ServerRequestContext[dict[str, Any], Any]
+
+
+class TaskParams(RequestParams):
+    """The parameters of ``tasks/get`` and ``tasks/cancel``."""
+
+    task_id: str
+
+
+class TaskUpdateParams(TaskParams):
+    """The parameters of ``tasks/update``. No task of this server ever asks anything, so no response is read."""
+
+    input_responses: dict[str, Any]
+
+
+class _TaskRun:
+    """A call that goes on in this process."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        self.task: asyncio.Task[None] | None = None
+        self.outcome: dict[str, Any] = {}
+        """The outcome, once the task is done."""
+        self.is_cancelled = False
+        self._has_begun, self._has_ended = False, False
+
+    def cancel(self) -> None:
+        """Cancel the call, once: neither what has not begun nor what is being kept may be left without an outcome."""
+        if self._has_ended or self.is_cancelled:
+            return
+        self.is_cancelled = True
+        if self._has_begun and self.task is not None:
+            self.task.cancel()
+
+    @contextmanager
+    def calling(self) -> Generator[None]:
+        """Let the call be cancelled inside. Raises ``CancelledError`` if it was before."""
+        if self.is_cancelled:
+            raise asyncio.CancelledError
+        self._has_begun = True
+        try:
+            yield
+        finally:
+            self._has_ended = True
+
+
+class Tasks:
+    """The tasks of the sessions that a server is asked for."""
+
+    def __init__(self, keys: KeySource) -> None:
+        self._keys = keys
+        self._running: dict[str, _TaskRun] = {}
+        """Calls that go on, by the ids of their requests."""
+
+    async def create(self, ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any] | None:
+        """Return a call that was refused until it is approved as a task; ``None`` for one that cannot be one.
+
+        That is a call of which the store does not have everything, since some of its arguments are secrets, or has it
+        in a form that its tool does not take, such as with computed fields; and one whose handler had started: what
+        waits then is a call of the handler's own.
+        """
+        tool = ended.messages.called
+        if tool is None or not ended.messages.result.refused:
+            return None
+        call = await exchange.session.suspended(approval)
+        if call.arguments is None:
+            return None
+        try:
+            tool.arguments.check_stored(call.arguments.text)
+        except VALIDATION_ERRORS:
+            return None
+        meta = {**meta_of(ended), f"{PREFIX}approval": approval}
+        if (url := exchange.approvals.url) is not None:
+            meta[f"{PREFIX}approval_url"] = url(approval)
+        return {"resultType": "task", **await self._working(call, exchange.approvals), "_meta": meta}
+
+    async def get(self, asked: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
+        """Answer ``tasks/get``: let the call of a task go on if that is decided, and return how it stands."""
+        call = await self._find(asked, params, exchange)
+        if call.is_waiting:
+            return await self._working(call, exchange.approvals)
+        return await self._state(call, exchange)
+
+    async def update(self, asked: Asked, params: TaskUpdateParams, exchange: Exchange) -> dict[str, Any]:
+        """Answer ``tasks/update``: no task has asked anything, and responses to nothing are ignored."""
+        await self._find(asked, params, exchange)
+        return {"resultType": "complete"}
+
+    async def cancel(self, asked: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
+        """Answer ``tasks/cancel``: end the request of a call that has not gone on, or the call if it runs here."""
+        call = await self._find(asked, params, exchange)
+        found = self._running.get(call.request.id)
+        if found is not None:
+            found.cancel()
+        elif not call.is_forgotten:
+            with CancelScope(shield=True):  # what is reserved has an outcome, even if its client leaves now
+                if await call.reserve() is None:
+                    await call.keep(json.dumps({"status": "cancelled"}))
+                    await call.withdraw()
+        return {"resultType": "complete"}
+
+    async def _find(self, asked: Asked, params: TaskParams, exchange: Exchange) -> SuspendedCall:
+        """Return the call of a task. Raises ``MCPError`` if it is none of this caller's, without saying why."""
+        if asked.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", asked.method)
+        declared = cast("Mapping[str, Any]", asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        if not (isinstance(declared, Mapping) and declares_tasks(cast("Mapping[str, Any]", declared))):
+            required: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            raise MCPError(
+                MISSING_REQUIRED_CLIENT_CAPABILITY, f"This needs a client with the extension {TASKS}", required
+            )
+        _check_header(asked, params.task_id)
+        approval, _, given = params.task_id.partition(".")
+        session = exchange.session
+        missing = MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
+        if len(params.task_id) > _MAX_ID or not await is_sealed(self._keys, given, _PURPOSE, approval, session.id):
+            raise missing
+        try:
+            call = await session.suspended(approval)
+        except NotFound:
+            raise missing from None
+        if call.arguments is None or not await exchange.may_call(call.request.tool):
+            raise missing
+        return call
+
+    async def _state(self, call: SuspendedCall, exchange: Exchange) -> dict[str, Any]:
+        approval = call.request.id
+        found = self._running.get(approval)
+        if found is None:
+            if call.is_forgotten:
+                raise MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
+            kept = await _reserve(call)
+            if kept is None:
+                found = self._start(call, exchange.session)
+            elif kept.status is not None:
+                return await self._over(call, _outcome_of(kept), kept.digest, kept.created_at)
+            else:
+                found = self._running.get(approval)  # it began while the store was asked
+        if found is None or found.task is None:
+            record = await call.broken_off()
+            if record is None:
+                return await self._working(call, exchange.approvals)
+            unknown = _failed(f"What came of the call is not known; its record is {record}")
+            return await self._over(call, unknown, call.digest)
+        done, _ = await asyncio.wait([found.task], timeout=WAIT_SECONDS)
+        if not done or found.outcome.get("status") == "working":
+            return {**await self._working(call, exchange.approvals), **found.outcome}
+        return await self._over(call, found.outcome, found.digest)
+
+    def _start(self, call: SuspendedCall, session: Session) -> _TaskRun:
+        """Let a reserved call go on, in a task of the kernel's: a client that leaves does not end it."""
+        found = self._running[call.request.id] = _TaskRun(call.digest)
+        found.task = call.spawn(self._go_on(found, call, session))
+        return found
+
+    async def _go_on(self, found: _TaskRun, call: SuspendedCall, session: Session) -> None:
+        approval, record = call.request.id, None
+        try:
+            try:
+                with found.calling():
+                    ended = await _call_again(call, session)
+                record = ended.messages.record
+                if ended.messages.result.refused and ended.error is not None and ended.error.retryable:
+                    found.outcome = _later(ended.error)
+                    return await call.release()
+                found.outcome = {"status": "completed", "result": await _result_of(ended)}
+            except asyncio.CancelledError:
+                cut_off = _failed("The server was stopped while the call ran: its record says what is known of it")
+                found.outcome = {"status": "cancelled"} if found.is_cancelled else cut_off
+                if found.is_cancelled:
+                    await call.withdraw()  # where the handler had not started
+            except Exception as error:
+                found.outcome = _failed_with(error)
+            status = 200 if found.outcome["status"] == "completed" else 500
+            await call.keep(json.dumps(found.outcome), status=status, record=record)
+        except CapsetError as error:
+            _log.error("the outcome of the task %s was not kept: %s", approval, error.message)
+        finally:
+            del self._running[approval]
+
+    async def _working(self, call: SuspendedCall, approvals: ApprovalAccess) -> dict[str, Any]:
+        request = call.request
+        if call.is_waiting:
+            said = f"{request.tool!r} waits for an approval: {request.reason[:_MAX_MESSAGE]}"
+            if approvals.url is not None:
+                said = f"{said.removesuffix('.')}. It is decided at {approvals.url(request.id)}"
+        else:
+            said = f"{request.tool!r} runs"
+        return {
+            **await self._task(request),
+            "status": "working",
+            "statusMessage": said,
+            "lastUpdatedAt": request.decided_at or request.created_at,
+            "ttlMs": _milliseconds(request.created_at, request.expires_at),
+            "pollIntervalMs": POLL_MS,
+        }
+
+    async def _over(
+        self, call: SuspendedCall, outcome: Mapping[str, Any], digest: str, since: str | None = None
+    ) -> dict[str, Any]:
+        """Return a task that is over. Raises ``MCPError`` for a result that came of other rights of its caller."""
+        if outcome["status"] == "completed" and digest != call.digest:
+            raise MCPError(
+                INVALID_PARAMS,
+                "This call went on with other permissions or attributes of its caller: ask with a credential that has "
+                "the same",
+            )
+        request = call.request
+        last = since or request.decided_at or request.expires_at
+        left = _milliseconds(request.created_at, last) + round(KEPT.total_seconds() * 1000)
+        return {**await self._task(request), **outcome, "lastUpdatedAt": last, "ttlMs": left}
+
+    async def _task(self, request: ApprovalRow) -> dict[str, Any]:
+        sealed = await seal(self._keys, _PURPOSE, request.id, request.session)
+        return {"taskId": f"{request.id}.{sealed}", "createdAt": request.created_at}
+
+
+class _Unasked:
+    """The client of a call that goes on: no one is there to be asked, and the approval is kept for when there is."""
+
+    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
+
+    async def ask(self, question: ClientQuestion[Any], /) -> ClientAnswer[Any]:
+        """Raise ``ClientInputRequired``, which gives the approval back."""
+        raise ClientInputRequired(
+            f"This call is approved, and asks its caller: {question.message} Make the same call again, as tools/call: "
+            "a task cannot be asked."
+        )
+
+
+async def _reserve(call: SuspendedCall) -> ReplyRow | None:
+    """Reserve a call, as it does, even if the client leaves now: what is reserved has to go on."""
+    with CancelScope(shield=True):
+        return await call.reserve()
+    raise AssertionError
+
+
+async def _call_again(call: SuspendedCall, session: Session) -> Ended:
+    request = call.request
+    arguments: dict[str, Any] = {} if call.arguments is None else json.loads(call.arguments.text)
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        """Tasks have no progress."""
+
+    exchange = Exchange(session, correlation=request.id)
+    return await run(exchange, request.tool, arguments, report, _Unasked(), approval=request.id)
+
+
+async def _result_of(ended: Ended) -> dict[str, Any]:
+    """Return the result as ``tools/call`` would have given it."""
+    shown = (await answer(ended)).model_dump(by_alias=True, mode="json", exclude_none=True)
+    return serialize_server_result("tools/call", LATEST_MODERN_VERSION, shown)
+
+
+def _outcome_of(kept: ReplyRow) -> Mapping[str, Any]:
+    if kept.body is not None:
+        return json.loads(kept.body)
+    return _failed(f"The call was made, but its result was too large to be kept; its record is {kept.record}")
+
+
+def _later(error: CapsetError) -> dict[str, Any]:
+    """Return how a task stands whose call was refused for now: its approval is as good when it is asked for again."""
+    wait = round((error.retry_after or 0.0) * 1000)
+    return {"status": "working", "statusMessage": error.message, "pollIntervalMs": max(POLL_MS, wait)}
+
+
+def _failed(message: str) -> dict[str, Any]:
+    return {"status": "failed", "statusMessage": message, "error": {"code": INTERNAL_ERROR, "message": message}}
+
+
+def _failed_with(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, MCPError | CapsetError):
+        _log.error("a task failed", exc_info=error)
+        return _failed("Internal error; the log has the details")
+    told = error if isinstance(error, MCPError) else MCPError(INTERNAL_ERROR, public_text(error, "tasks/get"))
+    said = modern_error_data(told)
+    shape = said.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {"status": "failed", "statusMessage": said.message, "error": shape}
+
+
+def _check_header(asked: Asked, task_id: str) -> None:
+    """Raise ``MCPError`` unless ``Mcp-Name`` names the task, where there are headers: others route by it."""
+    request = cast("object", asked.request)
+    if isinstance(request, Request) and decode_header_value(request.headers.get(MCP_NAME_HEADER)) != task_id:
+        raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the request body's taskId parameter")
+
+
+def _milliseconds(since: str, until: str) -> int:
+    return round((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds() * 1000)

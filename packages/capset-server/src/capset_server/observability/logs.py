@@ -1,0 +1,108 @@
+"""The log of the server: one JSON object per line on stderr, including the lines of every library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+import structlog
+from pydantic_core import PydanticSerializationError, to_json
+
+from capset_server.observability.log_writer import LogWriter, line_head
+
+FLUSH_SECONDS: Final = 0.1
+"""How long an access log line may wait to be written."""
+
+
+def _traced(_: object, method: str, line: dict[str, Any]) -> dict[str, Any]:  # plain data
+    """Add the ids of the current span, if calls are traced."""
+    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+        context = trace.get_current_span().get_span_context()
+        if context.is_valid:
+            line |= {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+    return line
+
+
+_SHARED: Final[list[Any]] = [  # structlog's processors
+    _traced,
+    structlog.processors.add_log_level,
+]
+
+
+def _headed(_: object, method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:  # plain data
+    """Begin a line as every other one begins."""
+    return {**line_head(line.pop("event"), level=line.pop("level"), logger=line.pop("logger")), **line}
+
+
+def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
+    """Send every logger's lines to the log, each as one JSON object.
+
+    Tracebacks show no values of variables, which could include keys and arguments.
+    """
+    handler = _Lines(log)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *_SHARED],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                _headed,
+                structlog.processors.JSONRenderer(_text),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("capset").setLevel(level)
+    logging.captureWarnings(True)
+    for name in ("uvicorn", "uvicorn.error", "mcp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _Lines(logging.Handler):
+    """A handler that never blocks those who log."""
+
+    def __init__(self, log: LogWriter) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._log.put([self.format(record).encode()])
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self._log.drain()
+
+
+class AccessLog:
+    """One line per request, given to the log in batches: a hand-over for each would cost as much as a call."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self._lines: list[bytes] = []
+
+    def put(self, line: dict[str, Any]) -> None:  # plain data
+        """Queue a line, to be written within ``FLUSH_SECONDS``."""
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+        self._lines.append(to_json(line, fallback=repr))
+
+    def flush(self) -> None:
+        """Give the queued lines to the log."""
+        lines, self._lines = self._lines, []
+        if lines:
+            self._log.put(lines)
+
+
+def _text(line: Any, **_: object) -> str:
+    try:
+        return to_json(line, fallback=repr, inf_nan_mode="strings").decode()
+    except PydanticSerializationError:  # a lone surrogate, as in the name of a file that is no UTF-8
+        return json.dumps(line, default=repr)

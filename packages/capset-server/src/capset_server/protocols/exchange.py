@@ -1,0 +1,214 @@
+"""One exchange with an agent, in any protocol: what a client sends becomes a turn, or decides what a turn waits for.
+
+The conversation is the server's: of all that a client sends, its newest message is used, and its answers to requests
+for approvals. Those count as they would anywhere else: the caller needs the scope, and the request is another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+from pydantic_core import from_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from capset.definitions.approvals import Answer
+from capset.errors import Conflict, NotFound, TurnSuspended
+from capset.stores.base import SUSPENDED, EventRow, SessionRow
+from capset.wire.turns import ENDINGS
+from capset_server.approvals.decisions import check_chat_answer, checked_note
+from capset_server.auth.callers import Caller
+from capset_server.followers import FollowerCredential, Gap, follow
+from capset_server.http.bodies import DisconnectWatch
+from capset_server.http.request_context import RequestContext, request_context
+from capset_server.http.responses import answer
+from capset_server.rest.calls import EventStream
+from capset_server.rest.turns import FindTurn, begin_found_turn, begin_turn
+from capset_server.service import Service
+
+SESSION_HEADER: Final = b"x-capset-session"
+"""The header that names the session of an answer."""
+STOPS: Final = (*ENDINGS, "turn.suspended")
+"""The types of the events with which an exchange ends."""
+BEGINNINGS: Final = ("turn.started", "turn.retried")
+"""The types of the events with which a turn begins."""
+_WINDOW: Final = 200
+"""How many events are read at once to find the newest of a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentExchange:
+    """A turn, or the part of it that follows a decision: its events from after the number ``after``."""
+
+    service: Service
+    caller: Caller
+    row: SessionRow
+    turn: str
+    after: int
+    request_info: RequestContext
+    past: int = 0
+    """Up to this number, events with which a turn stops do not end the exchange: the turn has gone on since."""
+
+    async def rows(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[EventRow]:
+        """Yield the events up to the first of ``stops``; without ``waits``, those that are there.
+
+        Raises ``NotFound`` where some of them are not kept any more.
+        """
+        kernel, bell = self.service.kernel, self.service.turns.bell
+        credential = FollowerCredential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
+        found = follow(kernel, bell, self.row.id, self.after, turn=self.turn, waits=waits, credential=credential)
+        async with aclosing(found) as rows:
+            async for row in rows:
+                if isinstance(row, Gap):
+                    raise NotFound(f"the events {row.after + 1} to {row.last} of this session are not kept any more")
+                yield row
+                if row.type in stops and row.seq > self.past:
+                    return
+
+
+async def begin_exchange(
+    service: Service, caller: Caller, row: SessionRow, request: Request, content: Any
+) -> AgentExchange:  # content is any JSON
+    """Begin a turn with a message, once for each ``Idempotency-Key``. Raises as ``TurnService.begin`` does."""
+    service.turns.check_runner()
+    key = request.headers.get("idempotency-key")
+    begun, _ = await begin_turn(service, caller, row, content, request, key)
+    return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
+
+
+async def begin_found_exchange(
+    service: Service,
+    caller: Caller,
+    place: str,
+    find: FindTurn,
+    request: Request,
+) -> AgentExchange:
+    """Begin a turn as ``begin_exchange`` does, with what is found as ``begin_found_turn`` has it."""
+    service.turns.check_runner()
+    key = request.headers.get("idempotency-key")
+    begun, _ = await begin_found_turn(service, caller, place, find, request, key)
+    row = await service.session_row(caller, begun.session)
+    return AgentExchange(service, caller, row, begun.turn, begun.after, request_context(request.scope))
+
+
+async def decide(
+    service: Service,
+    caller: Caller,
+    row: SessionRow,
+    request: Request,
+    answers: Mapping[str, Answer],
+    *,
+    turn: str | None = None,
+) -> AgentExchange:
+    """Decide the requests that the session's turn waits for, and return what follows.
+
+    ``answers`` has an answer for each request that is undecided, by its id or by the model's id of the call that waits
+    for it; of a decided one, the decision stands. Raises
+    ``PermissionDenied`` for a caller that may not decide, ``NotFound`` for a request that was not waited for,
+    ``TurnSuspended`` where further ones are undecided, or need further approvals, and ``Conflict`` where nothing was
+    waited for, or another turn than ``turn`` waits.
+    """
+    service.turns.check_runner()
+    for one in answers.values():
+        checked_note(one.note)
+    found = await newest_event(service, row, "turn.suspended")
+    if found is None:
+        raise Conflict("no turn of this session waits for an approval: send a message instead")
+    if turn not in (None, found.turn):  # before anything is decided
+        raise Conflict("the turn of that response is over: send a message instead")
+    data: dict[str, Any] = from_json(found.data)
+    answers = {data["calls"].get(one, one): answer for one, answer in answers.items()}
+    if unknown := [one for one in answers if one not in data["approvals"]]:
+        raise NotFound(f"this session does not wait for the approval {unknown[0]!r}")
+    waiting = await service.turns.turns.waiting(row)
+    undecided = () if waiting is None else waiting[1]
+    pending = [approval.id for approval in undecided]
+    if left := [one for one in pending if one not in answers]:
+        raise TurnSuspended(
+            f"the turn {found.turn!r} waits for an approval: {', '.join(left)}; have it decided, then ask again",
+            approvals=left,
+        )
+    if pending:
+        caller.check("capset:approve")
+    for approval in undecided:
+        check_chat_answer(approval, answers[approval.id])
+    decided = [await service.kernel.approvals.decide(one, answers[one], by=caller.principal) for one in pending]
+    service.turns.turns.wake()
+    if left := [one.id for one in decided if one.status == "pending"]:
+        raise TurnSuspended(
+            f"the turn {found.turn!r} waits for further approvals: {', '.join(left)}; yours counts, ask again once "
+            "others have given theirs",
+            approvals=left,
+        )
+    return AgentExchange(service, caller, row, found.turn, found.seq, request_context(request.scope))
+
+
+async def follow_turn(service: Service, caller: Caller, row: SessionRow, request: Request) -> AgentExchange | None:
+    """Return the turn that runs in a session, from its beginning; ``None`` if there is none, or it waits."""
+    page = await service.kernel.store.events.read(row.id, after=0, limit=1)
+    if page.running is None or page.running.holder == SUSPENDED:
+        return None
+    turn, after = page.running.turn, page.last
+    beginning = await newest_event(service, row, *BEGINNINGS)
+    if beginning is not None and beginning.turn == turn:  # otherwise it is not kept any more
+        after = beginning.seq - 1
+    return AgentExchange(service, caller, row, turn, after, request_context(request.scope), page.last)
+
+
+async def newest_event(service: Service, row: SessionRow, *types: str) -> EventRow | None:
+    """Return the newest event of these types in a session."""
+    events = service.kernel.store.events
+    last = (await events.read(row.id, after=0, limit=1)).last
+    while last > 0:
+        page = await events.read(row.id, after=max(last - _WINDOW, 0), limit=_WINDOW)
+        for one in reversed(page.items):
+            if one.type in types:
+                return one
+        last -= _WINDOW
+    return None
+
+
+Answering = Callable[[], Awaitable[tuple[int, bytes]]]
+"""Returns the status and the JSON of an answer once an exchange has ended."""
+
+
+class ExchangeResponse(Response):
+    """An answer that is made while it is sent: a stream of ``parts``, or else one JSON document, ``whole``.
+
+    Streams count among those of the caller. A client that disconnects ends the answer, not the turn.
+    """
+
+    def __init__(
+        self,
+        exchange: AgentExchange,
+        leave: Callable[[], None],
+        *,
+        parts: AsyncGenerator[bytes] | None = None,
+        whole: Answering | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """``leave`` is called when the response has ended."""
+        super().__init__()
+        self._exchange = exchange
+        self._leave = leave
+        self._parts = parts
+        self._whole = whole
+        session = (SESSION_HEADER, exchange.row.id.encode())
+        self._more = [session, *((name.encode(), value.encode()) for name, value in (headers or {}).items())]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer. Raises ``ClientLeft`` when the client disconnects."""
+        try:
+            if self._parts is not None:
+                async with aclosing(self._parts) as parts:
+                    await EventStream(send, self._exchange.service.limits).send_parts(parts, receive, *self._more)
+            elif self._whole is not None:
+                with DisconnectWatch(receive):
+                    status, body = await self._whole()
+                await answer(send, status, b"application/json", body, *self._more)
+        finally:
+            self._leave()

@@ -1,0 +1,346 @@
+"""OpenAI's APIs over agents: ``/v1/models``, ``/v1/responses`` and ``/v1/chat/completions`` (spec 6, R18).
+
+``model`` is the id of an agent. The paths are not in the OpenAPI document: their shapes are OpenAI's, and so are those
+of their errors (``openai_errors``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from itertools import count
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic_core import to_json
+
+from capset.errors import InvalidArguments, NotFound
+from capset.stores.base import AgentQuery, SessionRow
+from capset.wire.pages import PAGE_BYTES
+from capset.wire.turns import ENDINGS
+from capset_server.auth.callers import Caller
+from capset_server.http.request_context import HttpRefusal, caller_of, request_context
+from capset_server.protocols.exchange import (
+    STOPS,
+    AgentExchange,
+    ExchangeResponse,
+    begin_exchange,
+    begin_found_exchange,
+    decide,
+)
+from capset_server.protocols.openai_chat import CompletionBuilder
+from capset_server.protocols.openai_histories import find_conversation, newest_context
+from capset_server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, content_of, read_input
+from capset_server.protocols.openai_responses import ResponseBuilder
+from capset_server.protocols.turn_items import Item, TurnItems
+from capset_server.rest.routing import Calls, Id, Served, StrictRoute
+from capset_server.service import Service
+
+_PAGE: Final = 200
+_RESPONSE: Final = re.compile(r"resp_(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})_(?P<after>[0-9]{1,15})")
+_COMPLETION: Final = re.compile(r"chatcmpl-(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})")
+_JSON: Final = "application/json"
+_PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A name of a parameter that a header can hold."""
+_MOST_NAMED: Final = 50
+"""How many parameters a header names at most."""
+
+router = APIRouter(tags=["openai"], route_class=StrictRoute, include_in_schema=False)
+Given = Annotated[dict[str, Any], Body()]
+
+
+@router.get("/models")
+async def list_models(service: Served, caller: Calls) -> JSONResponse:
+    """List the agents that take sessions, as models."""
+    found = [_model(agent.name, 0) for agent in service.agents.defined]
+    query = AgentQuery(caller.principal.org, "active", None, _PAGE, None, PAGE_BYTES)
+    while True:
+        page = await service.kernel.store.agents.list(query)
+        found += [_model(row.id, _seconds(row.created_at)) for row in page.items]
+        if page.next is None:
+            return JSONResponse({"object": "list", "data": found})
+        query = replace(query, before=page.next)
+
+
+@router.get("/models/{id}")
+async def get_model(service: Served, caller: Calls, id: Id) -> JSONResponse:
+    """Return one agent as a model."""
+    loaded = await service.agents.active(caller.principal.org, id)
+    return JSONResponse(_model(loaded.id, _seconds(loaded.row.created_at) if loaded.row else 0))
+
+
+@router.post("/responses")
+async def create_response(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
+    """Tell an agent something, or decide what its turn waits for, and answer with what it did."""
+    given, ignored = read_input(ResponsesInput, body, takes_system_texts=service.takes_system_texts)
+    asked = asked_of(given)
+    if asked.message is None and asked.context is not None:
+        ignored = [*ignored, "instructions"]  # they go with a message
+    previous = None
+    if given.previous_response_id is not None:
+        previous = await _place(service, caller, _RESPONSE, given.previous_response_id)
+        _check_agent(previous.row, given.model)
+    leave = service.turns.followers.join(caller.principal)
+    try:
+        if asked.message is not None:
+            if previous is None:
+                row = await _new_session(service, caller, given.model, request)
+                content = content_of(asked.message, asked.context)
+                exchange = await begin_exchange(service, caller, row, request, content)
+            else:
+                find = partial(_going_on, service, caller, previous, asked.message, asked.context)
+                exchange = await begin_found_exchange(service, caller, previous.row.id, find, request)
+            place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+        elif previous is not None:
+            exchange = await decide(service, caller, previous.row, request, asked.answers, turn=previous.turn)
+            place = replace(previous, after=exchange.after)
+        else:
+            raise InvalidArguments("input has no message: send one, or name the response that is to go on")
+        answer = _Answer(exchange, place)
+        builder = answer.response_builder(given.previous_response_id, background=given.background)
+        headers = _naming(ignored)
+        if given.stream:
+            return ExchangeResponse(exchange, leave, parts=answer.response_events(builder), headers=headers)
+        whole = partial(answer.whole_response, builder, waits=not given.background)
+        return ExchangeResponse(exchange, leave, whole=whole, headers=headers)
+    except BaseException:
+        leave()
+        raise
+
+
+@router.get("/responses/{id}")
+async def get_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Return a response as it is by now."""
+    place = await _place(service, caller, _RESPONSE, id)
+    answer = _Answer(_exchange(service, place, request), place)
+    status, body = await answer.whole_response(answer.response_builder(None), waits=False)
+    return Response(body, status, media_type=_JSON)
+
+
+@router.post("/responses/{id}/cancel")
+async def cancel_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Cancel the turn of a response, and return the response."""
+    place = await _place(service, caller, _RESPONSE, id)
+    await service.turns.turns.cancel(place.row, place.turn, by=f"{caller.principal.kind}:{caller.principal.id}")
+    return await get_response(service, caller, id, request)
+
+
+@router.post("/chat/completions")
+async def create_completion(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
+    """Tell an agent something, and answer with its text."""
+    given, ignored = read_input(ChatInput, body, takes_system_texts=service.takes_system_texts)
+    known, headers = given.metadata.session, _naming(ignored)
+    leave = service.turns.followers.join(caller.principal)
+    try:
+        if len(given.spoken) > 1:
+            find = partial(_conversation, service, caller, given)
+            keys = hashlib.sha256(f"completions\0{caller.identity}".encode(errors="replace")).hexdigest()
+            exchange = await begin_found_exchange(service, caller, keys, find, request)
+        else:
+            if known is None:
+                row = await _new_session(service, caller, given.model, request)
+            else:
+                row = await service.session_row(caller, known)
+                _check_agent(row, given.model)
+            content = await _content(service, row, given.spoken[-1], given.context)
+            exchange = await begin_exchange(service, caller, row, request, content)
+        place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+        answer = _Answer(exchange, place)
+        if given.stream:
+            parts = answer.chunks(with_usage=given.stream_options.include_usage)
+            return ExchangeResponse(exchange, leave, parts=parts, headers=headers)
+        return ExchangeResponse(exchange, leave, whole=answer.whole_completion, headers=headers)
+    except BaseException:
+        leave()
+        raise
+
+
+@router.get("/chat/completions/{id}")
+async def get_completion(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Return a completion as it is by now, with what came after approvals."""
+    place = await _place(service, caller, _COMPLETION, id)
+    status, body = await _Answer(_exchange(service, place, request), place).whole_completion(waits=False)
+    return Response(body, status, media_type=_JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an answer is: its session, its turn and the number of that one's first event; it begins ``after`` one."""
+
+    row: SessionRow
+    turn: str
+    first: int
+    after: int
+    began_at: str
+
+
+class _Answer:
+    """The answer of an exchange, in OpenAI's shapes."""
+
+    def __init__(self, exchange: AgentExchange, place: _Place) -> None:
+        self._exchange = exchange
+        self._place = place
+        self._agent = place.row.agent_id or place.row.agent
+        self._items = TurnItems()
+        self._metadata = {"session": place.row.id, "turn": place.turn}
+
+    def response_builder(self, previous: str | None, *, background: bool = False) -> ResponseBuilder:
+        """Return the builder of a response."""
+        at = self._place
+        own = f"resp_{at.row.id}_{at.first}_{at.after}"
+        return ResponseBuilder(own, self._agent, _seconds(at.began_at), previous, background, self._metadata)
+
+    def _completion_builder(self) -> CompletionBuilder:
+        own = f"chatcmpl-{self._place.row.id}_{self._place.first}"
+        return CompletionBuilder(own, self._agent, _seconds(self._place.began_at), self._metadata)
+
+    async def response_events(self, builder: ResponseBuilder) -> AsyncGenerator[bytes]:
+        """Yield the events of a response."""
+        numbers = count()
+        for name, data in builder.begin():
+            yield _sse({"type": name, "sequence_number": next(numbers), **data}, name)
+        async for item in self._told():
+            for name, data in builder.add(item):
+                yield _sse({"type": name, "sequence_number": next(numbers), **data}, name)
+
+    async def whole_response(self, builder: ResponseBuilder, *, waits: bool) -> tuple[int, bytes]:
+        """Return the status and the JSON of a response, once it has ended, or as it is."""
+        async for item in self._told(waits=waits):
+            for _ in builder.add(item):
+                pass
+        return 200, to_json(builder.response)
+
+    async def chunks(self, *, with_usage: bool) -> AsyncGenerator[bytes]:
+        """Yield the chunks of a completion, and an error where its turn fails."""
+        builder = self._completion_builder()
+        yield _sse(builder.begin())
+        async for item in self._told():
+            for chunk in builder.add(item):
+                yield _sse(chunk)
+            if builder.is_broken:
+                told = f"The model's answer broke off, and is asked for again: get the completion {builder.id} later"
+                yield _sse(_chunk_error(told, "text_discarded"))
+                return
+        if (failed := builder.failed) is not None:
+            yield _sse(_chunk_error(failed.message, failed.code))
+        if with_usage:
+            yield _sse(builder.usage())
+        yield b"data: [DONE]\n\n"
+
+    async def whole_completion(self, *, waits: bool = True) -> tuple[int, bytes]:
+        """Return the status and the JSON of a completion. Raises the error of a turn that has failed."""
+        builder = self._completion_builder()
+        async for item in self._told(waits=waits, stops=STOPS if waits else ENDINGS):
+            for _ in builder.add(item):
+                pass
+        if (failed := builder.failed) is not None:
+            raise HttpRefusal(failed.http_status, failed.code, failed.message)
+        if waits and builder.stop is None:
+            ended = f"The answer was cut off, not its turn: GET /v1/chat/completions/{builder.id} has it later"
+            raise HttpRefusal(503, "cut_off", ended)
+        return 200, to_json(builder.completion)
+
+    async def _told(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[Item]:
+        """Yield what is told in the exchange, after reading what came before it in its turn."""
+        at, events = self._place.first - 1, self._exchange.service.kernel.store.events
+        while at < self._place.after:
+            page = await events.read(self._place.row.id, after=at, limit=min(_PAGE, self._place.after - at))
+            for row in page.items:
+                for _ in self._items.read(row):
+                    pass
+            at = page.items[-1].seq if page.items else self._place.after
+        self._items.texts = 0
+        async with aclosing(self._exchange.rows(waits=waits, stops=stops)) as rows:
+            async for row in rows:
+                for item in self._items.read(row):
+                    yield item
+
+
+def _exchange(service: Service, place: _Place, request: Request) -> AgentExchange:
+    return AgentExchange(
+        service, caller_of(request.scope), place.row, place.turn, place.after, request_context(request.scope)
+    )
+
+
+async def _going_on(
+    service: Service, caller: Caller, previous: _Place, message: str, context: str | None
+) -> tuple[SessionRow, Any]:  # and any JSON
+    """Return the session and the content of a message after a response.
+
+    The session is that of the response, or a copy from where an older one ended.
+    """
+    row, events = previous.row, service.kernel.store.events
+    last = (await events.read(row.id, after=0, limit=1)).last
+    newest = (await events.read(row.id, after=last - 1, limit=1)).items
+    if newest and newest[-1].turn != previous.turn:
+        row = await service.fork_session(caller, row.id, previous.turn)
+    return row, await _content(service, row, message, context)
+
+
+async def _conversation(service: Service, caller: Caller, given: ChatInput) -> tuple[SessionRow, Any]:  # and any JSON
+    """Return the session whose conversation is the history of a completion, and the content of its newest message."""
+    *history, newest = given.spoken
+    row = await find_conversation(service, caller, given.model, history, given.metadata.session)
+    _check_agent(row, given.model)
+    return row, await _content(service, row, newest, given.context)
+
+
+async def _content(service: Service, row: SessionRow, message: str, context: str | None) -> Any:  # any JSON
+    """Return the content of a turn; the context of its client is left out if the conversation has it already."""
+    is_known = context is not None and await newest_context(service, row) == context
+    return content_of(message, None if is_known else context)
+
+
+def _naming(ignored: Sequence[str]) -> Mapping[str, str]:
+    """Return the header that names what was ignored of a request; names that no parameter has are ``...`` in it."""
+    names = dict.fromkeys(name if _PARAMETER.fullmatch(name) else "..." for name in ignored[:_MOST_NAMED])
+    return {"x-capset-ignored": ", ".join(names)} if names else {}
+
+
+async def _new_session(service: Service, caller: Caller, model: str, request: Request) -> SessionRow:
+    """Return a new session; or the same again for a request that is sent again under its ``Idempotency-Key``."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return await service.new_session(caller, model)
+    return await service.thread_session(caller, model, f"key {key}")
+
+
+async def _place(service: Service, caller: Caller, pattern: re.Pattern[str], id: str) -> _Place:
+    """Return where an answer of this caller is. Raises ``NotFound``, also for another caller's."""
+    if (found := pattern.fullmatch(id)) is None:
+        raise NotFound(f"there is no answer {id!r}")
+    row, first = await service.session_row(caller, found["session"]), int(found["first"])
+    page = await service.kernel.store.events.read(row.id, after=first - 1, limit=1)
+    started = page.items[0] if page.items else None
+    if started is None or started.seq != first or started.type != "turn.started":
+        raise NotFound(f"there is no answer {id!r}, or its events are not kept any more")
+    after = int(found.groupdict().get("after") or first - 1)
+    return _Place(row, started.turn, first, after, started.created_at)
+
+
+def _check_agent(row: SessionRow, model: str) -> None:
+    if model not in (row.agent_id, row.agent):
+        raise InvalidArguments(f"model is {model!r}, but this conversation is one of {row.agent_id or row.agent!r}")
+
+
+def _model(id: str, created: int) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": created, "owned_by": "capset"}
+
+
+def _seconds(at: str) -> int:
+    return int(datetime.fromisoformat(at).timestamp())
+
+
+def _chunk_error(message: str, code: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "error", "param": None, "code": code}}
+
+
+def _sse(data: dict[str, Any], name: str | None = None) -> bytes:
+    event = b"" if name is None else b"event: %b\n" % name.encode()
+    return event + b"data: %b\n\n" % to_json(data)

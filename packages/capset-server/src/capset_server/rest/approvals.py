@@ -1,0 +1,151 @@
+"""``/v1/approvals``: listing and deciding requests for approvals (spec 4, G16–G18; spec 5, P12).
+
+A request belongs to an organisation. A key with the scope ``capset:approve`` sees all of its requests; any other key
+sees those of the caller's own sessions, and answers 404 for the rest.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
+from capset.errors import InvalidArguments, PermissionDenied
+from capset.stores.base import ApprovalQuery
+from capset.wire.approvals import (
+    ApprovalArgumentsShape,
+    ApprovalConversationShape,
+    ApprovalPageShape,
+    ApprovalShape,
+    ApproveInput,
+    PendingSummaryShape,
+    RejectInput,
+    approval_page_shape,
+    approval_shape,
+    pending_summary_shape,
+)
+from capset_server.approvals.conversations import read_conversation
+from capset_server.approvals.decisions import decide_approval, find_approval, refusal_for
+from capset_server.auth.callers import Caller
+from capset_server.http.request_context import request_context
+from capset_server.rest.files import FileDownload
+from capset_server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
+from capset_server.service import Service
+
+router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
+Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]
+Rejecting = Annotated[RejectInput, Body(default_factory=RejectInput)]
+FileNumber = Annotated[int, Path(ge=0, le=1_000, description="Its place in the `files` of the request, from 0")]
+_BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+class ApprovalFilter(Paged):
+    """Only requests that fit everything given."""
+
+    status: ApprovalStatus | None = None
+    session: Annotated[str | None, Query(max_length=200)] = None
+    tool: Annotated[str | None, Query(max_length=200)] = None
+    agent: Annotated[str | None, Query(max_length=200)] = None
+    principal: Annotated[str | None, Query(max_length=200, description="With its kind: `user:ada`")] = None
+    order: Annotated[Literal["newest", "oldest"], Query(description="Which comes first")] = "newest"
+
+
+@router.get("", responses=problems(404, 422), operation_id="list_approvals")
+async def list_approvals(
+    service: Served, caller: Asks, wanted: Annotated[ApprovalFilter, Query()]
+) -> ApprovalPageShape:
+    """List requests. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
+    if not caller.has("capset:approve"):
+        if wanted.session is None:
+            raise PermissionDenied(
+                "Permission denied: the requests of a whole organisation need the scope capset:approve; "
+                "name a session of your own: session=ID"
+            )
+        await service.session_row(caller, wanted.session)
+    query = ApprovalQuery(
+        caller.principal.org,
+        wanted.status,
+        wanted.session,
+        tool=wanted.tool,
+        agent=wanted.agent,
+        principal=wanted.principal,
+        oldest_first=wanted.order == "oldest",
+        limit=wanted.limit,
+        before=wanted.cursor,
+    )
+    return await approval_page_shape(service.kernel.approvals.list, query, partial(refusal_for, service, caller))
+
+
+@router.get("/summary", responses=problems(422), operation_id="summarize_approvals")
+async def summarize_approvals(service: Served, caller: Approves) -> PendingSummaryShape:
+    """Count the pending requests of the organisation, by their age."""
+    return pending_summary_shape(await service.kernel.approvals.summary(caller.principal.org))
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")
+async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
+    """Return a request, and what became of it."""
+    return _shape(service, caller, await find_approval(service, caller, id))
+
+
+@router.get("/{id}/arguments", responses=problems(404, 422), operation_id="get_approval_arguments")
+async def get_approval_arguments(service: Served, caller: Approves, id: Id) -> ApprovalArgumentsShape:
+    """Return the arguments with only the secrets masked that the tool's schema declares, as long as it is pending.
+
+    Each time, an act says that they were shown.
+    """
+    row = await find_approval(service, caller, id)
+    view = await service.kernel.approvals.show_arguments(row, by=caller.principal)
+    return ApprovalArgumentsShape(arguments=view.arguments, modified=view.modified)
+
+
+@router.get(
+    "/{id}/files/{number}",
+    responses={200: {"content": _BYTES, "description": "The file's bytes"}, **problems(404, 409, 422)},
+    operation_id="get_approval_file",
+    response_class=Response,
+)
+async def get_approval_file(
+    service: Served, caller: Approves, id: Id, number: FileNumber, request: Request
+) -> Response:
+    """Return the bytes of a file that the arguments name, as the approval covers it; 409 if it has changed since.
+
+    Each time, an act says that they were shown.
+    """
+    row = await find_approval(service, caller, id)
+    file = await service.kernel.approvals.show_file(row, number, by=caller.principal)
+    return FileDownload(file.read, file.stat, request_context(request.scope))
+
+
+@router.get("/{id}/conversation", responses=problems(404, 422), operation_id="get_approval_conversation")
+async def get_approval_conversation(service: Served, caller: Approves, id: Id) -> ApprovalConversationShape:
+    """Return the last messages before a request, masked and cut off. Each time, an act says that they were read."""
+    return await read_conversation(service, caller, await find_approval(service, caller, id))
+
+
+@router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
+async def approve(service: Served, caller: Approves, id: Id, given: Approving) -> ApprovalShape:
+    """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403).
+
+    Where rules ask for several approvers, the request stays ``pending`` until enough of them have approved it.
+    """
+    row = await find_approval(service, caller, id)
+    if given.arguments is not None and given.scope == "session":
+        raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
+    if given.arguments is not None and given.round is not None:
+        raise InvalidArguments("Invalid request: round approves the arguments as they are; leave it or arguments out")
+    answer = Answer(True, given.scope, given.arguments, given.note, given.round)
+    return _shape(service, caller, await decide_approval(service, caller, row.id, answer))
+
+
+@router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
+async def reject(service: Served, caller: Approves, id: Id, given: Rejecting) -> ApprovalShape:
+    """Reject a call; its caller reads the note."""
+    decided = await decide_approval(service, caller, id, Answer(approved=False, note=given.note))
+    return _shape(service, caller, decided)
+
+
+def _shape(service: Service, caller: Caller, row: ApprovalRow) -> ApprovalShape:
+    return approval_shape(row, partial(refusal_for, service, caller))

@@ -1,0 +1,371 @@
+"""``/v1/audit``: the records of the caller's organisation, and the proof of them (spec 5, P12, P52–P54)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AwareDatetime, BeforeValidator
+
+from capset.clock import iso_of
+from capset.definitions.acts import ActName
+from capset.definitions.limits import written_window
+from capset.definitions.records import Outcome
+from capset.errors import InvalidArguments, NotFound
+from capset.fingerprint.checkpoints import Checkpoint, PublicKey
+from capset.kernel.governance.acts import ActEntry
+from capset.kernel.kernel import Kernel
+from capset.stores.base import AuditQuery
+from capset.stores.base.audit import FILTERS, Kind
+from capset.wire.audit import (
+    ChainPartShape,
+    CheckpointShape,
+    LinkProofShape,
+    RecordPageShape,
+    RecordProofShape,
+    SummaryShape,
+    record_data,
+    record_page_shape,
+    summary_shape,
+)
+from capset_server.auth.callers import Caller
+from capset_server.http.record_exports import ExportFormat, ExportResponse
+from capset_server.rest.routing import Asked, Audits, Id, Served, StrictRoute, problems
+from capset_server.service import Service
+
+SLICE: Final = 500
+"""Number of links that are verified in one go; others come to their turn in between."""
+FOLLOWED: Final = 2_000
+"""Number of links from a record on among which a checkpoint over it is looked for: servers make one every 1,000."""
+
+_HELD: Final = " holds what no record can hold: "
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the chain, as a cursor says it: the last verified link, and its hash."""
+
+    PATTERN: ClassVar[str] = r"^\d{1,18}\.[0-9a-f]{64}$"
+
+    seq: int
+    hash: str
+
+    @classmethod
+    def of(cls, cursor: str) -> Self:
+        """Return the place that a cursor stands for; it matches the pattern."""
+        seq, _, digest = cursor.partition(".")
+        return cls(int(seq), digest)
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.hash}"
+
+
+class AuditProofs:
+    """Verification of one kernel's record. Signatures are checked of what the key of this server has signed."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._audit = kernel.audit
+
+    async def part(self, org: str | None, cursor: str | None, limit: int) -> ChainPartShape:
+        """Verify up to ``limit`` links from a place on, and return what was found, for a caller of this org."""
+        own = await self._own_key()
+        place = None if cursor is None else Place.of(cursor)
+        checked, since, covered = 0, 0, None
+        while True:
+            part = await self._audit.verify_part(
+                place and place.seq, place and place.hash, limit=min(SLICE, limit - checked), own=own
+            )
+            found, place = part.found, Place(part.last, part.hash)
+            checked, since, covered = checked + found.checked, since or found.since, found.covered or covered
+            if not found.ok or part.is_end or checked >= limit:
+                break
+            await asyncio.sleep(0)
+        return ChainPartShape(
+            ok=found.ok,
+            checked=checked,
+            last=part.last,
+            since=since,
+            problem=_told(org, part.found.problem),
+            seq=found.seq,
+            covered=covered,
+            key=own and own.id,
+            next=None if part.is_end or not found.ok else str(place),
+        )
+
+    async def record(self, org: str | None, id: str) -> RecordProofShape:
+        """Return a record of this org by its id, with its place in the chain. Raises ``NotFound``."""
+        page = await self._audit.query(AuditQuery(id=id, org=org or "", kind="all", limit=1))
+        if not page.items:
+            raise NotFound(f"there is no record {id!r}")
+        record = page.items[0]
+        own = await self._own_key()
+        after, previous, checked = max(record.seq - 2, 0), None, 0
+        mark: Checkpoint | None = None
+        while True:
+            part = await self._audit.verify_part(after, previous, limit=SLICE, own=own)
+            after, previous, checked = part.last, part.hash, checked + part.found.checked
+            mark = next((one for one in part.checkpoints if one.seq >= record.seq), None)
+            if mark is not None or not part.found.ok or part.is_end or checked >= FOLLOWED:
+                break
+            await asyncio.sleep(0)
+        chain = LinkProofShape(
+            ok=part.found.ok,
+            seq=record.seq,
+            hash=record.hash,
+            previous=record.previous,
+            checked=checked,
+            problem=_told(org, part.found.problem),
+            at=part.found.seq,
+            checkpoint=mark and _checkpoint(mark, own),
+        )
+        return RecordProofShape(record=record_data(record), chain=chain)
+
+    async def _own_key(self) -> PublicKey | None:
+        """Return the public half of the key that this server signs with; the database alone vouches for no key."""
+        signer = await self._audit.signer()
+        return signer if signer is not None and signer.id == self._kernel.signing.key else None
+
+
+def _told(org: str | None, problem: str | None) -> str | None:
+    """Return a problem of the chain; to a caller of an org, without the content that no record can hold."""
+    if problem is None or org is None:
+        return problem
+    told, separator, _ = problem.partition(_HELD)
+    return told + separator.removesuffix(": ")
+
+
+def _checkpoint(mark: Checkpoint, own: PublicKey | None) -> CheckpointShape:
+    is_own = own is not None and mark.key == own.id
+    return CheckpointShape(number=mark.number, seq=mark.seq, time=mark.time, key=mark.key, vouched=is_own)
+
+
+router = APIRouter(prefix="/audit", tags=["audit"], route_class=StrictRoute)
+_Text = Annotated[str | None, Query(max_length=200)]
+_WRITTEN: Final = re.compile(r"\d{4}-\d{2}-\d{2}T", re.ASCII)
+_BUCKETS: Final = {
+    "1m": 60,
+    "5m": 300,
+    "15m": 900,
+    "1h": 3_600,
+    "6h": 21_600,
+    "1d": 86_400,
+    "7d": 604_800,
+    "30d": 2_592_000,
+}
+"""The lengths of buckets, in seconds, by how they are written."""
+FEW_BUCKETS: Final = 100
+"""Number of buckets up to which a shorter one is chosen where none is asked for."""
+MOST_BUCKETS: Final = 500
+"""Number of buckets that a summary has at most."""
+_DAY: Final = timedelta(days=1)
+
+
+def _written(value: object) -> object:
+    """Return a time as it came; refuse the numbers that pydantic would take for seconds since 1970."""
+    if isinstance(value, str) and not _WRITTEN.match(value):
+        raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
+    return value
+
+
+_Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
+
+
+class RecordFilter(Asked):
+    """Only records that fit everything given."""
+
+    id: _Text = None
+    tool: _Text = None
+    outcome: Outcome | None = None
+    principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
+    session: _Text = None
+    correlation: _Text = None
+    agent: _Text = None
+    approval: _Text = None
+    code: _Text = None
+    act: ActName | None = None
+    kind: Kind | None = None
+    since: _Moment = None
+    until: _Moment = None
+
+
+class AuditFilter(RecordFilter):
+    """Only records that fit everything given; ``limit`` 1–200, ``cursor`` as the page before gave it."""
+
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    cursor: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,17}$")] = None
+
+
+class ExportFilter(RecordFilter):
+    """Only records that fit everything given; without a ``format``, what ``Accept`` prefers, or else NDJSON."""
+
+    format: ExportFormat | None = None
+
+
+class SummaryFilter(Asked):
+    """Only calls that fit everything given: of the last day, unless times are given, in ``bucket``s of this length."""
+
+    tool: _Text = None
+    agent: _Text = None
+    principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
+    outcome: Outcome | None = None
+    session: _Text = None
+    since: _Moment = None
+    until: _Moment = None
+    bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d"] | None = None
+
+
+class VerifyFilter(Asked):
+    """Where to go on, as the part before gave it, and how many links to check now."""
+
+    cursor: Annotated[str | None, Query(pattern=Place.PATTERN)] = None
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000
+
+
+@router.get("", responses=problems(422), operation_id="list_records")
+async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditFilter, Query()]) -> RecordPageShape:
+    """List how calls ended, newest first: those of all principals of the organisation.
+
+    With ``kind=act`` or the name of an ``act``, what was administered; with ``kind=all``, both. Each request leaves an
+    act ``log.read``.
+    """
+    query = _query(caller, wanted, limit=wanted.limit, before=int(wanted.cursor) if wanted.cursor else None)
+    audit = service.kernel.audit
+    await audit.flush()  # a call already reported to a client must be readable
+    page = await record_page_shape(audit, query)
+    await audit.commit(_read_act(service, caller, "query", wanted))
+    return page
+
+
+@router.get("/summary", responses=problems(422), operation_id="summarize_records")
+async def summarize_records(service: Served, caller: Audits, wanted: Annotated[SummaryFilter, Query()]) -> SummaryShape:
+    """Count how calls ended, with their latency: together, by time, and by tool.
+
+    The newest 6,000 that fit are counted, of the newest 20,000 of the organisation in that time. It shows no record,
+    and leaves no act.
+    """
+    until = _whole_second(wanted.until or datetime.fromisoformat(service.kernel.now()), up=True)
+    since = _whole_second(wanted.since or _shifted(until, -_DAY))
+    bucket = _bucket(since, until, wanted.bucket)
+    names = ("tool", "agent", "principal", "outcome", "session")
+    query = AuditQuery(
+        **{name: getattr(wanted, name) for name in names},
+        org=caller.principal.org or "",
+        since=iso_of(since),
+        until=iso_of(until),
+    )
+    audit = service.kernel.audit
+    await audit.flush()
+    measured = await audit.measure(query)
+    ends = {"since": int(since.timestamp()), "until": int(until.timestamp())}
+    return await asyncio.to_thread(summary_shape, measured, **ends, bucket=bucket)  # some milliseconds
+
+
+def _whole_second(time: datetime, *, up: bool = False) -> datetime:
+    inside = datetime.fromisoformat(iso_of(time))
+    whole = inside.replace(microsecond=0)
+    return _shifted(whole, timedelta(seconds=1)) if up and inside.microsecond else whole
+
+
+def _shifted(time: datetime, by: timedelta) -> datetime:
+    """Return a time later or earlier by as much, but not beyond the ends of the calendar."""
+    try:
+        return time + by
+    except OverflowError:
+        return time
+
+
+def _bucket(since: datetime, until: datetime, named: str | None) -> int:
+    """Return the length of buckets. Raises ``InvalidArguments`` if there would be none, or too many."""
+    if since >= until:
+        raise InvalidArguments("Invalid request: since must be before until")
+    seconds = (until - since).total_seconds()
+    fitting = [one for one in _BUCKETS.values() if seconds / one <= (FEW_BUCKETS if named is None else MOST_BUCKETS)]
+    bucket = _BUCKETS[named] if named is not None else min(fitting, default=_BUCKETS["30d"])
+    if seconds / bucket > MOST_BUCKETS:
+        more = f"; {written_window(min(fitting))} would do" if fitting else ""
+        raise InvalidArguments(f"Invalid request: a summary has at most {MOST_BUCKETS} buckets{more}")
+    return bucket
+
+
+@router.get("/verify", responses=problems(422), operation_id="verify_records")
+async def verify_records(service: Served, caller: Audits, wanted: Annotated[VerifyFilter, Query()]) -> ChainPartShape:
+    """Verify the next part of the chain: that its hashes hold, and that it agrees with the checkpoints over it.
+
+    All organisations of a database share one chain, so all of it is walked. Begin without a ``cursor``, and go on with
+    ``next`` until there is none. It shows no record, and leaves no act.
+    """
+    await service.kernel.audit.flush()
+    return await AuditProofs(service.kernel).part(caller.principal.org, wanted.cursor, wanted.limit)
+
+
+@router.get(
+    "/export",
+    operation_id="export_records",
+    response_class=Response,
+    responses={
+        **problems(422),
+        200: {
+            "description": "Every record that fits, newest first, one a line",
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "text/csv": {"schema": {"type": "string"}},
+            },
+        },
+    },
+)
+async def export_records(
+    service: Served, caller: Audits, wanted: Annotated[ExportFilter, Query()], request: Request
+) -> Response:
+    """Send every record that fits, newest first, with all its columns as they are hashed.
+
+    As NDJSON, or as CSV, where texts that a spreadsheet would take for a formula begin with an apostrophe. An answer
+    that ends early breaks off: its connection is closed without the end of the body. It leaves one act ``log.read``.
+    """
+    audit = service.kernel.audit
+    await audit.flush()
+    await audit.commit(_read_act(service, caller, "export", wanted))
+    written = wanted.format or ("csv" if _prefers_csv(request.headers.get("accept", "")) else "ndjson")
+    authorization = request.headers.get("authorization", "")
+    return ExportResponse(service, caller, _query(caller, wanted, limit=1), written, authorization)
+
+
+def _prefers_csv(accept: str) -> bool:
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return "text/csv" in kinds and "application/x-ndjson" not in kinds
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_record")
+async def get_record(service: Served, caller: Audits, id: Id) -> RecordProofShape:
+    """Return a record in full, with its place in the chain, verified up to the first checkpoint that covers it.
+
+    It leaves an act ``log.read``.
+    """
+    audit = service.kernel.audit
+    await audit.flush()
+    found = await AuditProofs(service.kernel).record(caller.principal.org, id)
+    about = {"by": "record", "id": id}
+    await audit.commit(service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org))
+    return found
+
+
+def _query(caller: Caller, wanted: RecordFilter, *, limit: int, before: int | None = None) -> AuditQuery:
+    return AuditQuery(
+        **{name: getattr(wanted, name) for name in FILTERS},
+        limit=limit,
+        before=before,
+        org=caller.principal.org or "",
+        kind=wanted.kind,
+        since=wanted.since and iso_of(wanted.since),
+        until=wanted.until and iso_of(wanted.until),
+    )
+
+
+def _read_act(service: Service, caller: Caller, by: str, wanted: RecordFilter) -> ActEntry:
+    """Return the entry of one request for records; if it cannot be written, none are shown."""
+    about: dict[str, Any] = {"by": by, **wanted.model_dump(mode="json", exclude_none=True)}
+    return service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org)

@@ -1,0 +1,322 @@
+"""``/v1/sessions/{id}/calls``: one governed call, as JSON or as a stream of server-sent events (spec 5, P9).
+
+The route is declared to FastAPI like every other, for the OpenAPI document, but requests are answered before any router
+sees them: agents use this path constantly, and routing costs more than a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Request
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from capset.definitions.messages import Json, Message
+from capset.errors import StoreError
+from capset.kernel.call.session import Session
+from capset.kernel.results import Result
+from capset.kernel.streams.messages import Messages
+from capset.schemas.validation_errors import validation_fields
+from capset.wire.calls import CallInput, CallShape, approval_of, call_data, message_data
+from capset_server.auth.callers import Caller, InsufficientScope
+from capset_server.auth.credentials import check_tool
+from capset_server.http.bodies import ClientLeft, DisconnectWatch
+from capset_server.http.idempotency import Idempotency
+from capset_server.http.request_context import RequestContext, RequestLimits, body_of, caller_of, request_context
+from capset_server.http.responses import answer, answer_refusal, misfit, retry_headers
+from capset_server.rest.routing import CallsSome, Id, Served, check_json_type, parse_json, problems, refuse_query
+from capset_server.service import Service
+
+_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        description="A request that is sent again under its key is answered again, and done once",
+        pattern="^[!-~]{1,255}$",
+    ),
+]
+_WEIGHT: Final = re.compile(r"[01](\.[0-9]{0,3})?")
+_REPLAYED: Final = (b"idempotent-replayed", b"true")
+router = APIRouter(prefix="/sessions", tags=["calls"])
+
+
+class EventStream:
+    """A response of server-sent events, with a timeout for each part and keep-alives in between."""
+
+    def __init__(self, send: Send, limits: RequestLimits) -> None:
+        self._send = send
+        self._limits = limits
+
+    async def start(self, *headers: tuple[bytes, bytes]) -> None:
+        """Begin the response."""
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+
+    async def follow(self, messages: Messages, receive: Receive) -> Any:  # the reply's data, as JSON data
+        """Begin the response, run a call, and send its events; return its reply's data, if there is a reply.
+
+        The tool advances only as its client reads. Raises ``ClientLeft`` if the client disconnects, or reads nothing
+        for too long.
+        """
+        reply: Any = None
+        beat: asyncio.Task[None] | None = None
+        try:
+            with DisconnectWatch(receive):
+                async with messages:
+                    await self.start()
+                    beat = asyncio.get_running_loop().create_task(self._beat())
+                    async for message in messages:
+                        if message.kind == "event":
+                            await self._put(b"data: " + to_json(message_data(message)) + b"\n\n")
+                        elif message.kind == "reply":
+                            reply = message.data
+        finally:
+            if beat is not None:
+                beat.cancel()
+        return reply
+
+    async def send_parts(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with parts as they come, one after the other. Raises ``ClientLeft`` as ``follow`` does."""
+        beat: asyncio.Task[None] | None = None
+        try:
+            with DisconnectWatch(receive):
+                await self.start(*headers)
+                beat = asyncio.get_running_loop().create_task(self._beat())
+                async for part in parts:
+                    await self._put(part)
+        finally:
+            if beat is not None:
+                beat.cancel()
+        await self._put(b"", more=False)
+
+    async def end(self, result: bytes) -> None:
+        """Send the result of the call, a JSON document, and end the response."""
+        await self._put(b"event: result\ndata: " + result + b"\n\n")
+        await self._put(b"", more=False)
+
+    async def _put(self, part: bytes, *, more: bool = True) -> None:
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                await self._send({"type": "http.response.body", "body": part, "more_body": more})
+        except TimeoutError:
+            raise ClientLeft from None
+
+    async def _beat(self) -> None:
+        """Send keep-alives, so that no intermediary closes the connection."""
+        while True:
+            await asyncio.sleep(self._limits.beat_seconds)
+            await self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
+
+
+@router.post(
+    "/{id}/calls",
+    operation_id="call_tool",
+    response_model=CallShape,
+    responses={
+        202: {
+            "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
+            "it is. Once it is approved, the same call is let through. As events, a call waits.",
+            "model": CallShape,
+            "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
+        },
+        **problems(400, 404, 409, 413, 415, 422),
+        200: {
+            "description": "The call was let through; `success` says whether the tool did its work. "
+            "As events: every message while it runs, without a name, then this object as the event `result`.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def call_tool(
+    request: Request,
+    service: Served,
+    caller: CallsSome,
+    id: Id,
+    given: CallInput,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Call a tool in a session, governed and on record.
+
+    A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
+    details that have the members of this object too.
+    """
+    return await prepare_call(service, caller, id, given, idempotency_key, await request.body(), request.scope)
+
+
+async def answer_call(service: Service, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request for a call: ``call_tool`` without FastAPI's resolution of parameters, which costs more."""
+    request_info, caller = request_context(scope), caller_of(scope)
+    caller.check_calls()
+    refuse_query(scope)
+    check_json_type(request_info.header(b"content-type"))
+    if body_of(scope).is_large:
+        await service.session_row(caller, str(id))
+    body: bytes = (await receive())["body"]
+    await _pause_if_large(scope)
+    given, key = parse_call(body), request_info.header(b"idempotency-key") or None
+    await _pause_if_large(scope)
+    response = await prepare_call(service, caller, str(id), given, key, body, scope)
+    await response(scope, receive, send)
+
+
+async def _pause_if_large(scope: Scope) -> None:
+    """Let others come in between two steps over a large body, each of which may take tens of milliseconds."""
+    if body_of(scope).is_large:
+        await asyncio.sleep(0)
+
+
+async def prepare_call(
+    service: Service, caller: Caller, session_id: str, given: CallInput, key: str | None, body: bytes, scope: Scope
+) -> CallResponse:
+    """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
+    request_info = request_context(scope)
+    session = await service.session(caller, session_id)
+    is_stream = prefers_events(request_info.header(b"accept"))
+    if is_stream:
+        try:
+            await check_tool(caller, session, given.tool)
+        except InsufficientScope:
+            is_stream = False  # its head could not say so
+    once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
+    kept = await once.begin() if once is not None else None
+    message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
+    await _pause_if_large(scope)
+    if is_stream:
+        authorization = request_info.header(b"authorization")
+        respond, session = (
+            _as_events,
+            session.options(
+                approvals="wait",
+                approval=given.approval,
+                credential=service.credential(caller, session.snapshot.agent_id, authorization),
+            ),
+        )
+    else:
+        respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
+    asked = CallRequest(session, message, request_info, service.limits, once, scope["root_path"])
+    return CallResponse(asked, kept, respond)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """A requested call: its request, and its idempotency."""
+
+    session: Session
+    message: Message
+    request_info: RequestContext
+    limits: RequestLimits
+    once: Idempotency | None
+    root: str
+    """The root path of the application."""
+
+
+Respond = Callable[[CallRequest, "tuple[int, bytes] | None", Receive, Send], Awaitable[None]]
+
+
+class CallResponse(Response):
+    """A response whose call is made while it is sent, so that it can be streamed, and ends when its client leaves."""
+
+    def __init__(self, asked: CallRequest, kept: tuple[int, bytes] | None, respond: Respond) -> None:
+        self.background = None
+        self._asked = asked
+        self._kept = kept
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the call and send its result."""
+        await self._respond(self._asked, self._kept, receive, send)
+
+
+async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+    if kept is not None:
+        return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
+    asked.request_info.notes["tool"] = asked.message.type
+    if asked.once is None:
+        with DisconnectWatch(receive):
+            result = await asked.session.try_message(asked.message)
+        given = result.data
+    else:
+        result, given = await _call_once(asked, asked.once, receive)
+    asked.request_info.notes["record"] = result.record
+    data = call_data(result, given, asked.session.id)
+    body = to_json(data)
+    if asked.once is not None:
+        await asked.once.end(result, body)
+    status, error = status_of(result), result.error
+    if status >= 400 and error is not None:
+        return await answer_refusal(send, error, asked.request_info.correlation, data)
+    headers = retry_headers(error)
+    if (approval := approval_of(error)) is not None:
+        headers.append((b"location", f"{asked.root}/v1/approvals/{approval}".encode()))
+    return await answer(send, status, b"application/json", body, *headers)
+
+
+async def _call_once(asked: CallRequest, once: Idempotency, receive: Receive) -> tuple[Result[Any], Any]:
+    """Make a call by its messages, which tell how far it came even if its client leaves; return its JSON data too."""
+    messages, given = asked.session.invoke(asked.message), None
+    try:
+        with DisconnectWatch(receive):
+            async with messages:
+                async for message in messages:
+                    given = message.data if message.kind == "reply" else given
+    except ClientLeft:
+        await once.abandon(messages)
+        raise
+    return messages.result, given
+
+
+async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+    stream = EventStream(send, asked.limits)
+    if kept is not None:
+        await stream.start(_REPLAYED)
+        return await stream.end(kept[1])
+    messages = asked.session.invoke(asked.message)
+    asked.request_info.notes.update(tool=asked.message.type, record=messages.record)
+    try:
+        reply = await stream.follow(messages, receive)
+    except ClientLeft:
+        if asked.once is not None:
+            await asked.once.abandon(messages)
+        raise
+    result = messages.result
+    body = to_json(call_data(result, reply, asked.session.id))
+    if asked.once is not None:
+        await asked.once.end(result, body)
+    return await stream.end(body)
+
+
+def parse_call(body: bytes) -> CallInput:
+    """Return the call in a body. Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for invalid content."""
+    data = parse_json(body)
+    try:
+        return CallInput.model_validate(data)
+    except ValidationError as error:
+        raise misfit("call", validation_fields(error, list(CallInput.model_fields), data)) from None
+
+
+def status_of(result: Result[Any]) -> int:
+    """Return 200 for a call whose handler was started, even if it failed; else the status of the refusal.
+
+    A call that can be made again once it is approved answers 202.
+    """
+    error = result.error
+    if approval_of(error) is not None:
+        return 202
+    return error.status if error is not None and (result.refused or isinstance(error, StoreError)) else 200
+
+
+def prefers_events(accept: str) -> bool:
+    """Return whether a client prefers events to JSON; it may name both, with weights (RFC 9110 §12.5.1)."""
+    weights = {"text/event-stream": 0.0, "application/json": 0.0}
+    for part in accept.lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        if kind in weights:
+            weight = next((one[2:] for one in parameters if one.startswith("q=")), "1")
+            weights[kind] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return weights["text/event-stream"] > weights["application/json"]

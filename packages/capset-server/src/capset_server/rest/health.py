@@ -1,0 +1,72 @@
+"""``/v1/healthz``, ``/v1/readyz`` and ``/v1/metrics``, for the server's operators (spec 5, P13)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast
+
+from fastapi import APIRouter, Request, Response
+
+from capset.wire.capabilities import readiness_of
+from capset.wire.operations import HealthShape, ReadyShape, SigningShape
+from capset_server.http.request_context import HttpRefusal
+from capset_server.observability.metrics import Exposition
+from capset_server.rest.routing import Measures, Served, StrictRoute, problems
+
+_OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
+router = APIRouter(tags=["health"], route_class=StrictRoute)
+
+
+@router.get("/healthz", responses=_OPEN, operation_id="healthz")
+async def healthz() -> HealthShape:
+    """Say that the process answers."""
+    return HealthShape(status="ok")
+
+
+@router.get("/readyz", responses={**_OPEN, 503: problems()[503]}, operation_id="readyz")
+async def readyz(service: Served) -> ReadyShape:
+    """Say that calls can be served: what was to be written is written, the store answers, and the server stays.
+
+    A server that does not sign the log is ready; ``signing`` says why it does not. ``capabilities`` says what
+    those that depend on the machine work with here.
+    """
+    if service.is_draining:
+        raise _draining()
+    await service.store_probe.check()
+    found = service.kernel.signing
+    signing = SigningShape(signs=found.key is not None, key=found.key, reason=found.reason)
+    dependent = [one for one in service.registry.capabilities.values() if one.readiness is not None]
+    said = await asyncio.to_thread(lambda: {one.name: readiness_of(one) for one in dependent})
+    return ReadyShape(status="ok", signing=signing, capabilities=said)
+
+
+def _draining() -> HttpRefusal:
+    ending = HttpRefusal(503, "draining", "The server is ending: send requests to another")
+    ending.retryable = True
+    return ending
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={
+        **problems(422),
+        200: {
+            "description": "Every metric, in Prometheus' text format, or as OpenMetrics for clients that accept that",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            },
+        },
+    },
+)
+async def metrics(request: Request, caller: Measures) -> Response:
+    """Say how many calls and requests there were and how long they took.
+
+    A caller of an organisation reads the counts of that alone. One of none is an operator, and reads those of all
+    callers together, and those of the server and its process; no organisation is named.
+    """
+    exposition = cast("Exposition", request.state.exposition)
+    body, media_type = exposition.written(request.headers.get("accept", ""), caller.principal.org)
+    return Response(body, headers={"content-type": media_type})

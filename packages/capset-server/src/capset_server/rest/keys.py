@@ -1,0 +1,110 @@
+"""``/v1/keys``: API keys, seen, made and revoked by administrators; and a caller's own (spec 5, P48, P49)."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from capset.definitions.limits import window_seconds
+from capset.definitions.principals import Principal
+from capset.errors import CapsetError, Conflict, StoreError
+from capset.stores.base import KeyRow
+from capset.wire.operations import KeyInput, KeyPageShape, KeyShape, NewKeyShape, key_shape, new_key_shape
+from capset.wire.pages import read_page
+from capset_server.auth.callers import Caller
+from capset_server.auth.issuance import issue_key, query_of, revoke_visible_key, visible_key
+from capset_server.auth.keys import DEFAULT_SCOPES
+from capset_server.http.idempotency import Idempotency
+from capset_server.rest.calls import IdempotencyKey
+from capset_server.rest.routing import Administers, Id, Known, Paged, Served, StrictRoute, problems
+from capset_server.service import Service
+
+router = APIRouter(prefix="/keys", tags=["keys"], route_class=StrictRoute)
+
+
+class KeyFilter(Paged):
+    """Only keys of this organisation, for callers of none; only those of a principal, by its id alone."""
+
+    org: Annotated[str | None, Query(max_length=200)] = None
+    principal: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.get("", responses=problems(422), operation_id="list_keys")
+async def list_keys(service: Served, caller: Administers, wanted: Annotated[KeyFilter, Query()]) -> KeyPageShape:
+    """List keys, newest first, even revoked and expired ones: those of the caller's organisation, or else of all."""
+    query = query_of(caller, org=wanted.org, principal=wanted.principal, limit=wanted.limit, before=wanted.cursor)
+    items, following = await read_page(service.kernel.store.keys.page, query, key_shape, _id_of)
+    return KeyPageShape(items=items, next=following)
+
+
+def _id_of(row: KeyRow) -> str:
+    return row.id
+
+
+@router.post("", status_code=201, responses=problems(400, 409, 413, 415, 422), operation_id="create_key")
+async def create_key(
+    service: Served,
+    caller: Administers,
+    given: KeyInput,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> NewKeyShape:
+    """Make a key and show it, this once: only its hash is kept.
+
+    It has at most the organisation, permissions and allowance of the caller, and ends when the caller's own key ends.
+    The same request under the same ``Idempotency-Key`` makes no second key: it answers 409 with the id of the first,
+    since its secret is not kept.
+    """
+    once = None
+    if idempotency_key is not None:
+        scope = hashlib.sha256(f"keys\0{caller.identity}".encode(errors="replace")).hexdigest()
+        once = Idempotency(service, caller, scope, idempotency_key, await request.body())
+        if (kept := await once.begin()) is not None:
+            raise Conflict(
+                f"The request of this Idempotency-Key has made the key {kept[1].decode()}, whose secret was shown then "
+                "and is not kept",
+                hint="if it was lost, revoke that key, and make another with a new Idempotency-Key",
+            )
+    try:
+        row, key = await _issue(service, caller, given)
+    except CapsetError as error:
+        if once is not None and (error.retryable or not isinstance(error, StoreError)):
+            await once.release()
+        raise
+    if once is not None:
+        await once.store_reply(201, row.id.encode())
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/keys/{row.id}"
+    return new_key_shape(row, key)
+
+
+async def _issue(service: Service, caller: Caller, given: KeyInput) -> tuple[KeyRow, str]:
+    who = Principal(
+        given.principal,
+        permissions=given.permissions,
+        kind=given.kind,
+        org=given.org,
+        attributes=given.attributes,
+        allowance=given.allowance and given.allowance.allowance(),
+    )
+    lifetime = timedelta(seconds=window_seconds(given.expires))
+    scopes = DEFAULT_SCOPES if given.scopes is None else given.scopes
+    return await issue_key(service.kernel, caller, given.name, who, scopes=scopes, lifetime=lifetime, agent=given.agent)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_key")
+async def get_key(service: Served, caller: Known, id: Id) -> KeyShape:
+    """Return a key without its secret: the one that the caller came with, or one that it administers."""
+    return key_shape(await visible_key(service.kernel, caller, id))
+
+
+@router.post("/{id}/revoke", responses=problems(404, 422), operation_id="revoke_key")
+async def revoke_key(service: Served, caller: Known, id: Id) -> KeyShape:
+    """Revoke a key for good: the one that the caller came with, or one that it administers.
+
+    Servers take it for a second more at most. Keys that were made with it stay valid until they end or are revoked.
+    """
+    return key_shape(await revoke_visible_key(service.kernel, caller, id))

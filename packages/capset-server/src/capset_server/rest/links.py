@@ -1,0 +1,122 @@
+"""``/v1/links``: the exact capabilities of each turn (spec 2, F26–F31; spec 5, P12).
+
+A link belongs to an organisation. A key with the scope ``capset:audit`` sees all of its links; any other key sees those
+of the caller's own sessions, and answers 404 for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from capset.errors import LimitExceeded
+from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.turns import keep_turn
+from capset.fingerprint.hashes import invocation_hash
+from capset.stores.base import LinkQuery
+from capset.stores.base.lineage import LinksFull
+from capset.wire.diffs import DiffShape, diff_shape
+from capset.wire.lineage import (
+    EnvelopeShape,
+    KeptLinkShape,
+    LinkInput,
+    LinkPageShape,
+    LinkShape,
+    envelope_shape,
+    kept_link_shape,
+    link_shape,
+)
+from capset.wire.pages import read_page
+from capset.wire.sessions import context_of
+from capset_server.rest import lineage
+from capset_server.rest.routing import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
+
+SESSION_LINKS: Final = 10_000
+"""The number of links, each with its envelope, that clients record of one session."""
+router = APIRouter(prefix="/links", tags=["links"], route_class=StrictRoute)
+
+
+class LinkFilter(Paged):
+    """Only links that fit everything given."""
+
+    agent_id: Annotated[str | None, Query(max_length=200)] = None
+    session_id: Annotated[str | None, Query(max_length=200)] = None
+
+
+class Both(Asked):
+    """The ids of two links or envelopes."""
+
+    before: Annotated[str, Query(min_length=1, max_length=200)]
+    after: Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
+async def record_link(
+    service: Served, caller: Calls, given: LinkInput, request: Request, response: Response
+) -> KeptLinkShape:
+    """Keep what the caller's session has now: a link, its envelope, and how the runtime hash moved since the last link.
+
+    The session's own invocation and context hold where the body has none; members of the body's context come before
+    the session's. Principal and environment are the server's own knowledge; the body has no say in them.
+    """
+    row = await service.session_row(caller, given.session_id)
+    session = await service.session(caller, given.session_id)
+    snapshot = await session.current()
+    if given.invocation is not None:
+        snapshot = replace(snapshot, invocation_hash=invocation_hash(given.invocation))
+    context = context_of(row)
+    if context is not None or given.context is not None:
+        context = {**(context or {}), **(given.context or {})}
+    try:
+        kept = await keep_turn(
+            service.kernel.store,
+            envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
+            session=session.id,
+            org=caller.principal.org,
+            metadata=given.metadata,
+            reason=given.reason,
+            clock=service.kernel.clock,
+            most=SESSION_LINKS,
+        )
+    except LinksFull:
+        raise LimitExceeded(
+            f"Rate limit exceeded: a session has at most {SESSION_LINKS} links (session_links).",
+            hint="go on in another session",
+        ) from None
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{kept.link.id}"
+    return kept_link_shape(kept)
+
+
+@router.get("", responses=problems(404, 422), operation_id="list_links")
+async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilter, Query()]) -> LinkPageShape:
+    """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
+    query = LinkQuery(caller.principal.org, wanted.agent_id, wanted.session_id, wanted.limit, wanted.cursor)
+    items, following = await read_page(partial(lineage.links, service, caller), query, link_shape, attrgetter("id"))
+    return LinkPageShape(items=items, next=following)
+
+
+@router.get(
+    "/diff",
+    responses=problems(404, 422),
+    operation_id="diff_links",
+    response_model_exclude_unset=True,  # unknown members are omitted; a null is data
+)
+async def diff_links(service: Served, caller: Looks, wanted: Annotated[Both, Query()]) -> DiffShape:
+    """Compare two links, or envelopes: which hashes moved, and why, as ``capset diff --json`` does."""
+    return diff_shape(await lineage.diff(service, caller, wanted.before, wanted.after))
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_link")
+async def get_link(service: Served, caller: Looks, id: Id) -> LinkShape:
+    """Return one link."""
+    return link_shape(await lineage.link(service, caller, id))
+
+
+@router.get("/{id}/envelope", responses=problems(404, 422), operation_id="get_link_envelope")
+async def get_link_envelope(service: Served, caller: Looks, id: Id) -> EnvelopeShape:
+    """Return the envelope of a link: all that there was, the definition with it."""
+    return envelope_shape(await lineage.envelope_of(service, caller, id))

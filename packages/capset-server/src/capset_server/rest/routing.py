@@ -1,0 +1,208 @@
+"""Shared parts of the routes: authorization, request parsing, and their description in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, cast
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import ConfigDict
+from pydantic_core import from_json
+from starlette.responses import Response
+from starlette.types import Scope as HttpScope
+
+from capset.definitions.principals import Principal
+from capset.errors import InvalidArguments
+from capset.kernel.governance.acts import Actor, acting
+from capset.schemas.schema import is_finite
+from capset.wire.errors import MEDIA_TYPE, Problem
+from capset.wire.shapes import Shape
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import Scope
+from capset_server.http.request_context import MAX_ID, HttpRefusal, body_of, caller_of, request_context
+from capset_server.service import Service
+
+ANYONE: Final = Principal.anonymous()
+"""The caller of paths that ask for no key."""
+_bearer: Final = HTTPBearer(
+    auto_error=False, description="An API key, as made by `capset key create NAME --principal WHO`, or a token."
+)
+_SAYINGS: Final = {
+    400: "The request is broken",
+    401: "No valid API key",
+    403: "This key, principal or Origin may not do this",
+    404: "There is no such thing here, for this caller",
+    409: "What is there does not allow this",
+    412: "It has another version than the one in If-Match",
+    413: "The body is too large",
+    415: "The body is not of the media type that is needed",
+    422: "Something does not fit; every field is listed",
+    429: "A limit is used up; Retry-After says for how many seconds, where that is known",
+    501: "This server was given nothing that could do this",
+    503: "The store is not available",
+}
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI types responses
+    """Return the OpenAPI responses for the problems of a route, in addition to those of every route."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
+    said: dict[int | str, dict[str, Any]] = {
+        code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 429, 503)
+    }
+    return {**said, "default": {"description": "Any other problem", "content": content}}
+
+
+class CallerCheck:
+    """A dependency: the caller, if ``check`` raises nothing. A route checks it before it reads a large body, too."""
+
+    def __init__(self, check: Callable[[Caller], None]) -> None:
+        self.check = check
+
+    async def __call__(self, request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+        """Return the caller."""
+        caller = caller_of(request.scope)
+        self.check(caller)
+        return caller
+
+
+def needs(*scopes: Scope) -> CallerCheck:
+    """Return a dependency that requires one of these scopes."""
+    return CallerCheck(lambda caller: caller.check(*scopes))
+
+
+def _accept(_: Caller) -> None:
+    """Accept any scopes."""
+
+
+async def _service(request: Request) -> Service:
+    return request.state.service
+
+
+Served = Annotated[Service, Depends(_service)]
+Reads = Annotated[Caller, Depends(needs("capset:read"))]
+Calls = Annotated[Caller, Depends(needs("capset:call"))]
+CallsSome = Annotated[Caller, Depends(CallerCheck(Caller.check_calls))]
+"""A caller that may call some tool: it may also create sessions, and see those it has."""
+Writes = Annotated[Caller, Depends(needs("capset:write"))]
+Audits = Annotated[Caller, Depends(needs("capset:audit"))]
+Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
+"""A caller that may read its own sessions, or those of the whole organisation."""
+Approves = Annotated[Caller, Depends(needs("capset:approve"))]
+Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
+"""A caller that reads metrics: of its own organisation, or of the server if it has none."""
+Known = Annotated[Caller, Depends(CallerCheck(_accept))]
+"""Any caller with a valid credential."""
+Administers = Annotated[Caller, Depends(needs("capset:admin"))]
+Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
+"""A caller that may see the requests of its own sessions, or of the whole organisation."""
+Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
+
+
+class Asked(Shape):
+    """The parameters of a query; an unknown one is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Paged(Asked):
+    """Which page of a list: ``limit`` 1–200, and the ``cursor`` that the page before gave as ``next``."""
+
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    cursor: Annotated[str | None, Query(min_length=1, max_length=200, pattern="^[0-9a-f-]+$")] = None
+
+
+class StrictRequest(Request):
+    """A request that parses JSON as strictly as all other interfaces: no NaN, no 1e999, bounded depth, a JSON type."""
+
+    async def json(self) -> Any:  # any JSON
+        found = parse_json(await self.body())
+        if not is_finite(found):
+            raise InvalidArguments("The body has a number that no computer has, such as 1e999: give one that is finite")
+        return found
+
+
+class StrictRoute(APIRoute):
+    """A route with JSON bodies parsed by ``parse_json``; other content types and unknown queries are refused.
+
+    A body with a default may be left out.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return FastAPI's handler, for strict requests."""
+        handle, takes_body = super().get_route_handler(), self.body_field is not None
+        needs_body = self.body_field is not None and self.body_field.field_info.is_required()
+        takes_query = bool(self.dependant.query_params)
+        checks = [
+            dependency.call.check
+            for dependency in self.dependant.dependencies
+            if isinstance(dependency.call, CallerCheck)
+        ]
+
+        async def strictly(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
+            if not takes_query:
+                refuse_query(request.scope)
+            if takes_body and body_of(request.scope).is_large:
+                await _check_first(request, checks)
+            if takes_body and (needs_body or await strict.body()):
+                check_json_type(request.headers.get("content-type", ""))
+                if not await strict.body():
+                    parse_json(b"")  # FastAPI would report a missing parameter
+            with acting(_actor(request)):
+                return await handle(strict)
+
+        return strictly
+
+
+async def _check_first(request: Request, checks: Iterable[Callable[[Caller], None]]) -> None:
+    """Raise what the route would raise after it has read the body: the caller's scopes, and its session, come first."""
+    caller, route = caller_of(request.scope), request_context(request.scope).route or ""
+    for check in checks:
+        check(caller)
+    if route.startswith("/v1/sessions/{id}/"):
+        await cast("Service", request.state.service).session_row(caller, request.path_params["id"])
+
+
+def _actor(request: Request) -> Actor:
+    """Return the caller of a request as the actor of what it does: the address, and the id of the key."""
+    context = request_context(request.scope)
+    who = ANYONE if context.caller is None else context.caller.principal
+    place = [f"rest {request.client.host}" if request.client else "rest"]
+    if context.caller is not None and context.caller.key is not None:
+        place.append(f"key {context.caller.key}")
+    return Actor(who.id, who.kind, who.org, " ".join(place), who.on_behalf_of, context.correlation)
+
+
+def refuse_query(scope: HttpScope) -> None:
+    """Raise ``InvalidArguments`` if a request for a path without query parameters has a query."""
+    if scope["query_string"]:
+        raise InvalidArguments("Invalid request: this path takes no query")
+
+
+def check_json_type(content_type: str) -> None:
+    """Raise ``HttpRefusal`` unless a body is JSON."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != "application/json" and not (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    ):
+        raise HttpRefusal(
+            415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so"
+        )
+
+
+def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
+    """Return the object in a body.
+
+    Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for JSON that is too deep or is not an object.
+    """
+    try:
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        if "recursion limit" in str(error):
+            raise InvalidArguments("The body is nested too deeply") from None
+        raise HttpRefusal(400, "invalid_json", f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("The body must be a JSON object")
+    return cast("dict[str, Any]", found)

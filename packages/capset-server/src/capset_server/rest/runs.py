@@ -1,0 +1,137 @@
+"""``/v1/runs``: turns and calls that are queued, and done by workers (spec 10, D10)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic_core import from_json, to_json
+
+from capset.errors import CapsetError, StoreError
+from capset.stores.base import RunQuery, RunState
+from capset.wire.runs import QueueName, RunInput, RunPageShape, RunShape, ScheduleShape, run_page_shape, run_shape
+from capset_server.auth.callers import Caller
+from capset_server.http.idempotency import Idempotency
+from capset_server.http.request_context import request_context
+from capset_server.rest.calls import IdempotencyKey
+from capset_server.rest.routing import CallsSome, Id, Paged, Served, StrictRoute, problems
+from capset_server.runs.submission import cancel_run, content_of_call, described, find_run, submit
+from capset_server.service import Service
+
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
+Made = TypeVar("Made", RunShape, ScheduleShape)
+
+
+class RunFilter(Paged):
+    """Only runs that fit everything given."""
+
+    state: RunState | None = None
+    queue: Annotated[QueueName | None, Query()] = None
+
+
+@router.post("", status_code=202, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_run")
+async def create_run(
+    service: Served,
+    caller: CallsSome,
+    given: RunInput,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> RunShape:
+    """Queue a turn of an agent, or a call of a tool, for a worker: it goes on without this client, and this server.
+
+    It needs an API key: a token cannot be shown again by a worker.
+    """
+    await check_may_queue(service, caller, given)
+    described(service, caller)  # first, so that a refused run leaves no session
+
+    async def queue() -> RunShape:
+        if given.session_id is not None:
+            session = await service.session_row(caller, given.session_id)
+        else:
+            session = await service.new_session(caller, str(given.agent_id))
+        row = await submit(
+            service,
+            caller,
+            session,
+            "turn" if given.tool is None else "call",
+            given.content if given.tool is None else content_of_call(given.tool, given.arguments or {}),
+            queue=given.queue,
+            correlation=request_context(request.scope).correlation,
+        )
+        return run_shape(row)
+
+    return await made_once(service, caller, request, response, idempotency_key, queue, noun="runs", shape=RunShape)
+
+
+async def check_may_queue(service: Service, caller: Caller, run: RunInput) -> None:
+    """Raise ``PermissionDenied`` unless a caller may have a turn queued, or calls of a tool."""
+    if run.tool is None:
+        caller.check("capset:call")
+    else:
+        agent_id = None if run.agent_id is None else str(run.agent_id)
+        await service.check_tool(caller, run.tool, session=run.session_id, agent_id=agent_id)
+
+
+async def made_once(
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    key: str | None,
+    make: Callable[[], Awaitable[Made]],
+    *,
+    noun: str,
+    shape: type[Made],
+) -> Made:
+    """Return what a request makes, or what it made before under its key, and say where that is found."""
+    once = None
+    if key is not None:
+        # Not by session: a run of an agent has a new one each time.
+        scope = hashlib.sha256(f"{noun}\0{caller.identity}".encode(errors="replace")).hexdigest()
+        once = Idempotency(service, caller, scope, key, await request.body())
+    kept = None if once is None else await once.begin()
+    if kept is not None:
+        made = shape.model_validate(from_json(kept[1]))
+        response.headers["Idempotent-Replayed"] = "true"
+    else:
+        try:
+            made = await make()
+        except CapsetError as error:
+            if once is not None and (error.retryable or not isinstance(error, StoreError)):
+                await once.release()
+            raise
+        if once is not None:
+            await once.store_reply(201, to_json(made.plain()))
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/{noun}/{made.id}"
+    return made
+
+
+@router.get("", responses=problems(422), operation_id="list_runs")
+async def list_runs(service: Served, caller: CallsSome, wanted: Annotated[RunFilter, Query()]) -> RunPageShape:
+    """List the caller's runs, newest first."""
+    who = caller.principal
+    query = RunQuery(
+        who.org,
+        who.id,
+        who.kind,
+        state=wanted.state,
+        queue=wanted.queue,
+        limit=wanted.limit,
+        before=wanted.cursor,
+    )
+    return await run_page_shape(service.kernel.store.runs.list, query)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_run")
+async def get_run(service: Served, caller: CallsSome, id: Id) -> RunShape:
+    """Return one run: how it stands, and what came of it."""
+    return run_shape(await find_run(service, caller, id))
+
+
+@router.post("/{id}/cancel", responses=problems(404, 409, 422), operation_id="cancel_run")
+async def cancel(service: Served, caller: CallsSome, id: Id) -> RunShape:
+    """Cancel a run, and return it: one that has ended stays as it is, and a call that has begun goes on (409)."""
+    return run_shape(await cancel_run(service, caller, id))

@@ -1,0 +1,86 @@
+"""``/v1/schedules``: runs that are queued again and again (spec 10, D17)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from capset.stores.base import ScheduleQuery
+from capset.wire.runs import ScheduleInput, SchedulePageShape, ScheduleShape, schedule_page_shape, schedule_shape
+from capset_server.rest.calls import IdempotencyKey
+from capset_server.rest.routing import CallsSome, Id, Paged, Served, StrictRoute, problems
+from capset_server.rest.runs import check_may_queue, made_once
+from capset_server.runs.schedules import create_schedule, find_schedule, pause_schedule, remove_schedule
+from capset_server.runs.submission import content_of_call
+
+router = APIRouter(prefix="/schedules", tags=["runs"], route_class=StrictRoute)
+
+
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_schedule")
+async def create(
+    service: Served,
+    caller: CallsSome,
+    given: ScheduleInput,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ScheduleShape:
+    """Have a turn of an agent, or a call of a tool, queued at each time of a cron expression.
+
+    Without a session each run gets a new one. It needs an API key, by which every run goes on.
+    """
+    await check_may_queue(service, caller, given)
+
+    async def make() -> ScheduleShape:
+        session = None if given.session_id is None else await service.session_row(caller, given.session_id)
+        if session is None:
+            await service.agents.active(caller.principal.org, str(given.agent_id))
+        row = await create_schedule(
+            service,
+            caller,
+            "turn" if given.tool is None else "call",
+            given.content if given.tool is None else content_of_call(given.tool, given.arguments or {}),
+            cron=given.cron,
+            timezone=given.timezone,
+            queue=given.queue,
+            agent=str(given.agent_id) if session is None else session.agent,
+            session=session,
+        )
+        return schedule_shape(row)
+
+    return await made_once(
+        service, caller, request, response, idempotency_key, make, noun="schedules", shape=ScheduleShape
+    )
+
+
+@router.get("", responses=problems(422), operation_id="list_schedules")
+async def list_schedules(service: Served, caller: CallsSome, wanted: Annotated[Paged, Query()]) -> SchedulePageShape:
+    """List the caller's schedules, newest first."""
+    who = caller.principal
+    query = ScheduleQuery(who.org, who.id, who.kind, limit=wanted.limit, before=wanted.cursor)
+    return await schedule_page_shape(service.kernel.store.schedules.list, query)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_schedule")
+async def get_schedule(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
+    """Return one schedule: when its next run is due, and what came of the newest."""
+    return schedule_shape(await find_schedule(service, caller, id))
+
+
+@router.post("/{id}/pause", responses=problems(404, 409, 422), operation_id="pause_schedule")
+async def pause(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
+    """Pause a schedule, and return it: it queues nothing until it goes on."""
+    return schedule_shape(await pause_schedule(service, caller, id, is_paused=True))
+
+
+@router.post("/{id}/resume", responses=problems(404, 409, 422), operation_id="resume_schedule")
+async def resume(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
+    """Have a paused schedule go on, and return it: times that have passed are left out."""
+    return schedule_shape(await pause_schedule(service, caller, id, is_paused=False))
+
+
+@router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="delete_schedule")
+async def remove(service: Served, caller: CallsSome, id: Id) -> None:
+    """Delete a schedule. Its runs stay: cancel those that are not to go on."""
+    await remove_schedule(service, caller, id)

@@ -1,0 +1,131 @@
+"""``/v1/sessions``: the caller's own conversations (spec 5, P8, P11)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from capset.stores.base import SessionQuery, SessionRow
+from capset.wire.lineage import TransitionsShape, transition_shape
+from capset.wire.pages import fitting_items
+from capset.wire.sessions import (
+    SessionInput,
+    SessionPageShape,
+    SessionPatch,
+    SessionShape,
+    StateShape,
+    session_page_shape,
+    session_shape,
+    state_shape,
+)
+from capset.wire.snapshots import SessionToolPageShape, SnapshotShape, session_tool_page, snapshot_shape
+from capset_server.http.etags import IfMatch, expected, tag_of
+from capset_server.rest import lineage
+from capset_server.rest.routing import Asked, Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
+
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
+
+
+class SessionFilter(Paged):
+    """Only sessions that fit everything given."""
+
+    agent_id: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
+async def create_session(
+    service: Served, caller: CallsSome, given: SessionInput, request: Request, response: Response
+) -> SessionShape:
+    """Start a session of an agent. It keeps the agent's present version until it is moved."""
+    row = await service.new_session(caller, given.agent_id, invocation=given.invocation, context=given.context)
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/sessions/{row.id}"
+    return _tagged(row, response)
+
+
+@router.get("", responses=problems(422), operation_id="list_sessions")
+async def list_sessions(service: Served, caller: Calls, wanted: Annotated[SessionFilter, Query()]) -> SessionPageShape:
+    """List the caller's sessions, newest first."""
+    who = caller.principal
+    query = SessionQuery(
+        who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor, on_behalf_of=who.on_behalf_of
+    )
+    return await session_page_shape(service.kernel.store.sessions, query)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_session")
+async def get_session(service: Served, caller: CallsSome, id: Id, response: Response) -> SessionShape:
+    """Return one session. Its entity tag is the version of its agent."""
+    return _tagged(await service.session_row(caller, id), response)
+
+
+@router.patch("/{id}", responses=problems(400, 404, 409, 412, 413, 415, 422), operation_id="change_session")
+async def change_session(
+    service: Served, caller: Calls, id: Id, patch: SessionPatch, response: Response, if_match: IfMatch = None
+) -> SessionShape:
+    """Move a session to another version of its agent. Its files and its state stay.
+
+    One that MCP clients have at ``/mcp/agents`` moves by itself, and one of an agent that is defined in code has no
+    versions: 409.
+    """
+    row = await service.move_session(caller, id, patch.agent_version, expected=expected(if_match))
+    return _tagged(row, response)
+
+
+@router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="delete_session")
+async def delete_session(service: Served, caller: Calls, id: Id) -> None:
+    """Delete a session with its files. Its records stay."""
+    await service.delete_session(caller, id)
+
+
+@router.get("/{id}/snapshot", responses=problems(404, 409, 422), operation_id="get_snapshot")
+async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
+    """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
+    session = await service.session(caller, id)
+    return snapshot_shape(await session.current(), await session.system_text())
+
+
+class SessionToolFilter(Asked):
+    """Only the tool of this ``name``; or those after ``cursor``, the name with which the page before ended."""
+
+    name: Annotated[str | None, Query(max_length=200)] = None
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    cursor: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.get("/{id}/tools", responses=problems(404, 409, 422), operation_id="list_session_tools")
+async def list_session_tools(
+    service: Served, caller: Calls, id: Id, wanted: Annotated[SessionToolFilter, Query()]
+) -> SessionToolPageShape:
+    """List the tools in play in a session, by the names that a model calls them by, with their schemas."""
+    session = await service.session(caller, id)
+    return session_tool_page(await session.current(), wanted.limit, name=wanted.name, cursor=wanted.cursor)
+
+
+@router.get(
+    "/{id}/state",
+    responses=problems(404, 409, 422),
+    operation_id="get_state",
+    response_model_exclude_unset=True,  # a scope with nothing to show is omitted; a null is data
+)
+async def get_state(service: Served, caller: Calls, id: Id) -> StateShape:
+    """Return what the agent's capabilities expose of their state and resources, by scope (spec 1, C36)."""
+    session = await service.session(caller, id)
+    return state_shape(await session.exposed())
+
+
+@router.get("/{id}/transitions", responses=problems(404, 422), operation_id="list_transitions")
+async def list_transitions(service: Served, caller: Looks, id: Id) -> TransitionsShape:
+    """Return how the runtime hash of a session moved, from link to link.
+
+    One of somebody else's, and one that was deleted, is there only for a key with the scope ``capset:audit``.
+    """
+    rows = await lineage.transitions(service, caller, id)
+    newest = list(fitting_items(transition_shape(row) for row in reversed(rows)))
+    return TransitionsShape(items=newest[::-1])
+
+
+def _tagged(row: SessionRow, response: Response) -> SessionShape:
+    if row.agent_version is not None:
+        response.headers["ETag"] = tag_of(row.agent_version)
+    return session_shape(row)

@@ -1,0 +1,78 @@
+"""``/v1/tool-sources``: the MCP servers and APIs of the configuration, and approval of their tools (spec 7, M27)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from capset.errors import NotFound, PermissionDenied
+from capset.wire.agent_servers import (
+    ChangedApprovals,
+    ToolApprovals,
+    ToolSources,
+    ToolSourceState,
+    ToolWithdrawals,
+)
+from capset_connect.declared_sources import DeclaredSources
+from capset_connect.tool_states import source_page, source_shape
+from capset_server.auth.callers import Caller
+from capset_server.rest.agent_servers import Administers, ToolFilter
+from capset_server.rest.routing import Id, Served, StrictRoute, problems
+from capset_server.service import Service
+
+router = APIRouter(prefix="/tool-sources", tags=["tool-sources"], route_class=StrictRoute)
+
+
+async def _operates(caller: Administers) -> Caller:
+    """Return an administrator of no organisation: every organisation's agents have what is approved here."""
+    if not _is_operator(caller):
+        raise PermissionDenied(
+            f"Permission denied: this key is one of {caller.principal.org!r}; tools of the configuration are those of "
+            "every organisation, and are approved by operators, whose keys belong to none"
+        )
+    return caller
+
+
+Operates = Annotated[Caller, Depends(_operates)]
+
+
+@router.get("", responses=problems(422), operation_id="list_tool_sources")
+async def list_tool_sources(service: Served, caller: Administers) -> ToolSources:
+    """List the MCP servers and APIs of the configuration. None is asked."""
+    found = [] if service.sources is None else await service.sources.summaries()
+    is_operator = _is_operator(caller)
+    return ToolSources(items=[source_shape(one, is_operator=is_operator) for one in found], may_approve=is_operator)
+
+
+@router.get("/{id}", responses=problems(404, 409, 422), operation_id="get_tool_source")
+async def get_tool_source(
+    service: Served, caller: Administers, id: Id, wanted: Annotated[ToolFilter, Query()]
+) -> ToolSourceState:
+    """Ask one of them, and return it with what was approved of each tool, and what is said of it now."""
+    summary, seen = await _sources(service).look(id)
+    is_operator = _is_operator(caller)
+    return source_page(summary, seen, is_operator=is_operator, limit=wanted.limit, cursor=wanted.cursor)
+
+
+@router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve_source_tools")
+async def approve_source_tools(service: Served, caller: Operates, id: Id, given: ToolApprovals) -> ChangedApprovals:
+    """Approve tools as they were seen, all of them or none. Agents have them within seconds."""
+    approved = await _sources(service).approve(id, given.tools, caller.principal)
+    return ChangedApprovals(tools=[one.name for one in approved])
+
+
+@router.post("/{id}/withdraw", responses=problems(400, 404, 409, 413, 415, 422), operation_id="withdraw_source_tools")
+async def withdraw_source_tools(service: Served, caller: Operates, id: Id, given: ToolWithdrawals) -> ChangedApprovals:
+    """Take approvals of tools back, all of them or none. The MCP server or API is not asked."""
+    return ChangedApprovals(tools=await _sources(service).withdraw(id, given.tools, caller.principal))
+
+
+def _sources(service: Service) -> DeclaredSources:
+    if service.sources is None:
+        raise NotFound("this server has no configuration that declares MCP servers or APIs")
+    return service.sources
+
+
+def _is_operator(caller: Caller) -> bool:
+    return caller.principal.org is None

@@ -1,0 +1,88 @@
+"""``/v1/usage``: limits and budgets, and what has been used of them (spec 5, P51)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Query
+
+from capset.definitions.allowances import MAX_LIMITS, Allowance, allowance_of
+from capset.definitions.principals import Principal
+from capset.errors import InvalidArguments
+from capset.kernel.governance.consumption import Consumption, principal_consumption
+from capset.stores.base import KeyQuery
+from capset.wire.operations import UsageShape, consumption_shape
+from capset_server.auth.callers import Caller
+from capset_server.auth.issuance import check_org
+from capset_server.auth.keys import is_valid
+from capset_server.rest.routing import Asked, Known, Served, StrictRoute, problems
+from capset_server.service import Service
+
+router = APIRouter(prefix="/usage", tags=["usage"], route_class=StrictRoute)
+KEYS_READ: Final = 200
+"""Number of a principal's newest keys whose limits are looked at."""
+_Text = Annotated[str | None, Query(min_length=1, max_length=200)]
+
+
+class UsageFilter(Asked):
+    """Of the caller, of one of its sessions, or of another principal of its organisation, by id and kind."""
+
+    session: _Text = None
+    principal: _Text = None
+    kind: Literal["user", "agent", "org"] = "user"
+    org: _Text = None
+
+
+@router.get("", responses=problems(404, 422), operation_id="get_usage")
+async def get_usage(service: Served, caller: Known, wanted: Annotated[UsageFilter, Query()]) -> UsageShape:
+    """Return what has been used so far of everything that is limited, as it is now.
+
+    Of a caller: its own limits and those of the server. Of one of its sessions also those of the agent, of the tools in
+    play, and its budget; it needs the scope ``capset:call``. Of others: by the limits that their valid keys state; it
+    needs ``capset:admin`` or ``capset:audit``. A caller of no organisation may name one. What nothing limits is not
+    counted: ``GET /v1/audit/summary`` counts calls.
+    """
+    if wanted.session is not None:
+        if wanted.principal is not None or wanted.org is not None:
+            raise InvalidArguments("Invalid request: usage is that of a session, or of a principal")
+        caller.check("capset:call")
+        session = await service.session(caller, wanted.session)
+        return _shape(service, caller.principal, await session.consumption(), wanted.session)
+    who = caller.principal
+    if wanted.principal is not None:
+        who = await _other(service, caller, wanted.principal, wanted)
+    elif wanted.org is not None:
+        raise InvalidArguments("Invalid request: name a principal of that organisation")
+    kernel = service.kernel
+    found = await principal_consumption(kernel.store, kernel.clock, who, kernel.governance.allowance)
+    return _shape(service, who, found)
+
+
+async def _other(service: Service, caller: Caller, id: str, wanted: UsageFilter) -> Principal:
+    """Return another principal with the limits that its newest valid keys state, each once: as many as one may have."""
+    caller.check("capset:admin", "capset:audit")
+    check_org(caller, wanted.org)
+    org = caller.principal.org or wanted.org
+    now = service.kernel.now()
+    page = await service.kernel.store.keys.page(KeyQuery(org or "", principal=id, limit=KEYS_READ))
+    stated = [
+        allowance_of(row.allowance)
+        for row in page.items
+        if row.allowance is not None and row.principal_kind == wanted.kind and is_valid(row, now)
+    ]
+    limits = dict.fromkeys(limit for one in stated for limit in one.limits)
+    usage = dict.fromkeys(limit for one in stated for limit in one.usage)
+    allowance = Allowance(limits=[*limits][:MAX_LIMITS], usage=[*usage][:MAX_LIMITS])
+    return Principal(id, kind=wanted.kind, org=org, allowance=allowance)
+
+
+def _shape(service: Service, who: Principal, found: Sequence[Consumption], session: str | None = None) -> UsageShape:
+    return UsageShape(
+        principal=who.id,
+        kind=who.kind,
+        org=who.org,
+        session=session,
+        at=service.kernel.now(),
+        items=[consumption_shape(one) for one in found],
+    )

@@ -1,0 +1,141 @@
+"""Calls that are runs: each is made under the run's id as its idempotency key, so that no effect comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from capset.definitions.messages import Json, Meta
+from capset.definitions.records import UNTOUCHED
+from capset.errors import CapsetError, Conflict, Interrupted, StoreError
+from capset.stores.base import Attempt, RunRow, RunState
+from capset.wire.calls import approval_of, call_data
+from capset.wire.errors import error_shape
+from capset_server.auth.callers import Caller
+from capset_server.http.idempotency import Idempotency
+from capset_server.service import Service
+
+_PAUSE_SECONDS: Final = 0.5
+
+
+async def do_call(service: Service, run: RunRow) -> bool:
+    """Make the call of a run if it is not made yet; return whether the run has ended or waits, or is another's now.
+
+    Its correlation is the run's id, by which its record is found. One that was broken off is made again only if its
+    tool reads or is idempotent, or had not begun.
+    """
+    kernel = service.kernel
+    caller = await service.turns.find_caller(from_json(run.caller))
+    begun = replace(run, state="running", begun_at=run.begun_at or kernel.now())
+    if run.state == "queued" and not await kernel.store.runs.change(run, begun):
+        return False
+    once = Idempotency(service, caller, run.session, run.id, run.content.encode(), run.id, is_bounded=False)
+    try:
+        kept = await once.begin()
+    except Conflict:
+        past = await _begun(service, begun)
+        return past is not None and await _resume(service, caller, begun, once, past)
+    if kept is not None:
+        return await _end(once, begun, from_json(kept[1]))
+    if run.state == "running":  # a day later its key is forgotten, and the record still tells
+        try:
+            past = await _begun(service, begun)
+        except Exception:
+            await _free(once)
+            raise
+        if past is not None:
+            return await _resume(service, caller, begun, once, past)
+    return await _make(service, caller, begun, once)
+
+
+async def _make(service: Service, caller: Caller, run: RunRow, once: Idempotency) -> bool:
+    """Make a call. Raises ``StoreError`` if the store was away before its tool was started."""
+    content = from_json(run.content)
+    try:
+        session = (await service.session(caller, run.session)).options(approvals="defer")
+        message = session.message(content["tool"], Json(to_json(content["arguments"])))
+    except Exception:
+        await _free(once)
+        raise
+    # Calls that its tool makes have its correlation, too; the run's id as its causation tells it from these.
+    result = await session.try_message(replace(message, meta=Meta(run.id, service.kernel.now(), run.id)))
+    if isinstance(result.error, StoreError) and result.error.retryable:
+        await _free(once)
+        raise result.error
+    data = call_data(result, result.data, run.session)
+    if result.refused:
+        await _free(once)
+    else:
+        await once.end(result, to_json(data))
+    if (approval := approval_of(result.error)) is not None:
+        return await _store(service, run, "waiting", None, approval=approval)
+    return await _end(once, run, data)
+
+
+async def _free(once: Idempotency) -> None:
+    """Free the key of a call that is not made now, however long the store is away.
+
+    As long as this process lives, the key would keep every worker from making it.
+    """
+    while True:
+        try:
+            return await once.release()
+        except StoreError:
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _resume(service: Service, caller: Caller, run: RunRow, once: Idempotency, begun: Attempt) -> bool:
+    """Go on with a call that began before: its record says how it ended, or that it has not ended yet."""
+    if begun.outcome is None:
+        return False  # another process makes it, or has just died
+    if begun.outcome == "succeeded":
+        return await _end(once, run, {"success": True, "record": begun.record, "session": run.session})
+    session = await service.session(caller, run.session)
+    tool = session.snapshot.tools.get(from_json(run.content)["tool"].rpartition(".")[2])
+    if tool is not None and (not tool.tool.has_side_effects or tool.tool.idempotent):
+        return await _make(service, caller, run, once)
+    error = Interrupted("The call was interrupted: it may have had effects, and is not made again")
+    return await _end(once, run, _failed(run, begun.record, error))
+
+
+async def _begun(service: Service, run: RunRow) -> Attempt | None:
+    """Return the attempt at a run's call that decides how to go on, of those whose handler may have started.
+
+    That is one that has not ended, or else one that succeeded.
+    """
+    found = await service.kernel.store.audit.attempts(run.org, run.id)
+    own = [one for one in found if one.causation == run.id and one.outcome not in UNTOUCHED]
+    if not own:  # what only reads has no intent: it was broken off if its tool has made calls
+        own = [replace(one, outcome="interrupted") for one in found if one.causation != run.id]
+    return min(own, key=lambda one: (one.outcome is not None, one.outcome != "succeeded"), default=None)
+
+
+def _failed(run: RunRow, record: str, error: CapsetError) -> dict[str, Any]:
+    return {"success": False, "error": error_shape(error).plain(), "record": record, "session": run.session}
+
+
+async def _end(once: Idempotency, run: RunRow, data: Any) -> bool:  # JSON data
+    await _store(once.service, run, "succeeded" if data["success"] else "failed", to_json(data).decode())
+    await once.release()  # the run tells what came of it, and its organisation has the key for another request
+    return True
+
+
+async def _store(
+    service: Service, run: RunRow, state: RunState, outcome: str | None, *, approval: str | None = None
+) -> bool:
+    """Store how a run stands now, unless another process has stored that, or something newer."""
+    has_ended = outcome is not None
+    then = replace(
+        run,
+        state=state,
+        due_at=None,
+        outcome=outcome,
+        approval=approval or run.approval,
+        ended_at=service.kernel.now() if has_ended else None,
+        attempts=run.attempts + (not has_ended),
+    )
+    await service.kernel.store.runs.change(run, then)
+    return True

@@ -1,0 +1,207 @@
+"""Schedules: runs that are queued again and again, at the times of a cron expression (spec 10, D17)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from cronsim import CronSim, CronSimError
+from pydantic_core import from_json, to_json
+
+from capset.clock import iso_of
+from capset.errors import CapsetError, Conflict, Field, InvalidArguments, LimitExceeded, NotFound, StoreError
+from capset.stores.base import RunKind, ScheduleRow, SessionRow
+from capset.stores.base.runs import UNFINISHED, RunsFull
+from capset.stores.base.schedules import SchedulesFull
+from capset_agents.hosts import CallerAway, NotHere
+from capset_server.auth.callers import Caller
+from capset_server.runs.submission import UNFINISHED_RUNS, described, new_run, too_many
+
+if TYPE_CHECKING:
+    from capset_server.service import Service
+
+SCHEDULES: Final = 1_000
+"""How many schedules an organisation may have."""
+_FIELDS: Final = 5
+_TRIES: Final = 20
+_log = logging.getLogger("capset.runs")
+
+
+@cache
+def _zones() -> Set[str]:
+    """Return the names of time zones, without those that stand for another one on each machine, or for none."""
+    return available_timezones() - {"localtime", "posixrules", "Factory"}
+
+
+def next_time(cron: str, timezone: str, after: str) -> str:
+    """Return the first time of a cron expression after a time, both ISO 8601 UTC with microseconds.
+
+    Raises ``InvalidArguments`` for an expression or a time zone that cannot be read, and for one that has no such time.
+    Where clocks change, it is as in Debian's cron: of an expression with a fixed minute and hour, a time that is
+    skipped is due at once, and one that comes twice, once; one with ``*`` in either follows the clock as it runs.
+    """
+    try:
+        zone = ZoneInfo(timezone)
+        if timezone not in _zones():
+            raise KeyError
+    except (KeyError, ValueError, OSError):  # an unknown name, a path, or a folder
+        raise _refused("timezone", f"a name such as Europe/Berlin or UTC is expected; not {timezone!r:.80}") from None
+    try:
+        if len(cron.split()) != _FIELDS:
+            raise CronSimError("Wrong number of fields")
+        found = next(CronSim(cron, datetime.fromisoformat(after).astimezone(zone)))
+    except CronSimError as error:
+        told = f"minute, hour, day of the month, month and day of the week are expected, as in 0 9 * * 1-5; {error}"
+        raise _refused("cron", told) from None
+    except StopIteration:
+        raise _refused("cron", "a time that comes is expected; this one never does") from None
+    return iso_of(found.astimezone(UTC))
+
+
+def _refused(field: str, expected: str) -> InvalidArguments:
+    return InvalidArguments(f"Invalid request: {field}: {expected}", fields=[Field(field, expected)])
+
+
+async def create_schedule(
+    service: Service,
+    caller: Caller,
+    kind: RunKind,
+    content: Any,  # any JSON
+    *,
+    cron: str,
+    timezone: str,
+    queue: str,
+    agent: str,
+    session: SessionRow | None,
+) -> ScheduleRow:
+    """Store a schedule of a caller's, and return it.
+
+    Raises ``InvalidArguments`` as ``next_time`` does, ``PermissionDenied`` for a caller with a token, and
+    ``LimitExceeded`` if the organisation has as many schedules as it may.
+    """
+    kernel, who = service.kernel, caller.principal
+    now = kernel.now()
+    row = ScheduleRow(
+        id=kernel.new_id(),
+        org=who.org,
+        principal=who.id,
+        principal_kind=who.kind,
+        cron=cron,
+        timezone=timezone,
+        kind=kind,
+        queue=queue,
+        agent=agent,
+        session=None if session is None else session.id,
+        caller=described(service, caller),
+        content=to_json(content).decode(),
+        created_at=now,
+        next_at=next_time(cron, timezone, now),
+    )
+    about = {"id": row.id, "cron": cron, "timezone": timezone, "kind": kind, "queue": queue, "agent": agent}
+    act = kernel.act("schedule.create", about, by=who, org=who.org)
+    try:
+        await kernel.store.schedules.add(row, most=SCHEDULES, act=act)
+    except SchedulesFull:
+        raise LimitExceeded(
+            f"Rate limit exceeded: this organisation has {SCHEDULES} schedules (schedules). Nothing was stored.",
+            hint="delete some",
+        ) from None
+    return row
+
+
+async def find_schedule(service: Service, caller: Caller, id: str) -> ScheduleRow:
+    """Return a schedule of the caller's. Raises ``NotFound``, also for another's."""
+    row, who = await service.kernel.store.schedules.get(id), caller.principal
+    if row is None or (row.org, row.principal_kind, row.principal) != (who.org, who.kind, who.id):
+        raise NotFound(f"there is no schedule {id!r}")
+    return row
+
+
+async def pause_schedule(service: Service, caller: Caller, id: str, *, is_paused: bool) -> ScheduleRow:
+    """Pause a schedule, or have it go on from now, and return it; one that is so already stays as it is."""
+    kernel, who = service.kernel, caller.principal
+    for _ in range(_TRIES):
+        row = await find_schedule(service, caller, id)
+        if (row.next_at is None) == is_paused:
+            return row
+        then = replace(row, next_at=None if is_paused else next_time(row.cron, row.timezone, kernel.now()))
+        act = kernel.act("schedule.change", {"id": id, "is_paused": is_paused}, by=who, org=who.org)
+        if await kernel.store.schedules.change(row, then, act=act):
+            return then
+    raise Conflict(f"the schedule {id!r} changes all the time: try again")
+
+
+async def remove_schedule(service: Service, caller: Caller, id: str) -> None:
+    """Delete a schedule of the caller's; its runs stay. Raises ``NotFound``."""
+    kernel, who = service.kernel, caller.principal
+    await find_schedule(service, caller, id)
+    if not await kernel.store.schedules.remove(id, act=kernel.act("schedule.delete", {"id": id}, by=who, org=who.org)):
+        raise NotFound(f"there is no schedule {id!r}")
+
+
+async def queue_due(service: Service, queues: Sequence[str]) -> int:
+    """Queue the runs that are due by the schedules of queues, and return how many there were.
+
+    Times that passed without a worker have one run together. A time is left out while the run before has not ended.
+    Raises ``StoreError``.
+    """
+    kernel, count = service.kernel, 0
+    for queue in queues:
+        for seen in await kernel.store.schedules.due(queue, now=kernel.now()):
+            count += await _queue_one(service, seen)
+    return count
+
+
+async def _leave(service: Service, seen: ScheduleRow) -> None:
+    """Leave a schedule, which stays due, to a worker that knows its caller; it says so."""
+    problem = "its caller has no key, and no worker with --insecure was there"
+    if seen.problem != problem:
+        _log.warning("the schedule %s waits: %s", seen.id, problem)
+        await service.kernel.store.schedules.change(seen, replace(seen, problem=problem))
+
+
+async def _queue_one(service: Service, seen: ScheduleRow) -> bool:
+    store, now = service.kernel.store, service.kernel.now()
+    problem, made = None, None
+    try:
+        then = replace(seen, next_at=next_time(seen.cron, seen.timezone, now), problem=None)
+    except InvalidArguments as error:  # a time zone that is gone
+        await store.schedules.change(seen, replace(seen, next_at=None, problem=error.message))
+        return False
+    try:
+        before = None if seen.last_run is None else await store.runs.get(seen.last_run)
+        if before is not None and before.state in UNFINISHED:
+            raise Conflict(f"the run {before.id} has not ended")
+        caller = await service.turns.find_caller(from_json(seen.caller))
+        if seen.session is None:
+            session = made = await service.new_session(caller, seen.agent)
+        else:
+            session = await service.session_row(caller, seen.session)
+        run = new_run(
+            service, caller, session, seen.kind, seen.content, queue=seen.queue, correlation=service.kernel.new_id()
+        )
+        then = replace(then, last_at=now, last_run=run.id)
+        if await store.schedules.change(seen, then, run=run, most=UNFINISHED_RUNS):
+            return True
+    except RunsFull:
+        problem = too_many().message
+    except (NotHere, CallerAway):
+        await _leave(service, seen)
+    except StoreError:
+        raise
+    except CapsetError as error:
+        problem = error.message
+    except Exception:
+        _log.exception("the schedule %s queued no run", seen.id)
+        problem = "queueing its run failed unexpectedly; the log has the details"
+    if made is not None:
+        await store.sessions.delete(made.id)  # another worker was faster, or there was no room
+    if problem is not None:
+        _log.warning("the schedule %s queued no run: %s", seen.id, problem)
+        await store.schedules.change(seen, replace(then, last_at=seen.last_at, last_run=seen.last_run, problem=problem))
+    return False

@@ -1,0 +1,110 @@
+"""Hashes are the same every time, in every process (spec 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+from capset.composition.compose import compose
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import Capability, config_from
+from capset.definitions.principals import Principal
+from capset.definitions.references import AnyRef
+from capset.evaluation.evaluate import evaluate
+from capset_testing.capability_suite.subject import CapabilitySubject, Promise, expect
+
+_SEEDS: Final = ("1", "2")
+
+
+async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> None:
+    """As declared and with each preset alone, regardless of the order in which a process iterates over sets."""
+    ref = subject.ref
+    own = await hashes_of(ref)
+    again = await hashes_of(ref)
+    expect(own == again, f"composed twice, it has different hashes{_where(own, again)}")
+    address = _address(ref)
+    order: dict[str, Any] = {
+        "address": address,
+        "presets": dict(ref.presets),
+        "config": None if ref.config is None else ref.config.model_dump_json(by_alias=True, round_trip=True),
+        "prefix": ref.prefix,
+        "rename": None if ref.rename is None else dict(ref.rename),
+    }
+    for other in await asyncio.gather(*[_elsewhere(order, seed) for seed in _SEEDS]):
+        expect(own == other, f"another process computes different hashes{_where(own, other)}")
+
+
+async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
+    path = os.pathsep.join(filter(None, sys.path))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"from {main.__module__} import main; main()",
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate(json.dumps(order).encode())
+    told = errors.decode(errors="replace").strip().splitlines()[-1:]
+    expect(process.returncode == 0, f"another process cannot load {order['address']}: {' '.join(told)}")
+    return json.loads(out)
+
+
+def _address(ref: AnyRef) -> list[str]:
+    """Return the module and the name by which another process finds the capability."""
+    for module, name in _places(ref):
+        if module != "__main__":
+            return [module, name]
+    raise AssertionError(
+        f"the capability {ref.name!r} is no variable of any module, so no other process can load it: "
+        "define it at the top of a module that can be imported"
+    )
+
+
+def _places(ref: AnyRef) -> Iterator[tuple[str, str]]:
+    for module, loaded in list(sys.modules.items()):
+        for name, value in list(getattr(loaded, "__dict__", {}).items()):
+            if value is ref.base:
+                yield module, name
+
+
+def _where(one: dict[str, list[str]], other: dict[str, list[str]]) -> str:
+    names = [name for name in one if one[name] != other.get(name)]
+    return f" with {names[0]}: {one[names[0]]} and {other.get(names[0])}" if names else ""
+
+
+ALWAYS: Final[tuple[Promise, ...]] = (hashes_are_the_same_in_every_process,)
+
+
+async def hashes_of(ref: AnyRef) -> dict[str, list[str]]:
+    """Return the static, runtime and prompt hash of the reference as it is, and with each preset alone."""
+    settings = {"its own presets": ref}
+    for name in ref.base.presets:
+        settings[f"only the preset {name!r}"] = ref.with_presets(**{one: one == name for one in ref.base.presets})
+    found: dict[str, list[str]] = {}
+    for what, setting in settings.items():
+        composition = compose(Agent("tester", uses=[setting]))
+        needed = [permission for one in composition.tools.values() for permission in one.tool.permissions]
+        snapshot = await evaluate(composition, principal=Principal("ada", permissions=needed, org="acme"))
+        found[what] = [snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash]
+    return found
+
+
+def _loaded(order: dict[str, Any]) -> AnyRef:
+    module, name = order["address"]
+    capability: Capability[Any, Any] = getattr(import_module(module), name)
+    ref = capability.with_presets(**order["presets"])
+    if order["config"] is not None and capability.config is not None:
+        ref = ref.with_config(config_from(capability.config, order["config"].encode()))
+    return ref.with_names(prefix=order["prefix"], rename=order["rename"])
+
+
+def main() -> None:
+    """Read the reference to load as JSON from standard input, and write its hashes."""
+    print(json.dumps(asyncio.run(hashes_of(_loaded(json.load(sys.stdin))))))

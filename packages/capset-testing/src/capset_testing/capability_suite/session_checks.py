@@ -1,0 +1,161 @@
+"""Checks of sessions: everyone can use the capability, and it keeps sessions apart (spec 1, C26, C30, C33, C36)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from capset.definitions.contexts import Context
+from capset.definitions.resources import Documents, Resource
+from capset.errors import CapsetError, StateError
+from capset_testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, outcome_text
+
+_MOST = 1_000
+
+_TICK_SECONDS: Final = 1.1
+_READINGS: Final = 12
+"""How often what has changed is read again: a tool that tosses a coin gives the same in all of them once in 4,096."""
+"""Time after which a clock with a resolution of seconds shows another one."""
+
+
+async def look(bench: Bench) -> dict[str, Any]:
+    """Return state, resources, documents and files by their names: JSON data and comparable values."""
+    data = bench.session.snapshot.composition.data
+
+    async def seen(ctx: Context) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for scope, state in data.states.items():
+            for model in state.models if scope != "request" else ():
+                value = await ctx.state(model.value, scope=scope).get()
+                found[f"the {scope} state of {model.source}"] = value.model_dump(mode="json")
+        for one in data.given:
+            if one.scope == "request":
+                continue
+            if isinstance(one, Documents):
+                found[f"the {one.scope} documents {one.name!r}"] = await ctx.documents(one).recent(_MOST)
+            else:
+                found[f"the {one.scope} resource {one.name!r}"] = await _value(ctx, one)
+        return found
+
+    found = await bench.within(seen)
+    found["the files"] = await bench.session.files.list("/", recursive=True)
+    return found
+
+
+async def _value(ctx: Context, resource: Resource[Any]) -> Any:
+    try:
+        return resource.schema.jsonable(await ctx.resource(resource).get())
+    except StateError:
+        return None  # none yet, and no default
+
+
+async def it_can_be_used(subject: CapabilitySubject) -> None:
+    """Compose with its config or the defaults: a user with every permission may use every tool."""
+    capability = subject.capability
+    expect(capability.contributes, f"capability {capability.name!r} is {capability.status}: it contributes nothing")
+    for setting in (subject, *map(subject.with_tool, subject.tools)):
+        try:
+            async with setting.open() as bench:
+                verdicts = bench.session.snapshot.verdicts
+        except CapsetError as error:
+            raise AssertionError(f"it cannot be used: {error.message}; {error.hint or ''}") from error
+        for name, verdict in verdicts.items():
+            expect(verdict.in_play, f"tool {name!r} is not in play: {verdict.reason}; give permissions= or env= for it")
+
+
+async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
+    """With every permission and with none: helpers are code, which no policy governs."""
+    for holds, who in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
+        async with subject.open(holds=holds) as bench:
+            try:
+                built = await bench.within(subject.helpers)
+            except Exception as error:  # any error of the author's code
+                raise AssertionError(f"helpers cannot be built for a principal {who}: {error!r}") from error
+            expect(built is not None, f"the helpers of a principal {who} are None")
+
+
+async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
+    """In an empty session, and after each example of a tool."""
+    async with subject.open() as bench:
+        await _rendered(bench, "in a new session")
+    for tool in subject.tools:
+        for example in subject.examples_of(tool):
+            async with subject.with_tool(tool).open() as bench:
+                await bench.send(tool, await bench.prepared(example))
+                await _rendered(bench, f"after {tool.name!r}")
+
+
+async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
+    """Not a session of another user, nor, unless a scope is shared, another one of the same user."""
+    everything = subject.with_presets(subject.capability.presets)
+    async with everything.open() as bench:
+        shared = {scope for scope, _ in bench.session.snapshot.composition.data.resources}
+        shared |= set(bench.session.snapshot.composition.data.states)
+        others = {"somebody else": everything.principal(BOB, org="other")}
+        if not shared & {"user", "org"}:
+            others["the same user"] = everything.principal()
+        for who, principal in others.items():
+            async with bench.beside(principal) as other:
+                before = await _seen(other)
+                await _run_all(bench)
+                after = await _seen(other)
+                differing = [what for what in after if before.get(what) != after[what]]
+                if not differing:
+                    continue
+                # Texts that contain the time differ after a tick, and random ones at last; leaked data stays.
+                await asyncio.sleep(_TICK_SECONDS)
+                later = [await _seen(other) for _ in range(_READINGS)]
+                leaked = [what for what in differing if all(one.get(what) == after[what] for one in later)]
+                expect(not leaked, f"what one session does changes {', '.join(leaked)} of another session of {who}")
+
+
+async def what_is_exposed_is_there(subject: CapabilitySubject) -> None:
+    """With every preset on, clients can read each name in ``expose=``, from the first moment on."""
+    async with subject.with_presets(subject.capability.presets).open() as bench:
+        try:
+            shown = await bench.session.exposed()
+        except CapsetError as error:
+            raise AssertionError(f"what is exposed cannot be read: {error.message}") from error
+        names = {name for values in shown.values() for name in values}
+        for name in subject.capability.expose:
+            expect(
+                name in names,
+                f"{name!r} is exposed, but clients cannot read it: it is of the scope 'request', or has no value yet",
+            )
+        json.dumps(shown, allow_nan=False)
+
+
+async def _rendered(bench: Bench, when: str) -> None:
+    try:
+        first, second = await bench.session.system_text(), await bench.session.system_text()
+    except CapsetError as error:
+        raise AssertionError(f"{when}, the context cannot be rendered: {error.message}") from error
+    expect(first == second, f"{when}, the context renders differently each time:\n{first}\n\n{second}")
+
+
+async def _run_all(bench: Bench) -> None:
+    subject = bench.subject
+    for tool in subject.in_use():
+        for example in subject.examples_of(tool):
+            await bench.send(tool, await bench.prepared(example))
+
+
+async def _seen(bench: Bench) -> dict[str, Any]:
+    """Return the visible contents of an untouched session; its tools that write are not called."""
+    subject = bench.subject
+    found = await look(bench)
+    found["the system text"] = await bench.session.system_text()
+    for tool in subject.in_use():
+        for number, example in enumerate(subject.examples_of(tool)):
+            if not tool.has_side_effects and not callable(example):
+                result = await bench.send(tool, example)
+                found[f"what {tool.name!r} gives (example {number})"] = outcome_text(result)
+    return found
+
+
+FIRST: Final[tuple[Promise, ...]] = (it_can_be_used,)
+OF_HELPERS: Final[tuple[Promise, ...]] = (helpers_can_be_built_by_everybody,)
+OF_CONTEXT: Final[tuple[Promise, ...]] = (context_renders_the_same_twice,)
+OF_EXAMPLES: Final[tuple[Promise, ...]] = (nothing_reaches_another_session,)
+OF_EXPOSED: Final[tuple[Promise, ...]] = (what_is_exposed_is_there,)

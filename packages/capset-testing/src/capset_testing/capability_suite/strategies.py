@@ -1,0 +1,144 @@
+"""Arguments made up from a JSON Schema by hypothesis: some that fit, and others that do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from capset_testing.capability_suite.schema_fit import Data, JsonSchema, resolved
+
+Place = tuple[str | int, ...]
+"""The keys and positions on the way to a part of some data."""
+
+_TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+ANY_JSON: Final[SearchStrategy[Data]] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+_DEPTH: Final = 4
+
+
+def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrategy[Data]:
+    """Return what makes data that may fit; patterns and formats are up to chance."""
+    schema = resolved(schema, root)
+    if "const" in schema or "enum" in schema:
+        values = cast("list[Data]", schema.get("enum") or [schema["const"]])
+        return st.sampled_from(values)
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return st.one_of([fitting(one, root, depth) for one in options])
+    if "allOf" in schema:
+        return fitting(schema["allOf"][0], root, depth)
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        return st.one_of([fitting({**schema, "type": one}, root, depth) for one in cast("list[str]", kinds)])
+    make = _MAKERS.get(str(kinds))
+    return ANY_JSON if make is None else make(schema, root, depth)
+
+
+def _text(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[str]:
+    if "pattern" in schema:
+        return st.from_regex(str(schema["pattern"]), fullmatch=False)
+    least = schema.get("minLength", 0)
+    letters = st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"])
+    return st.text(letters, min_size=least, max_size=min(schema.get("maxLength", least + 20), least + 20))
+
+
+def _integer(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[int]:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    low = low if above is None else above + 1
+    return st.integers(low, high if below is None else below - 1)
+
+
+def _number(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[float]:
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    low, high = schema.get("minimum", above), schema.get("maximum", below)
+    return st.floats(low, high, allow_nan=False, allow_infinity=False).filter(lambda one: one not in (above, below))
+
+
+def _array(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[list[Data]]:
+    least = schema.get("minItems", 0)
+    most = least if depth >= _DEPTH else min(schema.get("maxItems", least + 3), least + 3)
+    if fixed := schema.get("prefixItems"):
+        return st.tuples(*(fitting(one, root, depth + 1) for one in fixed)).map(list)
+    return st.lists(fitting(schema.get("items", {}), root, depth + 1), min_size=least, max_size=most)
+
+
+def _object(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[dict[str, Data]]:
+    fields = cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
+    needed = set(schema.get("required", ()))
+    made = {name: fitting(inner, root, depth + 1) for name, inner in fields.items() if depth < _DEPTH or name in needed}
+    return st.fixed_dictionaries(
+        {name: one for name, one in made.items() if name in needed},
+        optional={name: one for name, one in made.items() if name not in needed},
+    )
+
+
+_MAKERS: Final[Mapping[str, Callable[[JsonSchema, JsonSchema, int], SearchStrategy[Data]]]] = {
+    "string": _text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda schema, root, depth: st.booleans(),
+    "null": lambda schema, root, depth: st.none(),
+    "array": _array,
+    "object": _object,
+}
+
+
+@st.composite
+def changed(draw: Callable[[SearchStrategy[Any]], Any], whole: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
+    """Return data with one thing changed, anywhere: another value, one that is nearly right, one gone, one too many."""
+    data = {"": deepcopy(draw(whole))}
+    place = draw(st.sampled_from(list(_places(data))))
+    *way, last = place
+    around: Any = data
+    for key in way:
+        around = around[key]
+    there = around[last]
+    match draw(st.sampled_from(["other", "near", "gone", "more"])):
+        case "gone" if way:
+            del around[last]
+        case "more" if isinstance(there, dict):
+            there[draw(_TEXT.filter(lambda name: name not in there))] = draw(ANY_JSON)
+        case "near" if way:
+            around[last] = draw(st.sampled_from(_near(there)))
+        case _ if way:
+            around[last] = draw(ANY_JSON)
+        case _:
+            there[draw(_TEXT)] = draw(ANY_JSON)
+    return data[""]
+
+
+def _places(data: Data, way: Place = ()) -> Iterator[Place]:
+    inside: list[tuple[str | int, Data]] = []
+    if isinstance(data, dict):
+        inside = [*cast("dict[str | int, Data]", data).items()]
+    elif isinstance(data, list):
+        inside = [*enumerate(cast("list[Data]", data))]
+    for key, inner in inside:
+        yield (*way, key)
+        yield from _places(inner, (*way, key))
+
+
+def _near(value: Data) -> list[Data]:
+    """Return what a lenient validator would take for ``value``."""
+    near: list[Data] = [json.dumps(value), [value], {"value": value}, None]
+    match value:
+        case bool():
+            near += [int(value), str(value)]
+        case int() | float():
+            near += [str(value), value + 0.5, bool(value)]
+        case str():
+            near += [[*value], value.encode().hex(), len(value)]
+        case list():
+            near += [dict.fromkeys(map(str, range(len(cast("list[Data]", value)))))]
+        case _:
+            near += [0, "", False]
+    return near

@@ -1,0 +1,180 @@
+"""Shared parts of the checks: the capability under test, its sessions, and the running of its examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from capset.composition.compose import Composition, compose
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.contexts import Context
+from capset.definitions.messages import Json
+from capset.definitions.principals import Principal
+from capset.definitions.references import AnyRef
+from capset.definitions.tools.definition import AnyTool, tool
+from capset.kernel.call.session import Session
+from capset.kernel.results import Result
+from capset_testing.checks import Check, expect
+from capset_testing.harness import Desk, session_for
+
+Arguments = Mapping[str, Any]
+"""JSON data."""
+Example = Arguments | Callable[[Session], Awaitable[Arguments]]
+"""Arguments of a tool, or a function that prepares a session for them and returns them."""
+T = TypeVar("T")
+__all__ = ["Arguments", "Bench", "CapabilitySubject", "Check", "Example", "Promise", "expect", "outcome_text"]
+
+ADA: Final = "ada"
+BOB: Final = "bob"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CapabilitySubject:
+    """A capability under test, with its author's examples and settings.
+
+    ``examples`` are by the tools' own names, ``None`` if there are none at all.
+    """
+
+    ref: AnyRef
+    examples: Mapping[str, tuple[Example, ...]] | None
+    permissions: frozenset[str]
+    env: Mapping[str, Any]
+    workspace: str | Path | None = None
+
+    @property
+    def capability(self) -> AnyCapability:
+        """The capability itself."""
+        return self.ref.base
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """Its tools, of all presets."""
+        return self.capability.every_tool
+
+    def with_presets(self, names: Iterable[str]) -> CapabilitySubject:
+        """Return the subject with only these presets on."""
+        on = set(names)
+        return replace(self, ref=self.ref.with_presets(**{name: name in on for name in self.capability.presets}))
+
+    def with_tool(self, wanted: AnyTool) -> CapabilitySubject:
+        """Return the subject with a tool in use: unchanged, or with one more preset on."""
+        if wanted in self.in_use():
+            return self
+        parts = self.capability.parts.items()
+        name = next(name for name, part in parts if name is not None and wanted in part.tools)
+        return replace(self, ref=self.ref.with_presets(**{name: True}))
+
+    def compose(self) -> Composition:
+        """Return the composition of an agent that uses it and nothing else."""
+        return compose(Agent("tester", uses=[self.ref]))
+
+    def in_use(self) -> tuple[AnyTool, ...]:
+        """Return its tools that are in use with the current presets."""
+        there = [one.tool for one in self.compose().tools.values()]
+        return tuple(one for one in self.tools if one in there)
+
+    async def helpers(self, ctx: Context) -> Any:  # of the capability's own type
+        """Return its helpers."""
+        return ctx.use(self.ref)
+
+    def examples_of(self, wanted: AnyTool) -> tuple[Example, ...]:
+        """Return a tool's examples."""
+        return (self.examples or {}).get(wanted.name, ())
+
+    def principal(self, id: str = ADA, *, org: str = "acme", holds: frozenset[str] | None = None) -> Principal:
+        """Return a user with the permissions of all tools, or exactly the given ones."""
+        needed = frozenset[str]().union(*(one.tool.permissions for one in self.compose().tools.values()))
+        return Principal(id, permissions=needed | self.permissions if holds is None else holds, org=org)
+
+    @asynccontextmanager
+    async def open(self, *, holds: frozenset[str] | None = None) -> AsyncGenerator[Bench]:
+        """Open a session of a new agent in a new store."""
+        probe = Probe()
+        agent = Agent("tester", uses=[self.ref], tools=[probe.tool])
+        who = self.principal(holds=holds)
+        async with session_for(agent, principal=who, env=self.env, workspace=self.workspace) as desk:
+            yield Bench(self, desk, probe, desk.session)
+
+
+@dataclass(eq=False, slots=True)
+class Probe:
+    """A tool of the agent's own, with which a check sees the same data as the capability's own code."""
+
+    tool: AnyTool = field(init=False)
+    _work: Callable[[Context], Awaitable[None]] | None = None
+
+    def __post_init__(self) -> None:
+        """Make the tool."""
+
+        @tool(effect="read", name="capset_suite_probe")
+        async def look(ctx: Context) -> None:
+            """Look around, for the capability suite."""
+            assert self._work is not None  # noqa: S101  # set by the only caller
+            await self._work(ctx)
+
+        self.tool = look
+
+    async def run(self, session: Session, work: Callable[[Context], Awaitable[T]]) -> T:
+        """Run a function with the context of a call in a session; its errors propagate unchanged."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def caught(ctx: Context) -> None:
+            try:
+                results.append(await work(ctx))
+            except Exception as error:  # any error of the caller's function
+                errors.append(error)
+
+        self._work = caught
+        await session.call(self.tool)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bench:
+    """A session for trying things out."""
+
+    subject: CapabilitySubject
+    desk: Desk
+    probe: Probe
+    session: Session
+
+    @asynccontextmanager
+    async def beside(self, principal: Principal) -> AsyncGenerator[Bench]:
+        """Open another session of the same agent in the same kernel."""
+        async with self.desk.kernel.open(self.desk.agent, principal=principal, env=self.subject.env) as session:
+            yield replace(self, session=session)
+
+    async def within(self, work: Callable[[Context], Awaitable[T]]) -> T:
+        """Run a function with the context of a call."""
+        return await self.probe.run(self.session, work)
+
+    def name_of(self, wanted: AnyTool) -> str:
+        """Return the name of a tool in this session."""
+        tools = self.session.snapshot.composition.tools
+        return next(name for name, one in tools.items() if one.tool is wanted)
+
+    async def prepared(self, example: Example) -> Arguments:
+        """Return an example's arguments, after its preparations."""
+        return await example(self.session) if callable(example) else example
+
+    async def send(self, wanted: AnyTool, arguments: Arguments) -> Result[Any]:
+        """Call a tool as over the wire, with JSON; its result is JSON data."""
+        text = json.dumps(arguments, allow_nan=False).encode()
+        return await self.session.try_message(self.session.message(self.name_of(wanted), Json(text)))
+
+
+Promise = Callable[[CapabilitySubject], Awaitable[None]]
+"""A promise of a capability. Raises ``AssertionError`` if it is broken."""
+
+
+def outcome_text(result: Result[Any]) -> str:
+    """Return the outcome of a call, in words."""
+    return f"{result.error.code} ({result.error.message})" if result.error else repr(result.data)

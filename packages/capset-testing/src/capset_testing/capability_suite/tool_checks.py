@@ -1,0 +1,148 @@
+"""Checks of tools: they honour their schemas, and run by the author's examples within their effects (G11, G12)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import InternalError, InvalidArguments, unknown
+from capset_testing.capability_suite.arguments import each, valid
+from capset_testing.capability_suite.schema_fit import misfit
+from capset_testing.capability_suite.session_checks import look
+from capset_testing.capability_suite.subject import Arguments, Bench, CapabilitySubject, Promise, expect, outcome_text
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+async def invalid_arguments_are_refused(subject: CapabilitySubject) -> None:
+    """Arguments that certainly violate the schema, at any depth, are refused with 422 before the handler starts."""
+    for tool in subject.tools:
+        # Hypothesis has no event loop of its own: it gets a thread, with a kernel in it.
+        await asyncio.to_thread(_refuses, subject.with_tool(tool), tool)
+
+
+async def unknown_arguments_are_refused(subject: CapabilitySubject) -> None:
+    """Unknown arguments are refused even beside valid ones: a misspelt name must not be ignored."""
+    for tool in subject.tools:
+        given = await asyncio.to_thread(_some_valid, subject, tool)
+        async with subject.with_tool(tool).open() as bench:
+            await _refused(bench, tool, {**given, _unknown_to(tool): 1})
+
+
+def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
+    from capset_testing.capability_suite.strategies import changed
+
+    schema = tool.arguments.json_schema
+    wrong = changed(_valid(subject, tool)).filter(lambda made: misfit(schema, made) is not None)
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        bench = runner.run(stack.enter_async_context(subject.open()))
+        try:
+            each(wrong, lambda made: runner.run(_refused(bench, tool, made)))
+        finally:
+            runner.run(stack.aclose())
+
+
+async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
+    result = await bench.send(tool, made)
+    if isinstance(result.error, InvalidArguments) and result.error.status == 422:
+        return  # raised by nothing behind the validation
+    why = misfit(tool.arguments.json_schema, made)
+    raise AssertionError(
+        f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: "
+        f"expected InvalidArguments, got {outcome_text(result)}"
+    )
+
+
+def _some_valid(subject: CapabilitySubject, tool: AnyTool) -> Arguments:
+    found: list[Arguments] = []
+    each(_valid(subject, tool), found.append, cases=1)
+    expect(found, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
+    return found[0]
+
+
+def _valid(subject: CapabilitySubject, tool: AnyTool) -> SearchStrategy[Any]:
+    return valid(tool, [dict(one) for one in subject.examples_of(tool) if not callable(one)])
+
+
+def _unknown_to(tool: AnyTool) -> str:
+    name = "unknown"
+    while name in tool.parameters:
+        name += "_"
+    return name
+
+
+OF_TOOLS: Final[tuple[Promise, ...]] = (invalid_arguments_are_refused, unknown_arguments_are_refused)
+
+
+async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) -> None:
+    """Every tool and parameter has an example, and every example belongs to a tool."""
+    own = {one.name: one for one in subject.tools}
+    for name in subject.examples or ():
+        expect(name in own, f"examples: {unknown('tool', name, own)}")
+    for tool in subject.tools:
+        examples = subject.examples_of(tool)
+        expect(examples, f"tool {tool.name!r} has no example")
+        shown: set[str] = set()
+        for example in examples:
+            async with subject.with_tool(tool).open() as bench:
+                shown |= set(await bench.prepared(example))
+        missing = [name for name in tool.parameters if name not in shown]
+        expect(not missing, f"tool {tool.name!r}: no example has the parameter {', '.join(map(repr, missing))}")
+
+
+async def every_example_runs(subject: CapabilitySubject) -> None:
+    """Every example runs, in a session of its own, and gives JSON data that fits the tool's output schema."""
+    for tool in subject.tools:
+        for example in subject.examples_of(tool):
+            async with subject.with_tool(tool).open() as bench:
+                arguments = await bench.prepared(example)
+                result = await bench.send(tool, arguments)
+            what = f"tool {tool.name!r} with {json.dumps(arguments)}"
+            expect(result.success, f"{what} fails: {outcome_text(result)}")
+            text = json.dumps(result.data, allow_nan=False)
+            problem = misfit(tool.output.json_schema, json.loads(text))
+            expect(problem is None, f"{what} gives {text}, which does not fit its output schema: {problem}")
+
+
+async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
+    """Check that optional arguments can be left out: the call may fail, but a handler knows its own defaults."""
+    for tool in subject.tools:
+        needed = set(tool.arguments.json_schema.get("required", ()))
+        for example in subject.examples_of(tool):
+            for name in [one for one in tool.parameters if one not in needed]:
+                async with subject.with_tool(tool).open() as bench:
+                    arguments = await bench.prepared(example)
+                    if name not in arguments:
+                        continue
+                    result = await bench.send(tool, {key: arguments[key] for key in arguments if key != name})
+                broken = result.error is not None and (result.error.refusal or isinstance(result.error, InternalError))
+                expect(not broken, f"tool {tool.name!r} without its optional {name!r} breaks: {outcome_text(result)}")
+
+
+async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:
+    """Check that a tool with the effect ``read`` does not write to state, resources, documents or files.
+
+    Such a write would not be recorded before it happens.
+    """
+    for tool in subject.tools:
+        for example in subject.examples_of(tool) if not tool.has_side_effects else ():
+            async with subject.with_tool(tool).open() as bench:
+                arguments = await bench.prepared(example)
+                before = await look(bench)
+                await bench.send(tool, arguments)
+                after = await look(bench)
+            changed = [what for what in after if before.get(what) != after[what]]
+            expect(not changed, f"tool {tool.name!r} has the effect 'read', but it changes {', '.join(changed)}")
+
+
+OF_EXAMPLES: Final[tuple[Promise, ...]] = (
+    every_tool_and_parameter_has_an_example,
+    every_example_runs,
+    what_is_optional_can_be_left_out,
+    a_tool_that_reads_writes_nothing,
+)

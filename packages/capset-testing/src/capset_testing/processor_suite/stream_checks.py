@@ -1,0 +1,152 @@
+"""Checks of emissions, and of a processor with a slow consumer or one that leaves (spec 3, K9, K13–K15)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from capset.definitions.messages import Message
+from capset.errors import InternalError, InvalidOutput, counted
+from capset_testing.capability_suite.schema_fit import misfit
+from capset_testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, settle
+
+_TAKEN: Final = 10
+_AT_ONCE: Final = 64
+"""Limit on emissions of its child tasks that wait side by side; more of them mean that it does not wait at all."""
+
+
+async def it_fails_in_words(subject: ProcessorSubject) -> None:
+    """For any valid data, it raises only ``ToolError``, and errors are emitted as messages."""
+    for arguments in await subject.data():
+        error = (await subject.run(arguments)).error
+        is_thrown = isinstance(error, InternalError) and not isinstance(error, InvalidOutput)
+        expect(
+            not is_thrown,
+            f"{subject.describe_call(arguments)}: expected a reply, or an error in its own words; it raised "
+            f"{error and error.__cause__!r:.200}; raise ToolError, or emit a message of the kind error",
+        )
+
+
+async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
+    """By its kind and type, and by its data against the public JSON Schema."""
+    schema = subject.tool.outbound
+    contract = subject.contract
+    there = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
+    for arguments in await subject.data():
+        run = await subject.run(arguments)
+        what = f"{subject.describe_call(arguments)}: expected only what its outbound has ({', '.join(there)})"
+        expect(
+            not isinstance(run.error, InvalidOutput),
+            f"{what}; got {_describe_emission(run.watch.last)}, so: {run.error and run.error.message} "
+            "Emit instances of the outbound's models, nothing after the reply, or add what is missing to outbound=",
+        )
+        for message in run.messages:
+            if message.kind != "error":
+                problem = misfit(schema, _envelope(message)) and misfit(schema, {**_envelope(message), "data": None})
+                expect(problem is None, f"{what}; got {_describe_emission(message)}: {problem}; make the two agree")
+
+
+async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
+    """After any other calls, the same data leads to messages of the same kinds and types."""
+    for arguments in await subject.data():
+        first, second = await subject.run(arguments), await subject.run(arguments)
+        if first.is_cut is not second.is_cut:
+            continue  # the point where it was cut is random
+        expect(
+            first.shape == second.shape,
+            f"{subject.describe_call(arguments)}: expected the same messages of two calls in two new sessions; got "
+            f"first {_listed(first.shape)}, then {_listed(second.shape)}; keep what lasts in ctx.state or a resource, "
+            "or say is_repeatable=False if it depends on time or chance",
+        )
+
+
+def _envelope(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"kind": message.kind, "type": message.type}
+    return told if message.data is None else {**told, "data": message.data}
+
+
+def _describe_emission(emission: Message | BaseModel | None) -> str:
+    kind, named = getattr(emission, "kind", None), getattr(emission, "type", None)
+    data = getattr(emission, "data", None)
+    return f"{type(emission).__name__}(kind={kind!r}, type={named!r}, data={data!r:.200})"
+
+
+def _listed(shape: list[tuple[str, str]]) -> str:
+    names = [f"{kind} {named}" for kind, named in shape]
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") or "nothing"
+
+
+OF_EMISSIONS: Final[tuple[Promise, ...]] = (it_fails_in_words, every_emission_fits_its_outbound)
+OF_REPEATABLE: Final[tuple[Promise, ...]] = (calls_leave_no_state_behind,)
+
+
+async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
+    """During a pause of any length, it does not pile up waiting emissions."""
+    most = subject.contract.buffer + 1
+    for arguments in await subject.fullest():
+        async with subject.open() as session:
+            stream, watch = subject.stream(session, arguments)
+            async with stream:
+                for taken in range(_TAKEN):
+                    await settle()
+                    what = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
+                    expect(
+                        not watch.dropped,
+                        f"{what}; it called emit and never awaited that ({counted(len(watch.dropped), 'time')}), so "
+                        "that nothing was sent; write await emit(…)",
+                    )
+                    crowd = watch.begun - taken - most
+                    expect(
+                        crowd <= _AT_ONCE,
+                        f"{what}; {crowd} more of its emissions were under way after {taken} were taken; wait for some "
+                        f"before there are more than {_AT_ONCE}, as in a task group for each batch, or await each emit",
+                    )
+                    if await subject.next_of(stream) is None:
+                        break
+
+
+async def leaving_ends_it(subject: ProcessorSubject) -> None:
+    """Whenever its consumer leaves, it ends in time and leaves no task behind; the same holds at its own end."""
+    for arguments in await subject.fullest():
+        for taken in (0, 1, 2, subject.most):
+            if await _leaves_after(subject, arguments, taken) < taken:
+                break
+
+
+async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted: int) -> int:
+    """Take some messages, leave, and check for leftovers; return the number of messages."""
+    clock, taken = asyncio.get_running_loop().time, 0
+    async with subject.open() as session:
+        stream, _ = subject.stream(session, arguments)
+        before = asyncio.all_tasks()
+        async with stream:
+            while taken < wanted and await subject.next_of(stream) is not None:
+                taken += 1
+            await settle()
+            left_at = clock()
+        took = clock() - left_at
+        await settle()
+        left = [one for one in asyncio.all_tasks() - before if not one.done()]
+    what = f"{subject.describe_call(arguments)}, left after {counted(taken, 'message')}"
+    expect(
+        took <= subject.cleanup,
+        f"{what}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "
+        "and do no more in finally than is needed",
+    )
+    for one in left:
+        one.cancel()
+    expect(
+        not left,
+        f"{what}: expected no task of its own to be left; there are {', '.join(map(_named, left))}; "
+        "start tasks in an asyncio.TaskGroup",
+    )
+    return taken
+
+
+def _named(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__qualname__", task.get_name())
+
+
+ALWAYS: Final[tuple[Promise, ...]] = (it_waits_for_its_consumer, leaving_ends_it)

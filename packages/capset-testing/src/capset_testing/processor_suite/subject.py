@@ -1,0 +1,259 @@
+"""Shared parts of the checks: the processor under test, its data, and its observed streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from capset.composition.compose import compose
+from capset.composition.installation import Installed
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.contexts import Context
+from capset.definitions.messages import Json, Message
+from capset.definitions.principals import Principal
+from capset.definitions.references import AnyRef
+from capset.definitions.tools.contracts import Contract
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.processors import Emit
+from capset.errors import CapsetError, DefinitionError
+from capset.kernel.call.compilation import compile_phases
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.session import Session
+from capset.kernel.streams.messages import Messages
+from capset_testing.capability_suite.arguments import each, valid
+from capset_testing.checks import expect
+from capset_testing.harness import session_for
+
+__all__ = ["Arguments", "ProcessorRun", "ProcessorSubject", "Promise", "expect", "settle"]
+
+
+Emission = BaseModel | Message
+
+Arguments = Mapping[str, Any]
+"""JSON data."""
+CASES: Final = 20
+"""Number of generated arguments; the same ones every time."""
+_FULLEST: Final = 3
+
+
+class EmissionWatch:
+    """Wraps the ``emit`` of one processor."""
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self._factory = factory
+        self.has_started = False
+        self._emissions: list[_Emission] = []
+
+    @property
+    def begun(self) -> int:
+        """Number of emissions begun, up to the reply or the error: later ones are not sent."""
+        for number, one in enumerate(self._emissions, start=1):
+            if getattr(one.emission, "kind", None) in ("reply", "error"):
+                return number
+        return len(self._emissions)
+
+    @property
+    def dropped(self) -> list[Emission]:
+        """Emissions that were never awaited."""
+        return [one.emission for one in self._emissions if not one.is_awaited]
+
+    @property
+    def last(self) -> Emission | None:
+        """The last emission."""
+        return self._emissions[-1].emission if self._emissions else None
+
+    def make(self) -> Any:  # a processor of any kind that the author's factory returns
+        """Make a processor that is watched."""
+        self.has_started = True
+        process = self._factory()
+
+        def watched(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> Awaitable[None]:
+            def watching(message: Emission, /) -> Coroutine[Any, Any, None]:
+                self._emissions.append(_Emission(message, emit))
+                return self._emissions[-1]
+
+            return process(messages, watching, ctx)
+
+        return watched
+
+
+class _Emission(Coroutine[Any, Any, None]):
+    """One call of ``emit``, which begins when it is awaited, or when its task runs."""
+
+    def __init__(self, emission: Emission, emit: Emit) -> None:
+        self.emission = emission
+        self._emit = emit
+        self._work: Coroutine[Any, Any, None] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it was awaited."""
+        return self._work is not None
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._begun().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Resume, for the task that runs it."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error inside, such as a cancellation."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Close it."""
+        if self._work is not None:
+            self._work.close()
+
+    def _begun(self) -> Coroutine[Any, Any, None]:
+        if self._work is None:
+            self._work = _emitted(self._emit, self.emission)
+        return self._work
+
+
+async def _emitted(emit: Emit, emission: Emission) -> None:
+    await emit(emission)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ProcessorRun:
+    """The result of one call: its messages, its error, and the watch. ``is_cut`` if the stream was cut."""
+
+    messages: tuple[Message, ...]
+    error: CapsetError | None
+    watch: EmissionWatch
+    is_cut: bool
+
+    @property
+    def shape(self) -> list[tuple[str, str]]:
+        """The kinds and types of the messages."""
+        return [(one.kind, one.type) for one in self.messages]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ProcessorSubject:
+    """A processor under test. ``most`` messages of a stream are read, each awaited for ``patience`` seconds.
+
+    ``cleanup`` are the seconds within which it must have ended once its consumer has left.
+    """
+
+    tool: AnyTool
+    examples: tuple[Arguments, ...]
+    uses: tuple[AnyCapability | AnyRef, ...]
+    permissions: frozenset[str]
+    env: Mapping[str, Any]
+    most: int
+    patience: float
+    cleanup: float
+    agent: Agent = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compose an agent of it. Raises ``DefinitionError`` if that fails."""
+        used = compose(Agent("tester", uses=self.uses))
+        there = any(one.tool is self.tool for one in used.tools.values())
+        agent = Agent("tester", uses=self.uses, tools=() if there else (self.tool,))
+        compose(agent)
+        object.__setattr__(self, "agent", agent)
+
+    @property
+    def contract(self) -> Contract:
+        """The messages of the processor."""
+        if self.tool.contract is None:
+            raise DefinitionError(f"the tool {self.tool.name!r} is no processor")
+        return self.tool.contract
+
+    def describe_call(self, arguments: Arguments) -> str:
+        """Return a description of the call, for error messages."""
+        return f"processor {self.tool.type!r} with {json.dumps(arguments, ensure_ascii=False)[:200]}"
+
+    async def data(self) -> Sequence[Arguments]:
+        """Return the arguments to use: the examples, or ones generated by hypothesis."""
+        if self.examples:
+            return self.examples
+        # Hypothesis has no event loop of its own, so it gets a thread.
+        return await asyncio.to_thread(self._made_up)
+
+    async def fullest(self) -> Sequence[Arguments]:
+        """Return some of the arguments, those first that lead to the most messages."""
+        runs = [(len((await self.run(one)).messages), one) for one in await self.data()]
+        return [one for _, one in sorted(runs, key=lambda run: -run[0])[:_FULLEST]]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Session]:
+        """Open a session in a new store, of a user with all needed permissions."""
+        needed = frozenset[str]().union(*(one.tool.permissions for one in compose(self.agent).tools.values()))
+        who = Principal("ada", permissions=needed | self.permissions, org="acme")
+        async with session_for(self.agent, principal=who, env=self.env) as desk:
+            yield desk.session
+
+    def stream(self, session: Session, arguments: Arguments) -> tuple[Messages, EmissionWatch]:
+        """Return the messages of a call, not yet begun, and the watch of its processor."""
+        watch = EmissionWatch(self.tool.handler)
+        installed = self._installed(session)
+        text = json.dumps(arguments, allow_nan=False).encode()
+        context = session.ask(session.message(installed.name, Json(text))).context
+        watched = replace(installed, tool=replace(self.tool, handler=watch.make))
+        compiled = replace(context.compiled.by_name[installed.name], phases=compile_phases(watched))
+        return Messages(Invocation(context, compiled, Json(text))), watch
+
+    async def run(self, arguments: Arguments) -> ProcessorRun:
+        """Call it in a session of its own, and read its messages, bounded.
+
+        Raises ``AssertionError`` if the call is refused before the processor starts.
+        """
+        async with self.open() as session:
+            stream, watch = self.stream(session, arguments)
+            found: list[Message] = []
+            is_cut = False
+            async with stream:
+                while (message := await self.next_of(stream)) is not None:
+                    found.append(message)
+                    if len(found) >= self.most:
+                        break
+                is_cut = message is not None or not stream.has_ended
+            error = None if is_cut else stream.result.error
+        if error is not None and not watch.has_started:
+            raise AssertionError(
+                f"{self.describe_call(arguments)} is refused before it starts: {error.code} ({error.message}); "
+                "give permissions=, env= or examples= with which it can be called"
+            )
+        return ProcessorRun(tuple(found), error, watch, is_cut)
+
+    async def next_of(self, stream: Messages) -> Message | None:
+        """Return the next message, or ``None`` at the end, or if none comes within ``patience``."""
+        try:
+            async with asyncio.timeout(self.patience):
+                return await anext(stream, None)
+        except TimeoutError:
+            return None
+
+    def _installed(self, session: Session) -> Installed:
+        return next(one for one in session.snapshot.composition.tools.values() if one.tool is self.tool)
+
+    def _made_up(self) -> Sequence[Arguments]:
+        found: dict[str, Arguments] = {json.dumps(dict(one)): dict(one) for one in self.tool.examples}
+
+        def add_arguments(made: Arguments) -> None:
+            found.setdefault(json.dumps(made), made)
+
+        each(valid(self.tool), add_arguments, cases=CASES)
+        return tuple(found.values())
+
+
+Promise = Callable[[ProcessorSubject], Awaitable[None]]
+"""A promise of a processor. Raises ``AssertionError`` if it is broken."""
+
+
+async def settle() -> None:
+    """Let all ready tasks run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.02)

@@ -1,0 +1,109 @@
+"""A generator's runner that follows a script instead of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from capset.definitions.messages import Json
+from capset.definitions.model_context import ContextMessage
+from capset.errors import counted
+from capset.kernel.blocks.generation import ModelStep, Turn
+from capset.kernel.results import Result
+from capset_agents.playback.scripts import Call, Say, ScriptError
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The input of a model in one step.
+
+    ``tools`` are the names of the tools in play, ``results`` those of the calls in this run so far. ``input`` and the
+    settings' values have the types that the definitions give them.
+    """
+
+    generator: str
+    input: Any
+    system_text: str
+    messages: tuple[ContextMessage, ...]
+    tools: tuple[str, ...]
+    runtime_hash: str
+    prompt_hash: str
+    model_settings: Mapping[str, Any]
+    results: tuple[Result[Any], ...]
+
+
+Move = Call | Say | Callable[[Seen], Call | Say]
+"""A step of a script; a function decides by the model's input."""
+
+
+class ScriptedRunner:
+    """Runs generators by their scripts: ``ScriptedRunner({"scribe": [Call("save_note", text="milk"), Say("done")]})``.
+
+    A ``Say`` ends one run of the generator; its next run continues the script there. ``seen`` has every model step, in
+    order. A mismatch raises ``ScriptError``.
+    """
+
+    def __init__(self, scripts: Mapping[str, Iterable[Move]]) -> None:
+        """``scripts`` are by the names of the generators, or agents."""
+        self._left: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
+        self.seen: list[Seen] = []
+
+    async def run(self, turn: Turn) -> Any:  # any output of the script: the generator checks it
+        """Follow the script of one generator to its next ``Say``; every step sees the same as a model."""
+        if turn.name not in self._left:
+            known = ", ".join(self._left) or "none"
+            raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {known}")
+        results: list[Result[Any]] = []
+        while True:
+            step = await turn.step()
+            seen = _seen(turn, step, results)
+            self.seen.append(seen)
+            move = self._next(seen)
+            if isinstance(move, Say):
+                return move.output
+            result = await step.call(move.tool, Json(to_json(move.arguments)))
+            if isinstance(result.error, ScriptError):  # of a generator inside: a model must not ignore it
+                raise result.error
+            results.append(result)
+
+    def of(self, generator: str) -> list[Seen]:
+        """Return the steps of one generator."""
+        return [one for one in self.seen if one.generator == generator]
+
+    def check_done(self) -> None:
+        """Raise ``ScriptError`` if a part of the script was not reached."""
+        left = {name: moves for name, moves in self._left.items() if moves}
+        if left:
+            told = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in left.items())
+            raise ScriptError(f"these steps of the script were not reached: {told}")
+
+    def _next(self, seen: Seen) -> Call | Say:
+        moves = self._left[seen.generator]
+        if not moves:
+            raise ScriptError(
+                f"the script of {seen.generator!r} is over, and no Say ended this run; it had "
+                f"{counted(len(seen.results), 'call')}"
+            )
+        move = moves.pop(0)
+        decided = move if isinstance(move, Call | Say) else move(seen)
+        if not isinstance(decided, Call | Say):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise ScriptError(f"a step of a script is a Call or a Say; {seen.generator!r} has {decided!r}")
+        return decided
+
+
+def _seen(turn: Turn, step: ModelStep, results: list[Result[Any]]) -> Seen:
+    snapshot = step.snapshot
+    return Seen(
+        turn.name,
+        turn.input,
+        step.system_text,
+        step.messages,
+        tuple(snapshot.tools),
+        snapshot.runtime_hash,
+        snapshot.prompt_hash,
+        step.model_settings,
+        tuple(results),
+    )

@@ -1,0 +1,404 @@
+"""Checks of requests for approvals, and of admissions by them, windows and budgets (spec 4, G3, G13–G18)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Final
+
+from capset.definitions.approvals import ApprovalRow
+from capset.stores.base import (
+    ApprovalQuery,
+    ApprovalTaken,
+    Claim,
+    Entry,
+    NewEvent,
+    Quota,
+    QuotaSpent,
+    Refused,
+    SessionRow,
+    Store,
+    TurnHold,
+    TurnRow,
+    TurnTaken,
+    Window,
+    WindowFull,
+)
+from capset.stores.base.admissions import ArgumentsFull
+from capset_testing.store_suite.support import (
+    LATER,
+    NOW,
+    Check,
+    Make,
+    approval_row,
+    begin,
+    expect,
+    intent,
+    opened,
+)
+
+_SECOND: Final = 1_000_000_000
+_START: Final = 1_767_225_600 * _SECOND
+_BEFORE: Final = "2025-12-31T23:59:59.999999Z"
+_MINUTE: Final = Window("minute", 3, 60 * _SECOND)
+_TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
+
+
+async def equal_calls_have_one_request(make: Make) -> None:
+    """Even if many are opened at once; a call with any difference has its own."""
+    async with opened(make) as store:
+        rows = [approval_row(f"id-{number:02}") for number in range(20)]
+        told = await asyncio.gather(*[store.approvals.open(row, most=9) for row in rows])
+        expect(len({one.id for one in told if one}), 1, "how many requests there are")
+        first = told[0]
+        others = [
+            replace(rows[0], id=f"other-{name}", **{name: value})
+            for name, value in (
+                ("org", None),
+                ("session", "session-2"),
+                ("principal", "agent:user-1"),
+                ("on_behalf_of", "user:ada"),
+                ("tool_hash", "9" * 64),
+                ("digest", "9" * 64),
+            )
+        ]
+        for other in others:
+            expect(await store.approvals.open(other, most=9), other, f"the request of a call with another {other.id}")
+            expect(await store.approvals.standing(other.equal, NOW), other, "what stands for it")
+        expect(await store.approvals.standing(rows[0].equal, NOW), first, "what stands for the first")
+
+
+async def code_counts_where_it_is_asked_for(make: Make) -> None:
+    """Then a call with other code, or with code without a hash, has a request of its own."""
+    async with opened(make) as store:
+        approvals, row = store.approvals, approval_row("id-1")
+        await approvals.open(row, most=9, by_code=True)
+        other, none = replace(row, id="id-2", code_hash="7" * 64), replace(row, id="id-3", code_hash=None)
+        expect(await approvals.open(other, most=9), row, "what is met where code does not count")
+        for one in (other, none):
+            expect(await approvals.standing(one.equal_in_code, NOW), None, "what stands for other code")
+            expect(await approvals.open(one, most=9, by_code=True), one, "the request of other code")
+        for one in (row, other, none):
+            expect(await approvals.standing(one.equal_in_code, NOW), one, "what stands for this code")
+            expect(await approvals.open(replace(one, id="id-4"), most=9, by_code=True), one, "what it meets")
+        expect(await approvals.standing(row.equal, NOW), none, "the newest, where code does not count")
+
+
+async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
+    """Pending, approved or rejected; afterwards an equal call opens another."""
+    async with opened(make) as store:
+        row = approval_row("id-1")
+        await store.approvals.open(row, most=9)
+        for status in ("approved", "rejected", "pending"):
+            moved = replace(row, status=status)
+            before = (await store.approvals.list(ApprovalQuery("acme"))).items[0]
+            expect(await store.approvals.move(moved, before.status), True, f"moving it to {status}")
+            expect(await store.approvals.standing(row.equal, NOW), moved, f"what stands when it is {status}")
+            expect(await store.approvals.open(replace(row, id="id-2"), most=9), moved, "what an equal call meets")
+        expect(await store.approvals.standing(row.equal, LATER), None, "what stands when its time is up")
+        for number, status in enumerate(("used", "expired"), 2):
+            last = (await store.approvals.list(ApprovalQuery("acme", status="pending"))).items[0]
+            await store.approvals.move(replace(last, status=status), "pending")
+            expect(await store.approvals.standing(row.equal, NOW), None, f"what stands when it is {status}")
+            again = replace(row, id=f"id-{number}")
+            expect(await store.approvals.open(again, most=9), again, "the next request")
+
+
+async def a_principal_has_so_many_open_requests(make: Make) -> None:
+    """Only pending ones count, with the same ``on_behalf_of``; decided and overdue ones do not."""
+    async with opened(make) as store:
+        rows = [approval_row(f"id-{number}", f"{number:064}") for number in range(5)]
+        for row in rows[:3]:
+            expect(await store.approvals.open(row, most=3), row, "a request")
+        expect(await store.approvals.open(rows[3], most=3), None, "one too many")
+        expect(await store.approvals.open(rows[0], most=3), rows[0], "one that is there")
+        for name, value in (("on_behalf_of", "user:ada"), ("org", "other"), ("principal", "user:eve")):
+            other = replace(rows[3], id=f"of another {name}", **{name: value})
+            expect(await store.approvals.open(other, most=3), other, f"a request of another {name}")
+        late = replace(rows[3], created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
+        expect(await store.approvals.open(late, most=1), late, "one when the time of the others is up")
+        await store.approvals.move(replace(rows[1], status="approved"), "pending")
+        expect(await store.approvals.open(rows[4], most=4), rows[4], "one in the place of a decided one")
+
+
+async def arguments_of_open_requests_have_so_many_bytes(make: Make) -> None:
+    """In all of an org together, however many are opened at once; decided and overdue ones do not count."""
+    async with opened(make) as store:
+        approvals, text = store.approvals, json.dumps({"text": "é" * 500}, ensure_ascii=False)
+        size = len(text.encode())
+        rows = [
+            replace(approval_row(f"id-{number:02}", f"{number:064}"), arguments=text, principal=f"user:{number}")
+            for number in range(20)
+        ]
+
+        async def ask(row: ApprovalRow, most: int) -> bool:
+            try:
+                return await approvals.open(row, most=99, max_bytes=most) is not None
+            except ArgumentsFull:
+                return False
+
+        told = await asyncio.gather(*[ask(row, 5 * size) for row in rows])
+        expect(told.count(True), 5, "how many fit")
+        found = (await approvals.list(ApprovalQuery("acme"))).items
+        expect(len(found), 5, "how many are kept")
+        expect(await ask(found[0], 5 * size), True, "one that is there")
+        expect(await ask(replace(rows[0], id="other", org="other"), size), True, "one of another org")
+        late = replace(rows[1], id="late", created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
+        expect(await ask(late, size), True, "one when the time of the others is up")
+        await approvals.move(replace(found[0], status="approved"), "pending")
+        expect(await ask(replace(rows[2], id="next", digest="7" * 64), 6 * size), True, "one in a decided one's place")
+
+
+async def requests_go_with_their_session(make: Make) -> None:
+    """And only they."""
+    async with opened(make) as store:
+        for session in ("session-1", "session-2"):
+            row = SessionRow(session, "scribe", "{}", "1" * 64, "user-1", "user", "acme", NOW)
+            await store.sessions.create(row)
+            await store.approvals.open(replace(approval_row(f"of {session}"), session=session), most=9)
+        await store.sessions.delete("session-1")
+        expect(await store.approvals.get("acme", "of session-1"), None, "the request of a deleted session")
+        left = (await store.approvals.list(ApprovalQuery("acme"))).items
+        expect([one.id for one in left], ["of session-2"], "the requests")
+
+
+async def overdue_requests_are_found(make: Make) -> None:
+    """Pending and approved ones of every org, the oldest first; decided ones and those with time left are not."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}"), org=org, digest=f"{number}" * 64, expires_at=at)
+            for number, (org, at) in enumerate(((None, NOW), ("acme", _BEFORE), ("acme", NOW), ("acme", LATER)))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        approved, rejected = replace(rows[0], status="approved"), replace(rows[2], status="rejected")
+        for moved in (approved, rejected):
+            expect(await store.approvals.move(moved, "pending"), True, "a decision")
+        expect(await store.approvals.overdue(NOW), [rows[1], approved], "what is overdue")
+        expect(await store.approvals.overdue(NOW, 1), [rows[1]], "the oldest")
+        expect(await store.approvals.overdue(_BEFORE), [rows[1]], "what was overdue before")
+
+
+async def of_many_who_move_a_request_one_does(make: Make) -> None:
+    """Check that the stored row is that of the successful caller."""
+    async with opened(make) as store:
+        row = approval_row("id-1")
+        await store.approvals.open(row, most=9)
+        moves = [replace(row, status="approved", decided_by=f"user:{number}") for number in range(20)]
+        told = await asyncio.gather(*[store.approvals.move(one, "pending") for one in moves])
+        expect(told.count(True), 1, "how many moved it")
+        expect(await store.approvals.get("acme", "id-1"), moves[told.index(True)], "what is kept")
+        expect(await store.approvals.get("other", "id-1"), None, "the request for another org")
+
+
+def _claim(call: str, at: float, *windows: Window, **more: object) -> Claim:
+    """Return the claim of a call, this many seconds after the start."""
+    return replace(Claim(call, lambda: _START + round(at * _SECOND), windows), **more)
+
+
+async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> Refused | None:
+    """Return the refusal of a call, or ``None``."""
+    try:
+        await store.admissions.admit(claim, intent)
+    except Refused as refused:
+        return refused
+    return None
+
+
+async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
+    """Check that the limit is exact at any moment, the longest wait is reported, and a look counts nothing."""
+    async with opened(make) as store:
+        for number, at in enumerate((0, 1)):
+            for _ in range(3):
+                expect(await store.admissions.look(_claim("x", at, _MINUTE, _TEN)), None, "a look")
+            expect(await _refused(store, _claim(f"call-{number}", at, _MINUTE, _TEN)), None, "a call that fits")
+        full = await _refused(store, _claim("call-2", 4, _MINUTE, _TEN))
+        expect(isinstance(full, WindowFull) and (full.window, full.wait), (_TEN, 6 * _SECOND), "the wait")
+        expect(await _refused(store, _claim("call-2", 10, _MINUTE, _TEN)), None, "a call as one leaves the window")
+        full = await store.admissions.look(_claim("call-3", 10.5, _MINUTE, _TEN))
+        expect(isinstance(full, WindowFull) and (full.window, full.wait), (_MINUTE, 49.5 * _SECOND), "the longest wait")
+        last = _claim("call-3", 60, _MINUTE)
+        early = replace(last, clock=lambda: last.clock() - 1)
+        expect(isinstance(await _refused(store, early), WindowFull), True, "a moment too early")
+        expect(await _refused(store, last), None, "just in time")
+        expect(await _refused(store, _claim("other", 0, replace(_MINUTE, key="another"))), None, "another window")
+
+
+async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
+    """Check that a call counts at the time of the window's newest call if the clock shows an earlier one."""
+    async with opened(make) as store:
+        for number in range(3):
+            expect(await _refused(store, _claim(f"call-{number}", 100, _MINUTE)), None, "a call")
+        for back in (99, 50, 0, -100_000):
+            full = await _refused(store, _claim("later", back, _MINUTE))
+            wait = round((160 - back) * _SECOND)
+            expect(isinstance(full, WindowFull) and full.wait, wait, f"the wait, {100 - back} s back")
+        expect(await _refused(store, _claim("later", 160, _MINUTE)), None, "a call when its time has come")
+        expect(await _refused(store, _claim("even later", 120, _MINUTE)), None, "two of three have left by then")
+
+
+async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
+    """Of calls in one window and of one budget, in any order."""
+    quota = Quota("session-1", 5, None)
+    async with opened(make) as store:
+        claims = [_claim(f"call-{number:02}", number / 1000, _MINUTE, _TEN) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 2, "how many fit into the smaller window")
+        claims = [_claim(f"spent-{number:02}", 0, quotas=(quota,), cost=1.5) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 5, "how many the budget pays for")
+        spent = [one for one in told if isinstance(one, QuotaSpent)]
+        expect({(one.calls, one.cost) for one in spent}, {(5, 7.5)}, "what was used of the budget")
+
+
+async def what_is_released_counts_no_more(make: Make) -> None:
+    """In windows and budgets, once even if it is released again; releasing an unadmitted call changes nothing."""
+    quota = Quota("session-1", 3, 10.0)
+    async with opened(make) as store:
+        claims = [_claim(f"call-{number}", number, _MINUTE, quotas=(quota,), cost=2.0) for number in range(3)]
+        for claim in claims:
+            expect(await _refused(store, claim), None, "a call")
+        never = _claim("never", 5, _MINUTE, quotas=(quota,), cost=2.0)
+        for claim in (claims[1], claims[1], never):
+            await store.admissions.release(claim)
+        expect(await _refused(store, replace(never, call="fourth")), None, "a call in its place")
+        refused = await store.admissions.look(never)
+        expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), (3, 6.0), "what was used")
+        full = await store.admissions.look(_claim("x", 6, _MINUTE))
+        expect(isinstance(full, WindowFull) and full.wait, 54 * _SECOND, "the wait for the first to leave")
+        expect(await _refused(store, _claim("x", 60, _MINUTE)), None, "a call once the first has left")
+        full = await store.admissions.look(_claim("y", 60, _MINUTE))
+        expect(isinstance(full, WindowFull) and full.wait, 2 * _SECOND, "the wait for the third to leave")
+
+
+async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
+    """Leave the budgets of other owners as they were."""
+    one, other = Quota("session-1", 9, 90.0), Quota("session-2", 9, 90.0)
+    async with opened(make) as store:
+        for number, quotas in enumerate([(one, other), (one,), (one,), (other,)]):
+            expect(await _refused(store, _claim(f"call-{number}", number, quotas=quotas, cost=2.0)), None, "a call")
+        for quota, used in ((one, (3, 6.0)), (other, (2, 4.0))):
+            spent = replace(quota, calls=1)
+            refused = await store.admissions.look(_claim("x", 5, quotas=(spent,)))
+            expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), used, f"of {quota.owner}")
+
+
+async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
+    """Of many calls with it one is admitted; a refused call leaves it, a released one gives it back."""
+    async with opened(make) as store:
+        await store.approvals.open(approval_row("approval-1"), most=9)
+        row = replace(approval_row("approval-1"), status="approved")
+        await store.approvals.move(row, "pending")
+        for number in range(3):
+            expect(await _refused(store, _claim(f"call-{number}", 0, _MINUTE)), None, "a call")
+        full = await _refused(store, _claim("with it", 1, _MINUTE, approval=row))
+        expect(isinstance(full, WindowFull), True, "whether a full window refuses first")
+        expect(await store.approvals.get(row.org, row.id), row, "the approval of a refused call")
+        claims = [_claim(f"use-{number:02}", 0, approval=row) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 1, "how many use the approval")
+        expect(sum(isinstance(one, ApprovalTaken) for one in told), 49, "how many find it taken")
+        used = await store.approvals.get(row.org, row.id)
+        expect(used and used.status, "used", "its status")
+        winner = claims[told.index(None)]
+        for claim in claims:
+            if claim is not winner:
+                await store.admissions.release(claim)
+        used = await store.approvals.get(row.org, row.id)
+        expect(used and used.status, "used", "its status when others let go")
+        await store.admissions.release(winner)
+        expect(await store.approvals.get(row.org, row.id), row, "the approval that was given back")
+
+
+async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
+    """Check that a refused call writes no intent; a call whose intent cannot be a record counts nowhere."""
+    window, quota = replace(_MINUTE, requests=1), Quota("session-1", 1, None)
+    async with opened(make) as store:
+        for bad in (intent("bad", tool="\ud800"), intent("bad", duration_us=2**70)):
+            claim = _claim("bad", 0, window, quotas=(quota,))
+            try:
+                await store.admissions.admit(claim, bad)
+            except Exception as error:
+                expect(getattr(error, "code", None), "store_unavailable", "the error of a bad intent")
+            else:
+                expect("admitted", "refused", "a bad intent")
+        told = await asyncio.gather(
+            *[
+                _refused(store, _claim(f"call-{number}", 0, window, quotas=(quota,)), intent(f"call-{number}"))
+                for number in range(9)
+            ]
+        )
+        expect(sum(one is None for one in told), 1, "how many are admitted")
+        found = [one.id for one in await store.audit.read()]
+        expect(found, [f"call-{told.index(None)}"], "the intents on record")
+        expect((await store.audit.verify()).ok, True, "whether the chain holds")
+
+
+async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) -> None:
+    """Of a turn that another process has taken, or that has ended, no intent is written, and nothing counts."""
+    async with opened(make) as store:
+        await begin(store, "session-1")
+        held = TurnRow("session-1", "turn-1", "here", LATER, "{}")
+        await store.events.begin(
+            held, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}")
+        )
+        hold, quota = TurnHold("session-1", "turn-1", "here"), Quota("session-1", 9, None)
+        for number, (one, is_held) in enumerate(
+            (
+                (hold, True),
+                (replace(hold, holder="there"), False),
+                (replace(hold, turn="turn-2"), False),
+                (replace(hold, session="session-2"), False),
+            )
+        ):
+            claim = _claim(f"call-{number}", 0, quotas=(quota,), hold=one)
+            expect(isinstance(await store.admissions.look(claim), TurnTaken), not is_held, f"the look at {one}")
+            refused = await _refused(store, claim, intent(f"call-{number}"))
+            expect(isinstance(refused, TurnTaken), not is_held, f"whether a call of {one} is refused")
+        claims = [_claim(f"more-{number}", 0, hold=hold) for number in range(6)]
+        told = await asyncio.gather(
+            *[_refused(store, claim, intent(claim.call)) for claim in claims[:3]],
+            store.events.take(held, replace(held, holder="there")),
+            *[_refused(store, claim, intent(claim.call)) for claim in claims[3:]],
+        )
+        made = [claim.call for claim, one in zip(claims, (*told[:3], *told[4:]), strict=True) if one is None]
+        expect({record.id for record in await store.audit.read()}, {"call-0", *made}, "the intents on record")
+        refused = await _refused(store, _claim("late", 0, hold=hold), intent("late"))
+        expect(isinstance(refused, TurnTaken), True, "whether a call is refused after another has taken its turn")
+        expect(await store.admissions.spent(["session-1"]), [(1, 0.0)], "what counts")
+
+
+async def a_budget_ends_with_its_session(make: Make) -> None:
+    """And so do those of the session's runs."""
+    async with opened(make) as store:
+        await begin(store, "session-1", "session-10")
+        quotas = tuple(
+            Quota(owner, 1, None) for owner in ("session-1", "session-1/run", "session-10", "session-10/run")
+        )
+        expect(await _refused(store, _claim("call-1", 0, quotas=quotas)), None, "a call")
+        await store.sessions.delete("session-1")
+        for quota, spent in zip(quotas, (False, False, True, True), strict=True):
+            refused = await store.admissions.look(_claim("call-2", 0, quotas=(quota,)))
+            expect(refused is not None, spent, f"whether the budget of {quota.owner} is used")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    equal_calls_have_one_request,
+    code_counts_where_it_is_asked_for,
+    a_request_stands_until_it_is_used_or_expires,
+    a_principal_has_so_many_open_requests,
+    arguments_of_open_requests_have_so_many_bytes,
+    requests_go_with_their_session,
+    overdue_requests_are_found,
+    of_many_who_move_a_request_one_does,
+    a_window_takes_so_many_and_says_when_one_more_fits,
+    a_clock_that_is_set_back_gives_nobody_a_place,
+    of_many_at_once_exactly_so_many_are_admitted,
+    what_is_released_counts_no_more,
+    budgets_of_several_owners_are_counted_apart,
+    an_approval_is_used_with_its_call_or_not_at_all,
+    an_intent_is_written_with_what_its_call_counts_in,
+    a_call_of_a_turn_is_admitted_while_its_process_holds_that,
+    a_budget_ends_with_its_session,
+)

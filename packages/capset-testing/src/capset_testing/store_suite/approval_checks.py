@@ -1,0 +1,115 @@
+"""Checks of requests that need several approvals, escalate, and are counted by their age (spec 4, G45–G50)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Final
+
+from capset.definitions.approvals import ApprovalRow
+from capset.stores.base import PendingSummary
+from capset_testing.store_suite.support import LATER, NOW, Check, Make, approval_row, entry, expect, opened
+
+_BEFORE: Final = "2025-12-31T23:59:59.999999Z"
+_NEEDS: Final = '{"approvals":2}'
+
+
+async def a_request_is_moved_only_as_it_was_seen(make: Make) -> None:
+    """With its approvals and its next escalation, absent ones too; then its act is written, and else it is not."""
+    async with opened(make) as store:
+        approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS, escalates_at=LATER)
+        row = replace(row, makers='["user:boss"]')
+        await approvals.open(row, most=9)
+        one = replace(row, approvals="[1]")
+        for stale in (replace(row, approvals="[]"), replace(row, escalates_at=None), replace(row, escalates_at=NOW)):
+            expect(await approvals.move(one, "pending", seen=stale, act=entry("no")), False, f"moving {stale} unseen")
+        expect(await approvals.move(one, "pending", seen=row, act=entry("yes")), True, "the first approval")
+        expect(await approvals.move(one, "pending", seen=row), False, "one beside it, by who has not seen it")
+        noticed = replace(one, escalates_at=None, escalated_at=NOW)
+        expect(await approvals.move(noticed, "pending", seen=one), True, "an escalation")
+        expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=one), False, "one unseen")
+        expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=noticed), True, "the last one")
+        expect(await approvals.get("acme", "id-1"), replace(noticed, status="approved"), "the request")
+        expect([one.id for one in await store.audit.read()], ["yes"], "the acts on record")
+
+
+async def of_approvals_at_once_none_is_lost(make: Make) -> None:
+    """However many are added at the same time: each is seen by the next, or is tried again."""
+    async with opened(make) as store:
+        approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS)
+        await approvals.open(row, most=9)
+
+        async def add(number: int) -> int:
+            for tried in range(1_000):
+                seen = await approvals.get("acme", "id-1")
+                if seen is None:
+                    raise AssertionError("the request is gone")
+                more = json.dumps([*json.loads(seen.approvals or "[]"), number])
+                if await approvals.move(replace(seen, approvals=more), "pending", seen=seen):
+                    return tried
+            raise AssertionError("an approval was never taken")
+
+        await asyncio.gather(*[add(number) for number in range(20)])
+        found = await approvals.get("acme", "id-1")
+        expect(sorted(json.loads((found and found.approvals) or "[]")), [*range(20)], "the approvals")
+
+
+async def calls_with_other_needs_are_not_equal(make: Make) -> None:
+    """None is one of them: a request stands for calls that need the same of their approvers."""
+    async with opened(make) as store:
+        approvals = store.approvals
+        rows = [replace(approval_row(f"id-{needs}"), needs=needs) for needs in (None, _NEEDS, '{"approvals":3}')]
+        for row in rows:
+            expect(await approvals.standing(row.equal, NOW), None, "what stands for a call with other needs")
+            expect(await approvals.open(row, most=9), row, "the request of a call with other needs")
+        for row in rows:
+            expect(await approvals.standing(row.equal, NOW), row, "what stands")
+            expect(await approvals.open(replace(row, id="other"), most=9), row, "what an equal call meets")
+
+
+async def requests_escalate_once_their_time_has_come(make: Make) -> None:
+    """Pending ones of every org, the oldest first; none that never does, or is decided."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}"), org=org, digest=f"{number}" * 64, escalates_at=at)
+            for number, (org, at) in enumerate(((None, NOW), ("acme", _BEFORE), ("acme", LATER), ("acme", None)))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        expect(await store.approvals.escalating(NOW), [rows[1], rows[0]], "what escalates")
+        expect(await store.approvals.escalating(NOW, 1), [rows[1]], "the oldest")
+        noticed = replace(rows[1], escalates_at=LATER, escalated_at=NOW)
+        await store.approvals.move(noticed, "pending", seen=rows[1])
+        await store.approvals.move(replace(rows[0], status="approved"), "pending")
+        expect(await store.approvals.escalating(NOW), [], "what escalates then")
+        expect(await store.approvals.escalating(LATER), [noticed, rows[2]], "what escalates later")
+
+
+async def pending_requests_are_counted_by_age(make: Make) -> None:
+    """Those of one org, all of them and those since each time; decided ones do not count."""
+    async with opened(make) as store:
+
+        async def ask(id: str, created_at: str, org: str | None = "acme") -> ApprovalRow:
+            row = replace(approval_row(id), org=org, digest=id * 8, created_at=created_at, principal=f"user:{id}")
+            await store.approvals.open(row, most=9)
+            return row
+
+        expect(await store.approvals.summary("acme", (NOW,)), PendingSummary(0, None, (0,)), "none")
+        old = await ask("a", _BEFORE)
+        await ask("b", NOW)
+        await ask("c", NOW)
+        await ask("d", NOW, None)
+        expect(await store.approvals.summary("acme", (NOW, _BEFORE)), PendingSummary(3, _BEFORE, (2, 3)), "three")
+        expect(await store.approvals.summary(None, (LATER,)), PendingSummary(1, NOW, (0,)), "those of no org")
+        await store.approvals.move(replace(old, status="rejected"), "pending")
+        expect(await store.approvals.summary("acme", (NOW,)), PendingSummary(2, NOW, (2,)), "what is left")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_request_is_moved_only_as_it_was_seen,
+    of_approvals_at_once_none_is_lost,
+    calls_with_other_needs_are_not_equal,
+    requests_escalate_once_their_time_has_come,
+    pending_requests_are_counted_by_age,
+)

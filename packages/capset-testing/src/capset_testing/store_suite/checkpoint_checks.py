@@ -1,0 +1,270 @@
+"""Checks of the log as a whole: checkpoints, retention and reading in chain order (spec 4, G21, G22)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from typing import Final
+
+from capset.errors import Conflict
+from capset.fingerprint.chain import verify
+from capset.fingerprint.checkpoints import CheckpointKey
+from capset.stores.base import AuditQuery, MeasuredCall, Pruned, Store
+from capset_testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, intent, opened
+
+_OLD: Final = "2025-01-01T00:00:00.000000Z"
+_NOTHING: Final = list[int | None]()
+
+
+async def _fill(store: Store, first: int, last: int, time: str) -> None:
+    for number in range(first, last + 1):
+        store.audit.append(entry(f"a{number}", time=time))
+    await store.audit.flush()
+
+
+async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
+    """Check that the checkpoint is stored, and remains the newest one until more entries come."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        expect(await store.audit.checkpoint(key, now=NOW), None, "the checkpoint of an empty log")
+        expect((await store.audit.verify([key.public])).ok, False, "whether a log without checkpoints is verified")
+        store.audit.append(entry("a1"))
+        store.audit.append(entry("a2"))
+        first = await store.audit.checkpoint(key, now=NOW)
+        expect(first and (first.number, first.seq, first.since, first.time), (1, 2, 1, NOW), "the first checkpoint")
+        expect(await store.audit.checkpoint(key, now=LATER), first, "the checkpoint when nothing came since")
+        await store.audit.commit(entry("a3"))
+        second = await store.audit.checkpoint(key, now=LATER)
+        expect(second and (second.number, second.seq, second.time), (2, 3, LATER), "the second checkpoint")
+        expect(list(await store.audit.checkpoints()), [first, second], "the checkpoints")
+        expect(list(await store.audit.checkpoints(after=1)), [second], "the checkpoints after the first")
+        expect(list(await store.audit.checkpoints(limit=1)), [first], "one checkpoint")
+        await store.audit.commit(entry("a4"))
+        found = await store.audit.verify([key.public])
+        kept = await store.audit.verify([key.public], [second] if second else [])
+        other = await store.audit.verify([CheckpointKey.generate().public])
+    expect((found.problem, found.checked, found.covered), (None, 4, 3), "the chain, by the key")
+    expect(kept, found, "the chain, by a checkpoint that was kept")
+    expect((other.ok, "another key" in str(other.problem)), (False, True), "the chain, by another key")
+
+
+async def another_key_signs_anew(make: Make) -> None:
+    """Another key gets a checkpoint of its own; both keys verify the log together."""
+    key = CheckpointKey.generate()
+    new = CheckpointKey.generate()
+    async with opened(make) as store:
+        await store.audit.commit(entry("a"))
+        await store.audit.checkpoint(key, now=NOW)
+        made = await store.audit.checkpoint(new, now=NOW)
+        expect(made and (made.number, made.key), (2, new.public.id), "the new key's checkpoint")
+        expect((await store.audit.verify([key.public, new.public])).covered, 1, "what is covered")
+
+
+async def a_chain_is_verified_in_parts(make: Make) -> None:
+    """Each follows the one before it, ends where it should, and has the checkpoints over its links."""
+    key, other = CheckpointKey.generate(), CheckpointKey.generate()
+    async with opened(make) as store:
+        empty = await store.audit.verify_part(None, None, limit=3)
+        expect((empty.found.problem, empty.last, empty.is_end), (None, 0, True), "an empty log")
+        await _fill(store, 1, 4, _OLD)
+        await store.audit.checkpoint(other, now=_OLD)
+        await _fill(store, 5, 6, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 7, 9, LATER)
+
+        async def walk(limit: int, own: CheckpointKey | None = key) -> list[tuple[int, int, int | None, bool]]:
+            found: list[tuple[int, int, int | None, bool]] = []
+            after: int | None = None
+            previous: str | None = None
+            while True:
+                part = await store.audit.verify_part(after, previous, limit=limit, own=own and own.public)
+                expect(part.found.problem, None, "the problem of a part")
+                found.append((part.found.checked, part.last, part.found.covered, part.is_end))
+                if part.is_end:
+                    return found
+                after, previous = part.last, part.hash
+
+        parts = [(4, 4, None, False), (4, 8, 6, False), (1, 9, None, True)]
+        expect(await walk(4), parts, "the parts, of which one has a checkpoint of this key")
+        expect(await walk(9), [(9, 9, 6, False), (0, 9, None, True)], "all of it, and what follows")
+        expect(await walk(20, None), [(9, 9, None, True)], "all of it, by no key")
+        part = await store.audit.verify_part(4, "0" * 64, limit=2)
+        expect((part.found.seq, part.found.checked), (5, 0), "a part that follows another hash than it was told")
+        part = await store.audit.verify_part(4, None, limit=3)
+        expect([one.number for one in part.checkpoints], [1, 2], "the checkpoints over a part")
+        part = await store.audit.verify_part(40, None, limit=2)
+        expect((part.found.ok, part.is_end), (False, True), "a part that follows no record")
+        await store.audit.prune(NOW, key, now=NOW)
+        part = await store.audit.verify_part(2, "0" * 64, limit=5, own=key.public)
+        expect(
+            (part.found.problem, part.found.since, part.last), (None, 7, 9), "a part that begins with pruned records"
+        )
+        expect((part.found.covered, part.is_end), (9, True), "what its checkpoints cover")
+
+
+async def calls_are_measured_in_bounded_time(make: Make) -> None:
+    """Check that they are the newest that fit, with the time from which on all were looked at."""
+    async with opened(make) as store:
+        for number in range(1, 9):
+            org = "acme" if number % 2 else "globex"
+            more = {"tool": f"tool-{number}", "outcome": "failed", "duration_us": number}
+            store.audit.append(entry(f"a{number}", org=org, time=f"2026-01-0{number}T00:00:00.000000Z", **more))
+        await store.audit.commit(intent("b", org="acme", time="2026-01-09T00:00:00.000000Z"))
+
+        async def measure(
+            query: AuditQuery, walked: int = 99, measured: int = 99
+        ) -> tuple[list[int | None], str | None]:
+            found = await store.audit.measure(query, walked=walked, measured=measured)
+            return [one.duration_us for one in found.calls], found.since and found.since[8:10]
+
+        found = await store.audit.measure(AuditQuery(tool="tool-3"))
+        expect((len(found.calls), found.since), (1, None), "the calls of one tool")
+        one = MeasuredCall("2026-01-03T00:00:00.000000Z", "tool-3", "allow", "failed", 3)
+        expect(found.calls[0], one, "what is measured of a call")
+        acme = AuditQuery(org="acme")
+        since = replace(acme, since="2026-01-05T00:00:00.000000Z")
+        until = replace(acme, until="2026-01-05T00:00:00.000000Z")
+        expect(await measure(AuditQuery()), ([8, 7, 6, 5, 4, 3, 2, 1], None), "all calls")
+        expect(await measure(acme), ([7, 5, 3, 1], None), "the calls of an org")
+        expect(await measure(AuditQuery(org="")), (_NOTHING, None), "the calls of no org")
+        expect(await measure(acme, walked=4), ([7, 5, 3, 1], None), "just as many as are looked at")
+        expect(await measure(acme, walked=3), ([7, 5, 3], "03"), "fewer than there are")
+        expect(await measure(replace(acme, tool="tool-1"), walked=3), (_NOTHING, "03"), "one that is not looked at")
+        expect(await measure(acme, measured=2), ([7, 5], "05"), "fewer than fit")
+        expect(await measure(since), ([7, 5], None), "the calls since a time")
+        expect(await measure(since, walked=2), ([7, 5], None), "of which all were looked at")
+        expect(await measure(until), ([3, 1], None), "the calls before a time")
+        expect(await measure(until, walked=1), ([3], "03"), "of which one was looked at")
+
+
+async def links_are_read_in_chain_order(make: Make) -> None:
+    """Intents included, page by page; a span of time is a span of the chain."""
+    async with opened(make) as store:
+        expect(await store.audit.span(), None, "the span of an empty log")
+        await expect_error(ValueError, store.audit.span(since="yesterday"), "a span since no time")
+        expect(list(await store.audit.read()), [], "the links of an empty log")
+        await store.audit.commit(intent("a", time=_OLD))
+        await store.audit.commit(entry("a", time=NOW))
+        await store.audit.commit(entry("b", time=LATER))
+        pages = [await store.audit.read(after=after, limit=2) for after in (0, 2, 3)]
+        spans = [
+            await store.audit.span(since=since, until=until)
+            for since, until in ((None, None), (NOW, None), (None, NOW), (NOW, LATER), (LATER, NOW))
+        ]
+    expect([[record.seq for record in page] for page in pages], [[1, 2], [3], []], "the pages")
+    expect(verify(asdict(record) for page in pages for record in page).checked, 3, "the links that hold")
+    expect(spans, [(1, 3), (2, 3), (1, 1), (2, 2), None], "the spans")
+
+
+async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
+    """Check that the rest of the log verifies from the cut on, and that its numbers continue."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 4, _OLD)
+        await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning without a checkpoint")
+        await expect_error(ValueError, store.audit.prune("yesterday", key, now=LATER), "pruning before no time")
+        anchor = await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 5, 6, _OLD)
+        await _fill(store, 7, 9, LATER)
+        await expect_error(
+            Conflict, store.audit.prune(NOW, CheckpointKey.generate(), now=LATER), "pruning by another key"
+        )
+        expect(await store.audit.prune(_OLD, key, now=LATER), Pruned(0, 1), "pruning when nothing is old enough")
+        expect(await store.audit.prune(NOW, key, now=LATER), Pruned(4, 5), "pruning")
+        found = await store.audit.verify([key.public])
+        expect((found.problem, found.checked, found.since, found.covered), (None, 5, 5, 9), "the chain that is left")
+        expect((await store.audit.verify()).problem, None, "the chain that is left, without a key")
+        expect([one.seq for one in await store.audit.read()], [5, 6, 7, 8, 9], "the links that are left")
+        expect(await store.audit.span(), (5, 9), "the span that is left")
+        first, note = await store.audit.checkpoints()
+        expect((first, note.since, note.seq), (anchor, 5, 9), "the checkpoints that are left")
+        await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning what no checkpoint covers")
+        await store.audit.commit(entry("a1"))
+        expect([one.seq for one in await store.audit.read(after=9)], [10], "the link after that, of an id used before")
+        kept = await store.audit.verify([key.public], [first])
+        expect((kept.problem, kept.checked), (None, 6), "the chain, by a checkpoint that was kept")
+
+
+async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
+    """Then it is empty, and the next record still follows the last one."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 3, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(3, 4), "pruning all")
+        found = await store.audit.verify([key.public])
+        expect((found.problem, found.checked, found.since), (None, 0, 4), "the chain of nothing")
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 4), "pruning again")
+        await _fill(store, 4, 5, NOW)
+        await store.audit.checkpoint(key, now=NOW)
+        found = await store.audit.verify([key.public])
+    expect((found.problem, found.checked, found.since, found.covered), (None, 2, 4, 5), "the chain after that")
+
+
+async def pruning_leaves_open_intents(make: Make) -> None:
+    """Check that the cut is before the first open intent, regardless of its age."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 2, _OLD)
+        before = await store.audit.checkpoint(key, now=_OLD)
+        await store.audit.commit(intent("open", time=_OLD))
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(before and await store.audit.prune(NOW, key, now=NOW), Pruned(2, 3), "pruning beside an open intent")
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 3), "pruning again")
+        await store.audit.commit(entry("open", time=_OLD))
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(2, 5), "pruning once it is closed")
+
+
+async def pruning_spares_what_is_young(make: Make) -> None:
+    """No cut happens at a checkpoint that covers a link too young to be cut."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 2, _OLD)
+        await _fill(store, 3, 3, NOW)
+        await store.audit.checkpoint(key, now=NOW)
+        await expect_error(
+            Conflict, store.audit.prune(NOW, key, now=LATER), "pruning at a checkpoint over a young link"
+        )
+        expect([one.seq for one in await store.audit.read()], [1, 2, 3], "the links that are left")
+        expect(await store.audit.prune(LATER, key, now=LATER), Pruned(3, 4), "pruning once it is old")
+
+
+async def prunes_at_once_cut_once(make: Make) -> None:
+    """Check that the first prune cuts the old links, and that the others find nothing left."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 4, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 5, 6, LATER)
+        found = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for _ in range(3)))
+        told = sorted(found, key=lambda one: one.removed)
+        expect(told, [Pruned(0, 5), Pruned(0, 5), Pruned(4, 5)], "three prunes at once")
+        expect([one.since for one in await store.audit.checkpoints()], [1, 5], "the checkpoints that are left")
+        expect((await store.audit.verify([key.public])).problem, None, "the chain that is left")
+
+
+async def a_single_link_can_be_pruned(make: Make) -> None:
+    """Check that a log of one link can be cut, and then one link after the other."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        for number in range(1, 4):
+            await _fill(store, number, number, _OLD)
+            await store.audit.checkpoint(key, now=_OLD)
+            expect(await store.audit.prune(NOW, key, now=NOW), Pruned(1, number + 1), f"pruning link {number}")
+        expect((await store.audit.verify([key.public])).problem, None, "the chain of nothing")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_checkpoint_covers_all_that_was_taken,
+    another_key_signs_anew,
+    a_chain_is_verified_in_parts,
+    calls_are_measured_in_bounded_time,
+    links_are_read_in_chain_order,
+    pruning_cuts_at_a_checkpoint,
+    a_log_can_be_pruned_to_its_end,
+    pruning_leaves_open_intents,
+    pruning_spares_what_is_young,
+    prunes_at_once_cut_once,
+    a_single_link_can_be_pruned,
+)

@@ -1,0 +1,275 @@
+"""Checks of the searchable texts: stored, listed, deleted, and found in their order (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final, Protocol
+
+from capset.errors import StateError, StoreError
+from capset.stores.base import DocumentRow, ScopeKey
+from capset_testing.store_suite.support import (
+    LATER,
+    NOW,
+    Check,
+    Make,
+    expect,
+    expect_error,
+    isolated_keys,
+    opened,
+    with_sessions,
+)
+
+_KEY: Final = ScopeKey("user", "acme", "ada", "memories")
+
+
+def _rows(count: int) -> list[DocumentRow]:
+    return [DocumentRow(f"id-{number:03}", f"text {number}", NOW) for number in range(count)]
+
+
+async def a_text_comes_back_as_it_was_given(make: Make) -> None:
+    """Any text, under its own key, and once only."""
+    async with opened(make) as store:
+        texts = ("", "Grüße, 世界 🌍 \ufeff'\"%_\\", " \n ", "x" * 1_000_000)
+        rows = [DocumentRow(f"id-{number}", text, LATER) for number, text in enumerate(texts)]
+        for row in rows:
+            await store.documents.add(_KEY, row)
+            expect(await store.documents.get(_KEY, row.id), row, "the text")
+        expect(await store.documents.get(_KEY, "id-9"), None, "a text that no one added")
+        await expect_error(StoreError, store.documents.add(_KEY, DocumentRow("id-1", "other", NOW)), "an id twice")
+        expect(await store.documents.search(_KEY, "other", limit=9), [], "what is found of the refused text")
+        expect(await store.documents.recent(_KEY, limit=9), rows[::-1], "the texts after all that")
+        for text in ("\ud800", "a\0b"):
+            await expect_error(StateError, store.documents.add(_KEY, DocumentRow("id-8", text, NOW)), f"{text!r}")
+        expect(await store.documents.get(_KEY, "id-8"), None, "a text that no database keeps")
+
+
+async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
+    """With the ids of those that are known, only if there is no other, also where two are stored at once."""
+    async with opened(make) as store:
+        add, rows = store.documents.add, _rows(9)
+        expect(await add(_KEY, rows[0]), True, "storing a text without conditions")
+        expect(await add(_KEY, rows[1], known=set()), False, "storing one where none is known")
+        expect(await store.documents.get(_KEY, rows[1].id), None, "the text that was not stored")
+        expect(await store.documents.search(_KEY, "text 1", limit=9), rows[:1], "what is found then")
+        expect(await add(_KEY, rows[1], known={rows[0].id}), True, "storing it where the other is known")
+        await store.documents.delete(_KEY, rows[0].id)
+        both = {rows[0].id, rows[1].id}
+        expect(await add(_KEY, rows[2], known=both), True, "storing one where a known one is gone")
+        expect(await add(replace(_KEY, owner="bob"), rows[0], known=set()), True, "storing one of another owner")
+        known = {rows[1].id, rows[2].id}
+        stored = await asyncio.gather(*[add(_KEY, row, known=known) for row in rows[3:]])
+        expect(sorted(stored), [*[False] * 5, True], "storing six at once")
+        left = [rows[3:][stored.index(True)], rows[2], rows[1]]
+        expect(await store.documents.recent(_KEY, limit=9), left, "the texts after all that")
+
+
+async def texts_are_listed_newest_first(make: Make) -> None:
+    """By their ids, in any order of insertion; page by page."""
+    async with opened(make) as store:
+        rows = _rows(10)
+        for row in (*rows[5:], *rows[:5]):
+            await store.documents.add(_KEY, row)
+        newest = rows[::-1]
+        recent = store.documents.recent
+        expect(await recent(_KEY, limit=4), newest[:4], "the first page")
+        expect(await recent(_KEY, limit=4, before=newest[3].id), newest[4:8], "the second page")
+        expect(await recent(_KEY, limit=4, before=newest[7].id), newest[8:], "the last page")
+        expect(await recent(_KEY, limit=4, before=rows[0].id), [], "what follows the oldest")
+        expect(await recent(_KEY, limit=0), [], "a page of nothing")
+        expect(await recent(_KEY, limit=99, before="id-0035"), rows[3::-1], "those before an id that is not there")
+
+
+async def a_deleted_text_is_gone(make: Make) -> None:
+    """Not read, not listed, not found; its id can be used again."""
+    async with opened(make) as store:
+        rows = _rows(3)
+        for row in rows:
+            await store.documents.add(_KEY, row)
+        expect(await store.documents.delete(_KEY, "id-001"), True, "deleting a text")
+        expect(await store.documents.delete(_KEY, "id-001"), False, "deleting it again")
+        expect(await store.documents.get(_KEY, "id-001"), None, "the deleted text")
+        expect(await store.documents.recent(_KEY, limit=9), [rows[2], rows[0]], "the texts that are left")
+        expect(await store.documents.search(_KEY, "1 text", limit=9), [rows[2], rows[0]], "those that are found")
+        again = DocumentRow("id-001", "new", NOW)
+        await store.documents.add(_KEY, again)
+        expect(await store.documents.search(_KEY, "1 new", limit=9), [again], "the new text of its id")
+
+
+async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
+    """Two orgs with a user of the same id cannot find each other's; ids are unique within one key only."""
+    async with with_sessions(make, "ada") as store:
+        keys = isolated_keys("ada")
+        rows = [DocumentRow("id-1", f"common own{number}", NOW) for number in range(len(keys))]
+        for key, row in zip(keys, rows, strict=True):
+            await store.documents.add(key, row)
+        for key, row in zip(keys, rows, strict=True):
+            expect(await store.documents.get(key, "id-1"), row, f"the text of {key}")
+            expect(await store.documents.recent(key, limit=9), [row], f"the texts of {key}")
+            expect(await store.documents.search(key, "common", limit=9), [row], f"what is found in {key}")
+        expect(await store.documents.delete(keys[0], "id-1"), True, "deleting one")
+        left = [await store.documents.search(key, "common", limit=9) for key in keys]
+        expect(left, [[], *[[row] for row in rows[1:]]], "what is found then")
+
+
+async def a_session_takes_its_texts_with_it(make: Make) -> None:
+    """Texts of others stay; a missing session accepts no text."""
+    async with with_sessions(make, "session-1", "session-2") as store:
+        keys = [ScopeKey("session", "acme", f"session-{number}", "memories") for number in (1, 2, 3)]
+        for key in keys[:2]:
+            for row in _rows(3):
+                await store.documents.add(key, row)
+        await store.sessions.delete("session-1")
+        for key, left in zip(keys, ([], _rows(3)[::-1], []), strict=True):
+            expect(await store.documents.recent(key, limit=9), left, f"the texts of {key.owner}")
+            expect(await store.documents.search(key, "text", limit=9), left, f"what is found of {key.owner}")
+        for key in (keys[0], keys[2]):
+            error = await expect_error(StateError, store.documents.add(key, _rows(1)[0]), f"a text for {key.owner}")
+            expect(error.status, 404, "its status")
+
+
+class _SearchDocuments(Protocol):
+    async def __call__(self, query: str, limit: int = 99) -> list[str]:
+        """Return the texts that a query finds, in order."""
+        ...
+
+
+@asynccontextmanager
+async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
+    """Open a new store with texts, the last one the newest."""
+    async with opened(make) as store:
+        for number, text in enumerate(texts):
+            await store.documents.add(_KEY, DocumentRow(f"id-{number:03}", text, NOW))
+
+        async def search(query: str, limit: int = 99) -> list[str]:
+            return [row.text for row in await store.documents.search(_KEY, query, limit=limit)]
+
+        yield search
+
+
+async def a_word_finds_what_begins_with_it(make: Make) -> None:
+    """Not a text whose word ends with it or contains it."""
+    async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as search:
+        expect(await search("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
+        expect(await search("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
+        expect(await search("stormier"), [], "by a longer word")
+
+
+async def case_marks_and_width_do_not_matter(make: Make) -> None:
+    """In texts and in queries; composed or decomposed."""
+    groups = (
+        ("Crème brûlée", ("creme", "CRÈME", "cre\u0300me", "BRULEE", "crème")),
+        ("STRASSE", ("straße", "Strasse", "STRAẞE")),
+        ("Ｆｕｌｌ ｗｉｄｔｈ ４２", ("full", "width", "42")),
+        ("ﬁnd the ligature", ("find", "fi")),
+        ("İstanbul", ("istanbul", "ISTANBUL")),
+        ("Ὀδυσσεύς ᾠδή", ("οδυσσευσ", "ΟΔΥΣΣΕΥΣ", "ωδη")),
+        ("Ёлка", ("елка", "ёлка")),
+        ("नमस्ते", ("नमस्ते",)),
+        ("한국어를", ("한국어",)),
+    )
+    async with _shelf(make, *[text for text, _ in groups]) as search:
+        for text, queries in groups:
+            for query in queries:
+                expect(await search(query), [text], f"what {query!r} finds")
+
+
+async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
+    """Chinese, Japanese and Thai; also beside Latin letters."""
+    texts = ("我喜歡喝綠茶", "東京でラーメンを食べた", "ﾗｰﾒﾝ", "用Python編程", "ฉันชอบชาเขียว", "〇と々")
+    async with _shelf(make, *texts) as search:
+        for query, found in (
+            ("綠茶", texts[:1]),
+            ("食", (texts[1],)),
+            ("ラ", (texts[2], texts[1])),
+            ("python", (texts[3],)),
+            ("程", (texts[3],)),
+            ("ข", (texts[4],)),
+            ("〇", (texts[5],)),
+        ):
+            expect(await search(query), list(found), f"what {query!r} finds")
+
+
+async def more_words_come_first_then_newer_texts(make: Make) -> None:
+    """Check that the number of a word's occurrences in a text, or in the query, does not matter."""
+    texts = ("red green blue", "red red red red", "green blue", "redder", "blue", "none of them")
+    async with _shelf(make, *texts) as search:
+        best = ["red green blue", "green blue", "blue", "redder", "red red red red"]
+        expect(await search("red green blue"), best, "by three words")
+        expect(await search("blue, green; red! RED red"), best, "by the same in another order")
+        for limit in (0, 1, 2, 4):
+            expect(await search("red green blue", limit), best[:limit], f"the best {limit}")
+        expect(await search("r re red redd"), ["redder", "red red red red", "red green blue"], "by words within words")
+
+
+async def nothing_in_a_query_is_syntax(make: Make) -> None:
+    """Any query consists of words and separators only."""
+    texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
+    async with _shelf(make, *texts) as search:
+        for query, found in (
+            ('"alpha', ["alpha"]),
+            ('"alpha" "beta"', ["beta", "alpha"]),
+            ("alph*", ["alpha"]),
+            ("*", []),
+            ("^alpha", ["alpha"]),
+            ("words:beta", ["words", "beta"]),
+            ("{words}: alpha", ["words", "alpha"]),
+            ("alpha - beta", ["beta", "alpha"]),
+            ("-alpha", ["alpha"]),
+            ("alpha + beta", ["beta", "alpha"]),
+            ("NEAR(alpha beta, 9)", ["near", "beta", "alpha"]),
+            ("alpha NOT beta", ["not or and", "beta", "alpha"]),
+            ("alpha AND beta OR near", ["not or and", "near", "beta", "alpha"]),
+            ("(((", []),
+            ("'; DROP TABLE documents; --", ["drop documents"]),
+            ("1%", ["100"]),
+            ("_lpha", []),
+            ("\0alpha\0", ["alpha"]),
+            ("\ud800 alpha", ["alpha"]),
+            ("\\alpha\\", ["alpha"]),
+        ):
+            expect(await search(query), found, f"what {query!r} finds")
+
+
+async def a_query_without_words_finds_nothing(make: Make) -> None:
+    """Not even a text without words."""
+    async with _shelf(make, "", "!?", "a", "🌍") as search:
+        for query in ("", " ", "!?", "🌍", "\n\t", "_", "\u0301"):
+            expect(await search(query), [], f"what {query!r} finds")
+
+
+async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
+    """By the bounds of ``stores.texts``: 64 characters, 20,000 words of a text, 32 of a query."""
+    long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
+    async with _shelf(make, long, many) as search:
+        for query, found in (
+            ("a" * 64, [long]),
+            ("a" * 64 + "b", [long]),
+            ("a" * 63 + "b", []),
+            ("w19999", [many]),
+            ("w20000", []),
+            (" ".join([f"x{number}" for number in range(31)]) + " w1", [many]),
+            (" ".join([f"x{number}" for number in range(32)]) + " w1", []),
+        ):
+            expect(
+                [text[:9] for text in await search(query)], [text[:9] for text in found], f"what {query[:99]!r} finds"
+            )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_text_comes_back_as_it_was_given,
+    a_text_is_stored_beside_known_ones_alone,
+    texts_are_listed_newest_first,
+    a_deleted_text_is_gone,
+    every_part_of_a_key_tells_texts_apart,
+    a_session_takes_its_texts_with_it,
+    a_word_finds_what_begins_with_it,
+    case_marks_and_width_do_not_matter,
+    what_has_no_spaces_is_found_by_any_part,
+    more_words_come_first_then_newer_texts,
+    nothing_in_a_query_is_syntax,
+    a_query_without_words_finds_nothing,
+    long_words_texts_and_queries_are_bounded_alike,
+)

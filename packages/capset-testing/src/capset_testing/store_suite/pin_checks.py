@@ -1,0 +1,38 @@
+"""Checks of the pins of others' tools (spec 7, M5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from capset.stores.base import ToolPin
+from capset_testing.store_suite.support import Check, Make, expect, opened
+
+_READ: Final = ToolPin("files", "read", "a" * 64, '{"name":"read"}', "ada", "2026-01-01T00:00:00.000000Z")
+_WRITE: Final = ToolPin("files", "Write", "b" * 64, '{"name":"Write"}', "ada", "2026-01-01T00:00:00.000000Z")
+_OTHER: Final = ToolPin("mail", "read", "c" * 64, '{"name":"read"}', "bob", "2026-01-02T00:00:00.000000Z")
+
+
+async def pins_are_those_of_their_server(make: Make) -> None:
+    """By server and tool, beside those of others."""
+    async with opened(make) as store:
+        expect(await store.pins.list("files"), [], "the pins of a new store")
+        await store.pins.change("files", [_READ, _WRITE])
+        await store.pins.change("mail", [_OTHER])
+        expect(list(await store.pins.list("files")), [_WRITE, _READ], "the pins of one server")
+        expect(list(await store.pins.list()), [_WRITE, _READ, _OTHER], "all pins")
+
+
+async def pins_are_replaced_and_removed_together(make: Make) -> None:
+    """In one change: a new pin in the place of the old one, and others gone."""
+    async with opened(make) as store:
+        await store.pins.change("files", [_READ, _WRITE])
+        await store.pins.change("mail", [_OTHER])
+        again = replace(_READ, hash="d" * 64, approved_by="eve")
+        await store.pins.change("files", [again], ["Write", "nothing"])
+        expect(list(await store.pins.list("files")), [again], "the pins after a change")
+        await store.pins.change("files", [], ["read"])
+        expect(list(await store.pins.list()), [_OTHER], "the pins of others")
+
+
+CHECKS: Final[tuple[Check, ...]] = (pins_are_those_of_their_server, pins_are_replaced_and_removed_together)

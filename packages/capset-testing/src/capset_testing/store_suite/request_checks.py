@@ -1,0 +1,64 @@
+"""Checks of lists of requests for approvals: found by what they ask for, and paged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from capset.stores.base import ApprovalQuery
+from capset_testing.store_suite.support import Check, Make, approval_row, expect, opened
+
+
+async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
+    """By tool, agent and principal, each with all else that is asked for, newest or oldest first."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}"), digest=f"{number}" * 64, **values)
+            for number, values in enumerate(({}, {"tool": "pay"}, {"agent": "clerk"}, {"principal": "user:eve"}))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        for row, name in zip(rows[1:], ("tool", "agent", "principal"), strict=True):
+            wanted = {name: getattr(row, name)}
+            expect((await store.approvals.list(ApprovalQuery("acme", **wanted))).items, (row,), f"those of one {name}")
+            used = await store.approvals.list(ApprovalQuery("acme", "used", **wanted))
+            expect(used.items, (), f"the used ones of one {name}")
+            wanted = {name: getattr(rows[0], name)}
+            others = (await store.approvals.list(ApprovalQuery("acme", **wanted))).items
+            expect(row in others, False, f"one among those of another {name}")
+            expect(len(others), 3, f"those of another {name}")
+        expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "those of another org")
+        first = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3))
+        expect((first.items, first.next), (tuple(rows[:3]), rows[2].id), "the oldest ones")
+        rest = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3, before=first.next))
+        expect((rest.items, rest.next), ((rows[3],), None), "the others")
+
+
+async def pages_of_requests_end_by_their_size(make: Make) -> None:
+    """With one request at least, and the next pages have the rest."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}", f"{number:064}"), arguments=json.dumps("x" * size))
+            for number, size in enumerate((10, 9_000, 3_000, 3_000, 3_000, 10))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        found: list[int] = []
+        query = ApprovalQuery("acme", max_bytes=8_000)
+        while True:
+            page = await store.approvals.list(query)
+            expect(page.items, tuple(reversed(rows))[sum(found) :][: len(page.items)], "the next page")
+            found.append(len(page.items))
+            if page.next is None:
+                break
+            query = replace(query, before=page.next)
+        expect(found, [3, 1, 1, 1], "how many requests each page has")
+        whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
+        expect(len(whole.items), 6, "a page of any size")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    requests_are_found_by_what_they_ask_for,
+    pages_of_requests_end_by_their_size,
+)

@@ -1,0 +1,255 @@
+"""Checks of runs, and of the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from capset.definitions.approvals import ApprovalStatus
+from capset.errors import StateError, StoreError
+from capset.stores.base import (
+    SUSPENDED,
+    NewEvent,
+    RunQuery,
+    RunRow,
+    Store,
+    TurnRow,
+    WorkerRow,
+)
+from capset.stores.base.runs import RunsFull
+from capset_testing.store_suite.support import (
+    LATER,
+    NOW,
+    Check,
+    Make,
+    approval_row,
+    begin,
+    expect,
+    expect_error,
+    opened,
+    with_sessions,
+)
+
+_SOON: Final = "2026-01-01T00:01:00.000000Z"
+_BROKEN: Final = NewEvent("turn.failed", "{}")
+
+
+def run_row(id: str, **changes: Any) -> RunRow:
+    """Return the row of a run in the session ``a``."""
+    row = RunRow(
+        id=id,
+        org="acme",
+        principal="ada",
+        principal_kind="user",
+        kind="turn",
+        queue="default",
+        session="a",
+        agent="scribe",
+        caller='{"kind":"anyone"}',
+        content='"Grüße"',
+        correlation="c-1",
+        created_at=NOW,
+        due_at=NOW,
+    )
+    return replace(row, **changes)
+
+
+async def _begin(store: Store, id: str, session: str = "a") -> str:
+    turn = TurnRow(session, id, "here", LATER, "{}")
+    started = NewEvent("turn.started", "{}")
+    return (await store.events.begin(turn, started, now=_SOON, interrupted=_BROKEN, is_run=True)).turn
+
+
+async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: TurnRow | None = None) -> RunRow | None:
+    held = TurnRow("a", id, "here", LATER, "{}")
+    await store.events.append(held, [NewEvent(event, data)], now=LATER, then=then)
+    return await store.runs.get(id)
+
+
+async def a_run_is_stored_and_found(make: Make) -> None:
+    """By its id, and those of a principal in pages, newest first."""
+    async with with_sessions(make, "a", "b") as store:
+        rows = [run_row("r-1"), run_row("r-2", queue="mail", session="b"), run_row("r-3")]
+        for row in (*rows, run_row("r-4", principal="bob"), run_row("r-5", org=None)):
+            await store.runs.add(row)
+        expect(await store.runs.get("r-1"), rows[0], "a run")
+        expect(await store.runs.get("r-5"), run_row("r-5", org=None), "a run without an org")
+        expect(await store.runs.get("r-9"), None, "an unknown run")
+        await expect_error(StoreError, store.runs.add(rows[0]), "a second run of that id")
+
+        async def listed(**wanted: Any) -> list[str]:
+            return [one.id for one in (await store.runs.list(RunQuery("acme", "ada", **wanted))).items]
+
+        expect(await listed(), ["r-3", "r-2", "r-1"], "the runs of a principal")
+        expect(await listed(queue="mail"), ["r-2"], "those of a queue")
+        expect(await listed(state="running"), [], "those that run")
+        page = await store.runs.list(RunQuery("acme", "ada", limit=2))
+        rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
+        expect([one.id for one in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
+        expect(rest.next, None, "what comes after the last page")
+
+
+async def a_run_belongs_to_its_session(make: Make) -> None:
+    """Refuse one of a missing session, and delete it with its session."""
+    async with opened(make) as store:
+        await expect_error(StateError, store.runs.add(run_row("r-1")), "a run of a missing session")
+        await begin(store, "a")
+        await store.runs.add(run_row("r-1"))
+        await store.sessions.delete("a")
+        expect(await store.runs.get("r-1"), None, "the run of a deleted session")
+
+
+async def an_org_has_no_more_unfinished_runs_than_it_may(make: Make) -> None:
+    """Refuse one more, and take it once another has ended."""
+    async with with_sessions(make, "a") as store:
+        await store.runs.add(run_row("r-1"), most=1)
+        await expect_error(RunsFull, store.runs.add(run_row("r-2"), most=1), "one run too many")
+        await store.runs.add(run_row("r-3", org="other"), most=1)
+        await store.runs.change(run_row("r-1"), run_row("r-1", state="cancelled", ended_at=LATER))
+        await store.runs.add(run_row("r-2"), most=1)
+
+
+async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
+    """Those of a queue that the engine has not got, or has let go of."""
+    async with with_sessions(make, "a") as store:
+        rows = (
+            run_row("r-1", due_at=_SOON),
+            run_row("r-2"),
+            run_row("r-3", queue="mail"),
+            run_row("r-4", due_at=None),
+            run_row("r-9", state="succeeded"),
+            run_row("r-5", due_at=LATER),
+            run_row("r-6", state="waiting", kind="call", due_at=None),
+            run_row("r-7", state="running"),
+            run_row("r-8", state="failed", due_at=None),
+        )
+        for row in rows:
+            await store.runs.add(row)
+
+        async def due(queue: str, limit: int = 100) -> list[str]:
+            return [one.id for one in await store.runs.due(queue, now=_SOON, limit=limit)]
+
+        expect(await due("default"), ["r-2", "r-7", "r-1"], "what is due in a queue")
+        expect(await due("default", limit=2), ["r-2", "r-7"], "the first two")
+        expect(await due("mail"), ["r-3"], "what is due in another")
+
+
+async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> None:
+    """Of some queues: those that were decided, are overdue, or are gone."""
+    async with with_sessions(make, "a") as store:
+        kinds: dict[str, ApprovalStatus] = {"p": "pending", "r": "rejected", "u": "used", "x": "expired"}
+        for name, status in kinds.items():
+            row = replace(approval_row(f"a-{name}", name * 64), expires_at=_SOON)
+            await store.approvals.open(row, most=9)
+            await store.approvals.move(replace(row, status=status), "pending")
+            await store.runs.add(run_row(f"r-{name}", state="waiting", kind="call", due_at=None, approval=row.id))
+        waiting = run_row("r-0", state="waiting", kind="call", due_at=None, approval="a-r", queue="mail")
+        rows = (
+            waiting,
+            replace(waiting, id="r-1", org=None),
+            replace(waiting, id="r-2", kind="turn"),
+            replace(waiting, id="r-3", state="queued"),
+            replace(waiting, id="r-4", approval="a-p"),
+            replace(waiting, id="r-5", approval=None),
+        )
+        for row in rows:
+            await store.runs.add(row)
+
+        async def decided(*queues: str, now: str = NOW, limit: int = 100) -> list[str]:
+            return [one.id for one in await store.runs.decided(queues, now=now, limit=limit)]
+
+        expect(await decided("default"), ["r-r", "r-u", "r-x"], "the calls of a queue")
+        expect(await decided("mail"), ["r-0", "r-1", "r-5"], "those of another, also without a request of their org")
+        expect(await decided("mail", "default", limit=4), ["r-0", "r-1", "r-5", "r-r"], "the first of both")
+        expect(await decided("default", now=_SOON), ["r-p", "r-r", "r-u", "r-x"], "those by the time a request expires")
+        expect(await decided("other"), [], "those of a third")
+
+
+async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
+    """Of several that change it at once, one does."""
+    async with with_sessions(make, "a") as store:
+        seen = run_row("r-1")
+        await store.runs.add(seen)
+        changes = [store.runs.change(seen, replace(seen, state="running", approval=f"a-{n}")) for n in range(3)]
+        expect(sorted(await asyncio.gather(*changes)), [False, False, True], "who changed it")
+        there = await store.runs.get("r-1")
+        expect(there is not None and there.state == "running", True, "whether the change is stored")
+        expect(await store.runs.change(seen, seen), False, "whether it is still as it was")
+        there = there or seen
+        expect(await store.runs.change(there, replace(there, due_at=LATER)), True, "whether it is due later")
+        expect(await store.runs.change(there, replace(there, begun_at=_SOON)), True, "whether it has begun")
+        due = replace(there, due_at=LATER, begun_at=_SOON)
+        expect(await store.runs.get("r-1"), due, "a run of which two changed different things")
+        ended = replace(
+            due, state="succeeded", due_at=None, outcome='{"é":1}', ended_at=LATER, attempts=2, approval="a-9"
+        )
+        expect(await store.runs.change(due, ended), True, "whether it is changed")
+        expect(await store.runs.get("r-1"), ended, "the changed run")
+
+
+async def a_run_begins_once(make: Make) -> None:
+    """Its turn begins while it is queued, in one process, and never again; not while its session is in another."""
+    async with with_sessions(make, "a", "b") as store:
+        await store.runs.add(run_row("r-1"))
+        expect(await _begin(store, "r-1"), "r-1", "the turn that has begun")
+        begun = run_row("r-1", state="running", begun_at=_SOON)
+        expect(await store.runs.get("r-1"), begun, "a run that has begun")
+        await store.runs.add(run_row("r-2"))
+        expect(await _begin(store, "r-2"), "r-1", "the turn that its session is in")
+        expect(await store.runs.get("r-2"), run_row("r-2"), "a run whose session is in another turn")
+        await _tell(store, "r-1", "turn.ended", '{"output":"é"}')
+        await expect_error(StateError, _begin(store, "r-1"), "a second turn of a run")
+        await expect_error(StateError, _begin(store, "r-9"), "a turn of no run")
+        expect(await _begin(store, "r-2"), "r-2", "the turn that follows")
+
+
+async def a_run_follows_its_turn(make: Make) -> None:
+    """In the same transaction: it waits, runs again, and ends with the data of the last event."""
+    async with with_sessions(make, "a") as store:
+        row = run_row("r-1", due_at=None, attempts=1)
+        await store.runs.add(row)
+        await _begin(store, "r-1")
+        suspended = TurnRow("a", "r-1", SUSPENDED, LATER, "{}")
+        waiting = replace(row, state="waiting", begun_at=_SOON, attempts=2)
+        expect(await _tell(store, "r-1", "turn.suspended", then=suspended), waiting, "a run that waits")
+        held = TurnRow("a", "r-1", "here", LATER, "{}")
+        await store.events.take(suspended, held)
+        running = replace(waiting, state="running", due_at=LATER)
+        expect(await _tell(store, "r-1", "turn.resumed", then=held), running, "a run that goes on")
+        ended = replace(waiting, state="failed", ended_at=LATER, outcome='{"error":"é"}')
+        expect(await _tell(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
+        retried = NewEvent("turn.retried", "{}")
+        await store.events.begin(held, retried, now=LATER, interrupted=_BROKEN)
+        expect(await store.runs.get("r-1"), running, "a run that is tried again")
+        cancelled = replace(waiting, state="cancelled", ended_at=LATER, outcome='{"by":"ada"}')
+        expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
+
+
+async def a_dead_worker_is_taken_by_one(make: Make) -> None:
+    """Of several that saw until when it was alive, one takes it; a worker that comes back is stored again."""
+    async with opened(make) as store:
+        worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
+        await store.workers.renew(worker)
+        await store.workers.renew(WorkerRow("w-2", ("default",), _SOON, LATER))
+        expect([one.id for one in await store.workers.list()], ["w-1", "w-2"], "the workers")
+        taking = [store.workers.take(worker, until=f"2026-01-03T00:00:0{number}.000000Z") for number in range(3)]
+        expect(sorted(await asyncio.gather(*taking)), [False, False, True], "who took it")
+        await store.workers.remove("w-1")
+        expect([one.id for one in await store.workers.list()], ["w-2"], "the workers without it")
+        await store.workers.renew(worker)
+        await store.workers.renew(replace(worker, until=LATER))
+        expect((await store.workers.list())[0], replace(worker, until=LATER), "a worker that has come back")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_run_is_stored_and_found,
+    a_run_belongs_to_its_session,
+    an_org_has_no_more_unfinished_runs_than_it_may,
+    runs_are_handed_on_when_they_are_due,
+    calls_are_found_whose_requests_are_not_open_any_more,
+    a_run_is_changed_by_who_knows_its_state,
+    a_run_begins_once,
+    a_run_follows_its_turn,
+    a_dead_worker_is_taken_by_one,
+)

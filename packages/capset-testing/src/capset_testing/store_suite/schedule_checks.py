@@ -1,0 +1,122 @@
+"""Checks of schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from capset.errors import StateError, StoreError
+from capset.stores.base import ScheduleQuery, ScheduleRow
+from capset.stores.base.runs import RunsFull
+from capset.stores.base.schedules import SchedulesFull
+from capset_testing.store_suite.run_checks import run_row
+from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, with_sessions
+
+_SOON: Final = "2026-01-01T00:01:00.000000Z"
+
+
+def schedule_row(id: str, **changes: Any) -> ScheduleRow:
+    """Return the row of a schedule that makes a new session for each run."""
+    row = ScheduleRow(
+        id=id,
+        org="acme",
+        principal="ada",
+        principal_kind="user",
+        cron="0 9 * * 1-5",
+        timezone="Europe/Berlin",
+        kind="turn",
+        queue="default",
+        agent="scribe",
+        session=None,
+        caller='{"kind":"anyone"}',
+        content='"Grüße"',
+        created_at=NOW,
+        next_at=_SOON,
+    )
+    return replace(row, **changes)
+
+
+async def a_schedule_is_stored_and_found(make: Make) -> None:
+    """By its id, and those of a principal in pages, newest first; refuse one too many of an org."""
+    async with with_sessions(make, "a") as store:
+        rows = [schedule_row("s-1"), schedule_row("s-2", session="a", kind="call"), schedule_row("s-3", next_at=None)]
+        for row in (*rows, schedule_row("s-4", principal="bob"), schedule_row("s-5", org=None)):
+            await store.schedules.add(row)
+        expect(await store.schedules.get("s-2"), rows[1], "a schedule")
+        expect(await store.schedules.get("s-5"), schedule_row("s-5", org=None), "a schedule without an org")
+        expect(await store.schedules.get("s-9"), None, "an unknown schedule")
+        page = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2))
+        rest = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2, before=page.next))
+        expect([one.id for one in (*page.items, *rest.items)], ["s-3", "s-2", "s-1"], "two pages")
+        expect(rest.next, None, "what comes after the last page")
+        await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
+        await expect_error(SchedulesFull, store.schedules.add(schedule_row("s-6"), most=4), "one schedule too many")
+        await store.schedules.add(schedule_row("s-6"), most=5)
+        expect(await store.schedules.remove("s-6"), True, "whether there was one")
+        expect(await store.schedules.remove("s-6"), False, "whether there still is")
+
+
+async def a_schedule_belongs_to_its_session(make: Make) -> None:
+    """If it has one: refuse a missing one, and delete it with its session."""
+    async with with_sessions(make, "a") as store:
+        missing = store.schedules.add(schedule_row("s-1", session="b"))
+        await expect_error(StateError, missing, "a schedule of a missing session")
+        await store.schedules.add(schedule_row("s-1", session="a"))
+        await store.schedules.add(schedule_row("s-2"))
+        await store.sessions.delete("a")
+        expect(await store.schedules.get("s-1"), None, "the schedule of a deleted session")
+        expect((await store.schedules.get("s-2")) is not None, True, "whether another stays")
+
+
+async def schedules_are_due_by_their_queue(make: Make) -> None:
+    """Find the longest due first, those with a problem after the others, and a paused one never."""
+    async with with_sessions(make) as store:
+        rows = (
+            schedule_row("s-1"),
+            schedule_row("s-2", next_at=NOW),
+            schedule_row("s-3", queue="mail"),
+            schedule_row("s-4", next_at=LATER),
+            schedule_row("s-5", next_at=None),
+            schedule_row("s-0", next_at=NOW, problem="its caller has no key"),
+        )
+        for row in rows:
+            await store.schedules.add(row)
+
+        async def due(queue: str, limit: int = 100) -> list[str]:
+            return [one.id for one in await store.schedules.due(queue, now=_SOON, limit=limit)]
+
+        expect(await due("default"), ["s-2", "s-1", "s-0"], "what is due in a queue")
+        expect(await due("default", limit=1), ["s-2"], "the first")
+        expect(await due("mail"), ["s-3"], "what is due in another")
+
+
+async def a_due_time_queues_one_run(make: Make) -> None:
+    """Of several that see it due one queues its run, and neither is there without the other."""
+    async with with_sessions(make, "a") as store:
+        seen = schedule_row("s-1")
+        await store.schedules.add(seen)
+        full = store.schedules.change(seen, replace(seen, next_at=LATER), run=run_row("r-0"), most=0)
+        await expect_error(RunsFull, full, "a run too many")
+        expect(await store.schedules.get("s-1"), seen, "the schedule of a run that was refused")
+        changes = [
+            store.schedules.change(seen, replace(seen, next_at=LATER, last_run=f"r-{n}"), run=run_row(f"r-{n}"))
+            for n in range(3)
+        ]
+        told = await asyncio.gather(*changes)
+        expect(sorted(told), [False, False, True], "who queued a run")
+        made = f"r-{told.index(True)}"
+        found = [n for n in range(3) if await store.runs.get(f"r-{n}") is not None]
+        expect([f"r-{n}" for n in found], [made], "the runs that are queued")
+        expect(await store.schedules.get("s-1"), replace(seen, next_at=LATER, last_run=made), "the schedule")
+        paused = replace(seen, next_at=None)
+        expect(await store.schedules.change(replace(seen, next_at=LATER), paused), True, "whether it is paused")
+        expect(await store.schedules.change(paused, replace(paused, next_at=NOW)), True, "whether it goes on")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_schedule_is_stored_and_found,
+    a_schedule_belongs_to_its_session,
+    schedules_are_due_by_their_queue,
+    a_due_time_queues_one_run,
+)

@@ -1,0 +1,242 @@
+"""Checks of what a server stores for itself: API keys, and replies."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from capset.errors import StoreError
+from capset.stores.base import (
+    AgentRow,
+    KeyPage,
+    KeyQuery,
+    KeyRow,
+    KnownOrg,
+    KnownPrincipal,
+    ReplyRow,
+    SessionRow,
+    SigningKey,
+)
+from capset.stores.base.replies import KeysFull
+from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+
+_KEY: Final = KeyRow(
+    id="id-0",
+    name="laptop",
+    digest="0" * 64,
+    org="acme",
+    principal="user-1",
+    principal_kind="user",
+    permissions=("notes:read", "notes:write"),
+    scopes=("capset:read",),
+    created_at=NOW,
+    expires_at=LATER,
+    agent="id-a",
+    attributes={"tier": "pro", "level": 3},
+    allowance={"session": {"calls": 5}},
+    makers=("user:root", "user:boss"),
+)
+
+_ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
+
+
+async def a_key_is_found_by_its_digest(make: Make) -> None:
+    """Unchanged; a second one with the same id or digest is refused."""
+    async with opened(make) as store:
+        other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
+        other = replace(other, attributes=None, allowance=None, makers=())
+        expect(await store.keys.any(), False, "whether there is a key")
+        await store.keys.create(_KEY)
+        await store.keys.create(other)
+        expect(await store.keys.find("0" * 64), _KEY, "the key")
+        expect(await store.keys.find("1" * 64), other, "the other key")
+        expect(await store.keys.find("2" * 64), None, "a key that no one made")
+        for twin in (replace(_KEY, digest="3" * 64), replace(_KEY, id="id-3")):
+            await expect_error(StoreError, store.keys.create(twin), "a second key of an id or a digest")
+        expect(await store.keys.list(), [other, _KEY], "all keys, newest first")
+        expect(await store.keys.any(), True, "whether there is a key")
+
+
+async def a_key_is_revoked_once(make: Make) -> None:
+    """Check that the time of the first revocation stays, and so does the key itself."""
+    async with opened(make) as store:
+        await store.keys.create(_KEY)
+        revoked = replace(_KEY, revoked_at=NOW)
+        expect(await store.keys.revoke("id-0", NOW), revoked, "the revoked key")
+        expect(await store.keys.revoke("id-0", LATER), revoked, "the key that is revoked again")
+        expect(await store.keys.find("0" * 64), revoked, "the key that is found")
+        expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
+
+
+async def revoked_keys_are_found_among_many(make: Make) -> None:
+    """Only those that are asked for, in one look; keys that no one made are not among them."""
+    async with opened(make) as store:
+        keys = [replace(_KEY, id=f"id-{number}", digest=f"{number:064}") for number in range(5)]
+        for key in keys:
+            await store.keys.create(key)
+        for key in keys[1:4]:
+            await store.keys.revoke(key.id, NOW)
+        asked = [*(key.digest for key in keys[:3]), *(f"{number:064}" for number in range(10, 1_500))]
+        expect(await store.keys.revoked(asked), frozenset(key.digest for key in keys[1:3]), "the revoked keys")
+        expect(await store.keys.revoked([]), frozenset[str](), "the revoked ones among no keys")
+
+
+async def keys_are_paged_by_org(make: Make) -> None:
+    """Newest first, those of one org, of none or of all; and each is found by its id."""
+    async with opened(make) as store:
+        orgs = ("acme", None, "globex", "acme", None, "acme")
+        rows = [
+            replace(_KEY, id=f"id-{number}", digest=str(number) * 64, org=org, principal=f"user-{number % 2}")
+            for number, org in enumerate(orgs)
+        ]
+        for row in rows:
+            await store.keys.create(row)
+
+        async def ids(query: KeyQuery) -> list[str]:
+            return [one.id for one in (await store.keys.page(query)).items]
+
+        expect(await ids(KeyQuery(None)), [f"id-{number}" for number in (5, 4, 3, 2, 1, 0)], "keys of all orgs")
+        expect(await ids(KeyQuery("")), ["id-4", "id-1"], "keys of no org")
+        expect(await ids(KeyQuery("acme", principal="user-1")), ["id-5", "id-3"], "keys of a principal of an org")
+        first = await store.keys.page(KeyQuery("acme", limit=2))
+        expect((first.items, first.next), ((rows[5], rows[3]), "id-3"), "the first page")
+        expect(await store.keys.page(KeyQuery("acme", before="id-3")), KeyPage((rows[0],), None), "the last page")
+        expect(await ids(KeyQuery(None, max_bytes=1)), ["id-5"], "a page that ends by its size")
+        expect(await store.keys.get("id-2"), rows[2], "a key by its id")
+        expect(await store.keys.get("id-9"), None, "a key that no one made")
+
+
+async def signing_keys_are_shared_and_renewed(make: Make) -> None:
+    """Check that one is made when it is needed, and that earlier ones stay until they expire."""
+    async with opened(make) as store:
+
+        async def keys(now: str, *, renewed: str, expired: str = "") -> list[SigningKey]:
+            return [*await store.keys.signing_keys(now=now, renewed=renewed, expired=expired)]
+
+        (first,) = await keys(NOW, renewed=NOW)
+        expect((first.made_at, len(bytes.fromhex(first.key))), (NOW, 32), "the first key")
+        expect(await keys(LATER, renewed=NOW), [first], "the keys while the first is young enough")
+        second, *others = await keys(LATER, renewed=LATER)
+        expect((second.made_at, others), (LATER, [first]), "the keys after a new one was made")
+        expect(second.key != first.key, True, "whether the new key is another")
+        expect(await keys(LATER, renewed=LATER, expired=LATER), [second, first], "the keys if nothing is made")
+        third, *others = await keys(LATER, renewed="9", expired=LATER)
+        expect((third.made_at, others), (LATER, [second]), "the keys after the first has expired")
+
+
+async def principals_and_orgs_are_known(make: Make) -> None:
+    """Principals by their sessions, each with the time of the newest; organisations with what they have of each."""
+    async with opened(make) as store:
+
+        async def begin(id: str, org: str | None, principal: str, kind: str = "user", now: str = NOW) -> None:
+            await store.sessions.create(SessionRow(id, "scribe", "{}", "1" * 64, principal, kind, org, now))
+
+        await begin("s-1", "acme", "bob")
+        await begin("s-2", "acme", "bob", now=LATER)
+        await begin("s-3", "acme", "ada", "agent")
+        await begin("s-4", "acme", "ada")
+        await begin("s-5", None, "eve")
+        agent = AgentRow("a-1", "globex", "scribe", "", "", (), (), (), "active", 1, "1" * 64, NOW, NOW)
+        await store.agents.create(agent)
+        await store.keys.create(_KEY)
+        await store.keys.create(replace(_KEY, id="id-1", digest="1" * 64, org=None))
+        known = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
+        known.append(KnownPrincipal("bob", "user", LATER))
+        expect(await store.directory.principals("acme"), known, "the principals of an org")
+        expect(await store.directory.principals("acme", limit=2), known[:2], "the first of them")
+        rest = await store.directory.principals("acme", after=("ada", "agent"))
+        expect(rest, known[1:], "those that follow one")
+        expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "those of no org")
+        expect(await store.directory.principals("nowhere"), [], "those of an org that is not there")
+        orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
+        expect(await store.directory.orgs(), orgs, "the organisations")
+        expect(await store.directory.orgs(limit=1), orgs[:1], "the first of them")
+        expect(await store.directory.orgs(after=""), orgs[1:], "those that follow none")
+
+
+async def a_request_is_reserved_once(make: Make) -> None:
+    """Later requests get the stored row: first without, then with its reply."""
+    async with opened(make) as store:
+        tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
+        found = await asyncio.gather(*tries)
+        expect(len([one for one in found if one is None]), 1, "how many of eight were the first")
+        (kept,) = {one for one in found if one is not None}
+        expect(await store.replies.get("a", "key-1"), kept, "the row of a request")
+        expect(await store.replies.get("a", "key-2"), None, "the row of no request")
+        expect((kept.status, kept.body), (None, None), "what is kept while it is under way")
+        await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
+        answered = replace(kept, status=200, body='{"é": 1}')
+        expect(await store.replies.reserve(_ROW, expired=NOW), answered, "what is kept of an answer")
+        for other in (replace(_ROW, session="b"), replace(_ROW, key="key-2")):
+            expect(await store.replies.reserve(other, expired=NOW), None, "a request of another session or key")
+
+
+async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
+    """When it failed, when it is old, and with its session."""
+    async with opened(make) as store:
+        await store.replies.reserve(_ROW, expired=NOW)
+        await store.replies.release("a", "key-1")
+        expect(await store.replies.reserve(_ROW, expired=NOW), None, "a request that came to nothing before")
+        expect(await store.replies.reserve(_ROW, expired=NOW), _ROW, "a request that is not old")
+        later = replace(_ROW, created_at=LATER)
+        expect(await store.replies.reserve(later, expired=LATER), None, "a request that was old")
+        await store.sessions.create(SessionRow("a", "scribe", "{}", "1" * 64, "user-1", "user", None, NOW))
+        await store.sessions.delete("a")
+        expect(await store.replies.reserve(later, expired=LATER), None, "a request of a session that was deleted")
+
+
+async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
+    """However many come at once; kept ones are found nevertheless, and others make room when they are old."""
+    async with opened(make) as store:
+        replies, row = store.replies, replace(_ROW, org="acme")
+
+        async def reserve(row: ReplyRow, expired: str = NOW) -> str:
+            try:
+                return "kept" if await replies.reserve(row, expired=expired, most=3) else "new"
+            except KeysFull as full:
+                return full.oldest
+
+        rows = [replace(row, session=f"session-{number}") for number in range(9)]
+        told = await asyncio.gather(*map(reserve, rows))
+        expect((told.count("new"), told.count(NOW)), (3, 6), "how many were reserved, and how many not")
+        expect(await reserve(rows[told.index("new")]), "kept", "a key that is there")
+        expect(await reserve(replace(row, key="of another", org="other")), "new", "one of another org")
+        expect(await reserve(replace(row, key="of none", org=None)), "new", "one of no org")
+        expect(await reserve(replace(row, key="later", created_at=LATER), LATER), "new", "one when the others are old")
+
+
+async def the_oldest_replies_make_room(make: Make) -> None:
+    """Their keys stay, with their status and record, so that nothing is done twice."""
+    async with opened(make) as store:
+        text, rows = "é" * 500, [replace(_ROW, key=f"key-{number}", org="acme") for number in range(4)]
+        rows = [replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z") for number, row in enumerate(rows)]
+        other = replace(rows[0], session="other", org="other")
+        for row in (*rows, other):
+            await store.replies.reserve(row, expired="2026")
+            await store.replies.fulfil(row.session, row.key, 200, text, record=f"of {row.key}", max_bytes=2_500)
+
+        async def kept(row: ReplyRow) -> ReplyRow | None:
+            return await store.replies.reserve(row, expired="2026")
+
+        for number, row in enumerate(rows):
+            body = text if number >= 2 else None
+            expect(await kept(row), replace(row, status=200, body=body, record=f"of {row.key}"), "what is kept")
+        expect(await kept(other), replace(other, status=200, body=text, record="of key-0"), "that of another org")
+        await store.replies.sweep(expired=rows[3].created_at)
+        expect(await kept(rows[0]), None, "an old one that was swept")
+        expect((await kept(rows[3]) or _ROW).body, text, "a young one")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_key_is_found_by_its_digest,
+    a_key_is_revoked_once,
+    revoked_keys_are_found_among_many,
+    keys_are_paged_by_org,
+    principals_and_orgs_are_known,
+    signing_keys_are_shared_and_renewed,
+    a_request_is_reserved_once,
+    a_request_is_forgotten_when_it_should_be,
+    an_org_has_so_many_keys_of_requests,
+    the_oldest_replies_make_room,
+)

@@ -1,0 +1,183 @@
+"""Checks of the usage of models, in windows, and of what the steps under way have reserved (spec 6, R24)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from capset.definitions.usage import AgentUsage, UsageLimit
+from capset.stores.base import Claim, Quota, StepClaim, Store, UsageWindow, Window, WindowUsage
+from capset_testing.store_suite.support import Check, Make, expect, opened, session_row
+
+_SECOND: Final = 1_000_000_000
+_START: Final = 1_767_225_600 * _SECOND
+_MINUTE: Final = UsageWindow("minute", 60 * _SECOND)
+_HOUR: Final = UsageWindow("hour", 3_600 * _SECOND)
+_STEP: Final = AgentUsage(steps=1, calls=2, tokens=1_000, cost=0.25, seconds=1.5)
+_NONE: Final = AgentUsage()
+_MUCH: Final = UsageLimit("1h", steps=1_000_000)
+_IDS: Final = count()
+
+
+def _claim(*windows: UsageWindow, limit: UsageLimit = _MUCH, most: AgentUsage = _NONE) -> StepClaim:
+    return StepClaim(f"step-{next(_IDS)}", tuple((limit, window) for window in windows), most)
+
+
+async def _use(store: Store, *windows: UsageWindow, now: int = _START, used: AgentUsage = _STEP) -> None:
+    claim = _claim(*windows)
+    await store.usage.reserve(claim, now)
+    await store.usage.settle(claim, used, now)
+
+
+async def _used(store: Store, *windows: UsageWindow, now: int = _START) -> list[AgentUsage]:
+    return [usage.used for usage in await store.usage.read(windows, now)]
+
+
+async def usage_is_summed_in_each_window(make: Make) -> None:
+    """In each of the windows that it counts in, and in no other."""
+    async with opened(make) as store:
+        expect(await _used(store, _MINUTE, _HOUR), [_NONE, _NONE], "what is used of new windows")
+        await _use(store, _MINUTE, _HOUR)
+        expect(await _used(store, _MINUTE, _HOUR), [_STEP, _STEP], "the first step")
+        await _use(store, _HOUR, now=_START + 1)
+        expect(await _used(store, _MINUTE, _HOUR, now=_START + 1), [_STEP, _STEP + _STEP], "both windows")
+        expect(await store.usage.read([], _START), [], "no window")
+
+
+async def usage_counts_as_long_as_its_window(make: Make) -> None:
+    """Each part counts until it is wholly over, at most a sixtieth longer than the window; two parts go one by one."""
+    async with opened(make) as store:
+        await _use(store, _MINUTE)
+        await _use(store, _MINUTE, now=_START + 30 * _SECOND)
+        for after, left in ((59, 2), (60, 2), (61, 1), (90, 1), (91, 0)):
+            (used,) = await _used(store, _MINUTE, now=_START + after * _SECOND)
+            expect(used.steps, left, f"the steps that count after {after} seconds")
+        # A clock that is set back frees nothing.
+        (used,) = await _used(store, _MINUTE, now=_START - 3_600 * _SECOND)
+        expect(used.steps, 2, "the steps an hour before")
+
+
+async def usage_of_a_session_goes_with_it(make: Make) -> None:
+    """Without a length it counts for ever; it is deleted with the session whose id its key begins with.
+
+    What a step of the session has reserved goes too, and the step no longer counts in its windows.
+    """
+    async with opened(make) as store:
+        own, other = UsageWindow("session-1/all", None), UsageWindow("session-10/all", None)
+        await store.sessions.create(session_row("session-1", "acme"))
+        await _use(store, own, other)
+        far = _START + 1_000 * 86_400 * _SECOND
+        await _use(store, own, other, now=far)
+        expect(await _used(store, own, other, now=far), [_STEP + _STEP] * 2, "what was used in all")
+        claim = _claim(own, other, most=_STEP)
+        await store.usage.reserve(claim, far)
+        await store.sessions.delete("session-1")
+        gone, left = await store.usage.read([own, other], far)
+        expect(gone, WindowUsage(_NONE, _NONE), "what is left of the session")
+        expect(left, WindowUsage(_STEP + _STEP, _STEP), "what is left of another")
+        await store.usage.settle(claim, _STEP, far)
+        expect(await _used(store, own, other, now=far), [_NONE, _STEP + _STEP + _STEP], "what the step has used")
+
+
+async def usage_is_counted_exactly(make: Make) -> None:
+    """Of many steps that are settled at once, none is lost, and none counts twice."""
+    async with opened(make) as store:
+        claims = [_claim(_MINUTE, _HOUR, most=_STEP + _STEP) for _ in range(50)]
+        await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
+        half = AgentUsage(steps=100, calls=200, tokens=100_000, cost=25.0, seconds=150.0)
+        expect(await store.usage.read([_HOUR], _START), [WindowUsage(_NONE, half)], "what is reserved")
+        twice = [*claims, *claims[:10]]
+        await asyncio.gather(*[store.usage.settle(claim, _STEP, _START + at) for at, claim in enumerate(twice)])
+        expected = AgentUsage(steps=50, calls=100, tokens=50_000, cost=12.5, seconds=75.0)
+        usages = await store.usage.read([_MINUTE, _HOUR], _START + 50)
+        expect(usages, [WindowUsage(expected, _NONE)] * 2, "what was used")
+
+
+async def steps_reserve_what_is_left(make: Make) -> None:
+    """Of many steps at once, as many begin as there is room for, each in all of its windows or in none."""
+    async with opened(make) as store:
+        few, tokens = UsageLimit("1m", steps=7), UsageLimit("1h", tokens=10_000)
+        most = AgentUsage(steps=1, tokens=3_000)
+        claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_MUCH, _HOUR)), most) for number in range(20)]
+        reservations = await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
+        begun = [claim for claim, before in zip(claims, reservations, strict=True) if claim.has_room(before)]
+        expect(len(begun), 7, "how many steps have begun")
+        reserved = AgentUsage(steps=7, tokens=21_000)
+        usages = await store.usage.read([_MINUTE, _HOUR], _START)
+        expect(usages, [WindowUsage(_NONE, reserved)] * 2, "what is reserved in each window")
+        large = StepClaim("large", ((tokens, _HOUR),), most)
+        expect(large.has_room(await store.usage.reserve(large, _START)), False, "room beside those under way")
+        for claim in begun[:5]:
+            await store.usage.settle(claim, AgentUsage(steps=1, tokens=500), _START)
+        expect(large.has_room(await store.usage.reserve(large, _START)), True, "room when most are settled")
+        late = replace(claims[0], step="late")
+        before = await store.usage.reserve(late, _START)
+        expect((late.has_room(before), late.used_up(before)), (False, None), "room for an eighth step")
+        for claim in begun[5:]:
+            await store.usage.settle(claim, AgentUsage(steps=1), _START)
+        used_up = late.used_up(await store.usage.reserve(late, _START))
+        expect(used_up, (0, AgentUsage(steps=7, tokens=2_500)), "the limit of which nothing is left")
+        await store.usage.settle(large, _NONE, _START)
+        expect((await store.usage.read([_HOUR], _START))[0].reserved, _NONE, "what is reserved in the end")
+
+
+async def calls_that_are_refused_do_not_count(make: Make) -> None:
+    """Refused calls are those of an answer beyond a limit; the rest of what it has used counts."""
+    async with opened(make) as store:
+        limit = UsageLimit("1h", calls=3)
+        claims = [_claim(_HOUR, limit=limit) for _ in range(2)]
+        for claim, exceeded in zip(claims, (None, (0, _STEP + _STEP)), strict=True):
+            await store.usage.reserve(claim, _START)
+            expect(claim.exceeded(await store.usage.settle(claim, _STEP, _START), _STEP), exceeded, "what is exceeded")
+        expect(await _used(store, _HOUR), [replace(_STEP + _STEP, calls=2)], "what was used")
+
+
+async def steps_end_with_their_store(make: Make) -> None:
+    """Free what steps had reserved, once their store is closed and opened again."""
+    async with opened(make) as store:
+        claim = _claim(_HOUR, most=_STEP)
+        await store.usage.reserve(claim, _START)
+        await store.close()
+        await store.open()
+        expect(await store.usage.read([_HOUR], _START), [WindowUsage(_NONE, _NONE)], "what is reserved")
+
+
+async def what_counts_of_calls_can_be_asked(make: Make) -> None:
+    """Return the calls in each window as time goes, and what was used of budgets."""
+    second, start = 1_000_000_000, 1_767_225_600 * 1_000_000_000
+    minute, ten = Window("minute", 3, 60 * second), Window("ten seconds", 2, 10 * second)
+    quota = Quota("session-1", 9, None)
+    claims = [
+        Claim(f"c{number}", lambda at=start + 4 * number * second: at, (minute,), (quota,), 0.5) for number in range(3)
+    ]
+    async with opened(make) as store:
+        for claim in (*claims, Claim("d", lambda: start + 12 * second, (ten,))):
+            await store.admissions.admit(claim, None)
+
+        async def counts(at: float) -> list[int]:
+            windows = [minute, ten, replace(minute, key="unknown")]
+            return await store.admissions.counts(windows, start + round(at * second))
+
+        expect(await counts(12), [3, 1, 0], "what counts at once")
+        expect(await counts(0), [3, 1, 0], "what counts by a clock that was set back")
+        expect(await counts(60), [2, 0, 0], "what counts when the first has expired")
+        expect(await counts(67.9), [1, 0, 0], "what counts when the second has, too")
+        expect(await counts(68), [0, 0, 0], "what counts in the end")
+        await store.admissions.release(claims[1])
+        expect((await counts(12))[0], 2, "what counts when one was released")
+        expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "what was used of budgets")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    what_counts_of_calls_can_be_asked,
+    usage_is_summed_in_each_window,
+    usage_counts_as_long_as_its_window,
+    usage_of_a_session_goes_with_it,
+    usage_is_counted_exactly,
+    steps_reserve_what_is_left,
+    calls_that_are_refused_do_not_count,
+    steps_end_with_their_store,
+)
+"""The checks of usage that every store passes."""

@@ -1,0 +1,26 @@
+"""The entry point of the child process, run by its path with ``python -I``.
+
+The parent packages are stubbed without their code: loading all of them would take longer than most code runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+
+
+def _run() -> None:
+    place = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # loading pathlib takes too long
+    for name in ("capset_tools.sandbox", "capset_tools"):
+        place = os.path.dirname(place)  # noqa: PTH120
+        package = ModuleType(name)
+        package.__path__ = [place]
+        sys.modules[name] = package
+    from capset_tools.sandbox.child.main import main
+
+    main()
+
+
+if __name__ == "__main__":
+    _run()

@@ -1,0 +1,91 @@
+"""Extras of installed packages: the missing ones, and the command that installs them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_OWN = "capset"
+_BUILT_INS = "capset-tools"
+"""The package of the built-ins, whose extras are extras of ``capset`` of the same names."""
+
+
+def install_command(*extras: str, package: str = _OWN) -> str:
+    """Return the command that installs extras of a package, from where the package itself was installed."""
+    installer = "pip" if find_spec("pip") else "uv pip"  # environments that uv makes have no pip
+    return " ".join([installer, "install", *map(shlex.quote, _requirements(package, f"[{','.join(extras)}]"))])
+
+
+def _requirements(package: str, extras: str) -> list[str]:
+    """Return a package with extras: by its name, or the folder or URL of its origin (PEP 610).
+
+    The packages beside ``capset`` are not on an index as long as it was installed from a folder; so that is named too.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution  # a slow import
+
+    try:
+        text = distribution(package).read_text("direct_url.json")
+    except PackageNotFoundError:  # run from its source
+        text = None
+    if text is None:
+        return [package + extras]
+    origin = json.loads(text)
+    url: str = origin["url"]
+    if (information := origin.get("dir_info")) is not None:
+        folder = Path(url2pathname(urlsplit(url).path))
+        siblings = sorted(map(str, folder.parent.glob(f"{_OWN}-*"))) if package == _OWN else []
+        options = ["-e"] if information.get("editable") else []
+        return [part for source in (f"{folder}{extras}", *siblings) for part in (*options, source)]
+    if (version := origin.get("vcs_info")) is not None:
+        place = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
+        url = f"{version['vcs']}+{url}@{version['commit_id']}{place}"
+    return [f"{package}{extras} @ {url}"]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingExtras:
+    """Extras of a package that are not completely installed."""
+
+    package: str
+    names: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that installs them."""
+        return install_command(*self.names, package=self.package)
+
+
+def missing_extras(point: EntryPoint) -> MissingExtras | None:
+    """Return the missing ones of the extras that an entry point needs (``module:name [extra]``), if there are any."""
+    if point.dist is None or not point.extras:
+        return None
+    required = point.dist.requires or []
+    names = tuple(extra for extra in point.extras if not all(map(_is_installed, _brought(extra, required))))
+    package = _OWN if point.dist.name == _BUILT_INS else point.dist.name
+    return MissingExtras(package, names) if names else None
+
+
+def _brought(extra: str, required: list[str]) -> list[str]:
+    """Return the names of the packages that an extra brings."""
+    marker = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
+    return [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in required if marker.search(one)]
+
+
+def _is_installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,346 @@
+"""Checkpoints: signed statements of the chain's progress, each following the previous one (spec 4, G21).
+
+Their keys are Ed25519, by ``cryptography`` (extra ``signing``), which is loaded only to sign or to check.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from capset.errors import DefinitionError
+from capset.extras import install_command
+from capset.fingerprint.canonical import NotCanonical, canonical, digest
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+
+_HINT: Final = "capset audit keygen FILE makes a pair of them"
+_LARGEST: Final = 10_000
+"""The largest size of a file that may still hold a key, in bytes."""
+
+GENESIS: Final = "0" * 64
+"""The ``previous`` of the first link of a chain."""
+
+
+class PublicKey:
+    """The half of a key that checks signatures, and that may be public."""
+
+    def __init__(self, key: Ed25519PublicKey) -> None:
+        self._key = key
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        """Load a key from PEM text, or from the base64 text of its 32 bytes.
+
+        Raises ``DefinitionError`` for anything else, without repeating the text, and without the extra ``signing``.
+        """
+        _require_cryptography()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        if "PRIVATE KEY" in text:
+            raise DefinitionError("a public key was expected; this is a private one", hint="keep it to yourself")
+        if "-----BEGIN" not in text:
+            return cls(Ed25519PublicKey.from_public_bytes(_raw("public", text)))
+        key = _parsed(load_pem_public_key, text)
+        if not isinstance(key, Ed25519PublicKey):
+            raise DefinitionError("a public key must be one of Ed25519, as PEM or in base64", hint=_HINT)
+        return cls(key)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
+        return cls.load(_text(path))
+
+    @cached_property
+    def id(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of the key's bytes; part of every checkpoint."""
+        return hashlib.sha256(self._key.public_bytes_raw()).hexdigest()[:16]
+
+    def pem(self) -> str:
+        """Return the key as PEM text (SubjectPublicKeyInfo)."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def holds(self, signature: str, data: bytes) -> bool:
+        """Whether a base64 signature of these bytes was made with this key."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(base64.b64decode(signature, validate=True), data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """A key, and the records that its checkpoints may end at: ``since`` to ``until``, or to the end of the log."""
+
+    key: PublicKey
+    since: int = 1
+    until: int | None = None
+
+    def covers(self, seq: int) -> bool:
+        """Whether a checkpoint of this key may end at a record."""
+        return self.since <= seq and (self.until is None or seq <= self.until)
+
+
+class CheckpointKey:
+    """The private half, which signs checkpoints. With it and the database, anyone can forge the whole log."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Generate a new key. Raises ``DefinitionError`` without the extra ``signing``."""
+        _require_cryptography()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        """Load a key from PEM text (PKCS #8), or from the base64 text of its 32 bytes.
+
+        Raises ``DefinitionError`` for anything else, without repeating the text, and without the extra ``signing``.
+        """
+        _require_cryptography()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        if "PUBLIC KEY" in text:
+            raise DefinitionError("a private key was expected; this is a public one", hint=_HINT)
+        if "-----BEGIN" not in text:
+            return cls(Ed25519PrivateKey.from_private_bytes(_raw("private", text)))
+        key = _parsed(partial(load_pem_private_key, password=None), text)
+        if not isinstance(key, Ed25519PrivateKey):
+            raise DefinitionError("a private key must be one of Ed25519, as PEM or in base64", hint=_HINT)
+        return cls(key)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
+        return cls.load(_text(path))
+
+    @cached_property
+    def public(self) -> PublicKey:
+        """The public half."""
+        return PublicKey(self._key.public_key())
+
+    def pem(self) -> str:
+        """Return the key as PEM text (PKCS #8), without a password."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+    def sign(self, data: bytes) -> str:
+        """Return the signature of these bytes, in base64."""
+        return base64.b64encode(self._key.sign(data)).decode()
+
+
+def _require_cryptography() -> None:
+    try:
+        import_module("cryptography")
+    except ModuleNotFoundError as missing:
+        raise DefinitionError(
+            "keys of checkpoints need the package cryptography", hint=install_command("signing")
+        ) from missing
+
+
+def _raw(half: str, text: str) -> bytes:
+    try:
+        raw = base64.b64decode(text.strip(), validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise DefinitionError(f"a {half} key must be PEM, or 32 bytes in base64", hint=_HINT)
+    return raw
+
+
+def _parsed(load: Any, text: str) -> object:  # a loader from cryptography, which is not imported here
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        return load(text.encode())
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it is encrypted
+        raise DefinitionError("the key cannot be read: it is damaged, or needs a password", hint=_HINT) from None
+
+
+def _text(path: str | Path) -> str:
+    with Path(path).open("rb") as file:
+        data = file.read(_LARGEST)
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError:
+        raise DefinitionError(f"there is no key in {str(path)!r}", hint=_HINT) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A signed statement: at ``time`` (ISO 8601 UTC) the log ran from record ``since`` to ``seq``, which had ``hash``.
+
+    ``number`` counts checkpoints from 1, ``previous`` is the SHA-256 of the previous one. ``key`` is the id of the key,
+    ``signature`` its Ed25519 signature, in base64, of the canonical bytes of all other columns.
+    """
+
+    number: int
+    seq: int
+    hash: str
+    since: int
+    time: str
+    previous: str
+    key: str
+    signature: str
+
+
+CHECKPOINT_COLUMNS: Final = tuple(Checkpoint.__slots__)
+"""Every column's name, in order."""
+_NUMBERS: Final = frozenset({"number", "seq", "since"})
+
+
+class Unsound(ValueError):
+    """A verification failed: the message gives the problem, ``seq`` the first affected record."""
+
+    def __init__(self, problem: str, seq: int | None = None) -> None:
+        super().__init__(problem)
+        self.seq = seq
+
+
+def signed(key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str, since: int, now: str) -> Checkpoint:
+    """Return the checkpoint that follows ``before``."""
+    columns: dict[str, Any] = {
+        "number": before.number + 1 if before else 1,
+        "seq": seq,
+        "hash": hash,
+        "since": since,
+        "time": now,
+        "previous": digest_of(before) if before else GENESIS,
+        "key": key.public.id,
+    }
+    return Checkpoint(**columns, signature=key.sign(_signed_bytes(columns)))
+
+
+def digest_of(checkpoint: Checkpoint) -> str:
+    """Return the ``previous`` of the next checkpoint."""
+    return digest(asdict(checkpoint))
+
+
+def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
+    """Return a row, by column name, as a checkpoint. Raises ``Unsound`` for invalid columns."""
+    for name in CHECKPOINT_COLUMNS:
+        if type(row.get(name)) is not (int if name in _NUMBERS else str):
+            raise Unsound(f"checkpoint {row.get('number')!r} holds what none can hold: its {name!r}")
+    checkpoint = Checkpoint(**{name: row[name] for name in CHECKPOINT_COLUMNS})
+    try:
+        digest_of(checkpoint)
+    except NotCanonical as error:
+        raise Unsound(f"checkpoint {checkpoint.number} holds what none can hold: {error}") from None
+    return checkpoint
+
+
+def checkpoints_in(text: str) -> list[Checkpoint]:
+    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound``."""
+    found: list[Checkpoint] = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        try:
+            data: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise Unsound("a checkpoint is a JSON object, each on a line of its own")
+        found.append(checkpoint_of(cast("Mapping[str, Any]", data)))
+    return found
+
+
+def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[str, str | None]:
+    """Return the statement that a key takes over from the one with the id ``before``, signed by that if it is given."""
+    stated = {"id": key.id, "public": key.pem(), "before": before}
+    return {**stated, "signature": None if old is None else old.sign(_succession_bytes(stated))}
+
+
+def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey | None:
+    """Return the key that takes over from ``before``, if that has signed this; ``None`` for any other statement."""
+    stated = {name: statement.get(name) for name in ("id", "public", "before")}
+    signature = statement.get("signature")
+    if not all(isinstance(one, str) for one in (*stated.values(), signature)):
+        return None
+    if stated["before"] != before.id or not before.holds(str(signature), _succession_bytes(stated)):
+        return None
+    try:
+        key = PublicKey.load(str(stated["public"]))
+    except DefinitionError:
+        return None
+    return key if key.id == stated["id"] else None
+
+
+def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
+    """Raise ``Unsound`` unless one of the keys, if there are any, has signed it and is trusted at its record."""
+    if not keys:
+        return
+    signer = next((trusted_key for trusted_key in keys if trusted_key.key.id == checkpoint.key), None)
+    if signer is None:
+        raise Unsound(f"checkpoint {checkpoint.number} is signed by another key: {checkpoint.key[:16]!r}")
+    if signer.until is not None and checkpoint.seq > signer.until:
+        raise Unsound(f"{_misplaced(checkpoint)} handed over at record {signer.until}", signer.until + 1)
+    if checkpoint.seq < signer.since:
+        raise Unsound(f"{_misplaced(checkpoint)} took over at record {signer.since}", checkpoint.seq)
+    columns = asdict(checkpoint)
+    del columns["signature"]
+    if not signer.key.holds(checkpoint.signature, _signed_bytes(columns)):
+        raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature does not hold")
+
+
+def _misplaced(checkpoint: Checkpoint) -> str:
+    return f"checkpoint {checkpoint.number} covers record {checkpoint.seq}, but its key {checkpoint.key}"
+
+
+def sound(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint]:
+    """Yield a log's own checkpoints in order, each after checking that it follows the previous one, not who signed it.
+
+    ``since`` is the first record of the log. Raises ``Unsound`` at the first invalid one.
+    """
+    before: Checkpoint | None = None
+    for row in rows:
+        this = checkpoint_of(row)
+        number = this.number
+        if before is None:
+            if number != 1 and this.seq != since - 1:  # retention also cuts those before its own
+                raise Unsound(f"checkpoint 1 is missing; found {number} in its place")
+            if number == 1 and this.previous != GENESIS:
+                raise Unsound("checkpoint 1 does not begin a chain: its 'previous' is a hash")
+        else:
+            check_follows(before, this)
+        yield this
+        before = this
+
+
+def check_follows(before: Checkpoint, this: Checkpoint) -> None:
+    """Raise ``Unsound`` unless a checkpoint is the next one after ``before``."""
+    if this.number != before.number + 1:
+        raise Unsound(f"checkpoint {before.number + 1} is missing; found {this.number} in its place")
+    if this.previous != digest_of(before):
+        raise Unsound(f"checkpoint {this.number} does not follow the one before it: its 'previous' is another hash")
+    if this.seq < before.seq or this.since < before.since:
+        raise Unsound(f"checkpoint {this.number} goes back behind the one before it")
+
+
+def _succession_bytes(stated: Mapping[str, Any]) -> bytes:
+    return canonical({**stated, "kind": "succession"})
+
+
+def _signed_bytes(columns: Mapping[str, Any]) -> bytes:
+    return canonical({**columns, "kind": "checkpoint"})

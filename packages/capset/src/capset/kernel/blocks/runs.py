@@ -1,0 +1,230 @@
+"""Runs of blocks: each in a context of its own, within the run or the call that started it (spec 1, C30, C37)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from capset.definitions.blocks import Block
+from capset.definitions.callables import is_async
+from capset.definitions.contexts import Context
+from capset.errors import CapsetError, DeadlineExceeded, InternalError
+from capset.evaluation.containment import is_contained
+from capset.kernel.blocks.generation import Journal, Turn
+from capset.kernel.call.child_contexts import child_context, current_context
+from capset.kernel.call.context import CallContext
+from capset.kernel.call.dispatch import MAX_DEPTH
+from capset.kernel.call.execution import Execution, Origin, execution_of, options_within
+from capset.kernel.call.invocation import NO_OPTIONS, CallOptions
+from capset.kernel.call.session_context import SessionContext
+from capset.kernel.call.worker_threads import run_for
+from capset.kernel.state.files import SessionFiles
+from capset.schemas.schema import Schema
+
+_log = logging.getLogger("capset.kernel")
+
+
+class BlockRun:
+    """One run of a block: its ``Running``, and the ``Origin`` of the calls that it makes.
+
+    ``base`` is the block's context as declared; ``context`` is that of this step, with the additions of dynamic
+    ``uses``.
+    """
+
+    __slots__ = (
+        "base",
+        "causing",
+        "context",
+        "correlation",
+        "execution",
+        "id",
+        "journal",
+        "options",
+    )
+
+    def __init__(
+        self,
+        context: SessionContext,
+        options: CallOptions = NO_OPTIONS,
+        *,
+        within: Origin | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        """``within`` is the call or the run that starts this one, whose options it has; else they are ``options``.
+
+        Without a quota of the run's own, the session's terms may provide one. A run with a ``journal`` has the id of
+        its turn.
+        """
+        self.base = self.context = context
+        self.journal = journal
+        self.id = journal.turn if journal is not None else context.runtime.ids.new()
+        self.correlation = within.correlation if within else self.id
+        self.causing = within.causing if within else self.id  # an inner run has no record of its own
+        if within is not None:
+            options = options_within(within)
+        elif options.quota is None and context.terms is not None:
+            options = options._replace(quota=context.terms.run_quota(context.id, self.id))
+        if journal is not None:
+            options = options._replace(hold=journal.hold)
+        self.options = options
+        self.execution: Execution | None = Execution(self, context.block)
+
+    @property
+    def ctx(self) -> Context:
+        """The context of this run."""
+        return CallContext(self)
+
+    @property
+    def files(self) -> SessionFiles:
+        """The session's files."""
+        return self.context.files
+
+    async def settle(self) -> SessionContext:
+        """Resolve the dynamic ``uses`` for the next step, read the state, and return the context of that step."""
+        self.context = await current_context(self.base, self)
+        if self.context.data.states:
+            await execution_of(self).load()
+        return self.context
+
+    async def work(self, input: Any) -> Any:
+        """Run the block, and return its output."""
+        await self.settle()
+        return await self.base.block.run(self, input)
+
+    async def enter(self, block: Block, input: Any) -> Any:
+        """Run one of the block's children and return its output."""
+        return await enter(self, block, input)
+
+    async def enter_all(self, blocks: Mapping[str, Block], input: Any) -> dict[str, Any]:
+        """Run several children at once and return their outputs by the same names; see ``run_concurrently``."""
+        runs = {name: await _inside(self, block) for name, block in blocks.items()}
+        try:
+            return await run_concurrently({name: partial(run.work, input) for name, run in runs.items()})
+        finally:
+            for run in runs.values():
+                execution_of(self).remember(execution_of(run))
+
+    async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the block's own, a sync one in a worker thread, and return its result.
+
+        Raises ``InternalError`` for an exception that is no ``CapsetError``; the log has the details.
+        """
+        work = partial(function, *arguments)
+        if is_async(function):
+            return await self._contained(work())
+        return await self._contained(run_for(self, self.base.block.name, work))
+
+    async def generate(self, input: Any, output: Schema | None) -> Any:
+        """Run the model steps by the kernel's generator runner, and return the output."""
+        runner = self.base.runtime.generator
+        if runner is None:
+            raise CapsetError(
+                f"a model works through {self.base.block.name!r}, and this kernel has no runner for models",
+                hint='give it one: Kernel(generator=AgentRunner("openai:gpt-5")), from capset_agents.runner',
+            )
+        return await self._contained(runner.run(Turn(self, input, output)))
+
+    async def _contained(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except CapsetError:
+            raise
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            name = self.base.block.name
+            _log.error("block %r failed, correlation %s", name, self.correlation, exc_info=error)
+            raise InternalError(f"The block {name!r} failed unexpectedly; the log has the details.") from error
+
+
+async def enter(origin: Origin, block: Block, input: Any) -> Any:
+    """Run a child block inside a run or a call, and return its output.
+
+    The block must belong to the composition of ``origin``. Inputs and outputs are of the types that the block declares.
+    """
+    run = await _inside(origin, block)
+    try:
+        return await run.work(input)
+    finally:
+        execution_of(origin).remember(execution_of(run))
+
+
+async def enter_from(ctx: Context, block: Block, input: Any) -> Any:
+    """Run a block inside the call of a handler's context; see ``enter``."""
+    return await enter(cast("CallContext", ctx).origin, block, input)
+
+
+async def run_root(run: BlockRun, input: Any) -> Any:
+    """Run the block of a session, under the run's deadline; a closing kernel waits for it.
+
+    Raises ``DeadlineExceeded`` when the time is up, even if the block swallows its cancellation.
+    """
+    runtime, scope = run.base.runtime, asyncio.timeout_at(run.options.deadline)
+    output = None
+    runtime.calls += 1
+    try:
+        async with scope:
+            output = await run.work(input)
+    except (TimeoutError, CapsetError):
+        if not scope.expired():
+            raise
+    finally:
+        runtime.end_call()
+    if scope.expired():
+        raise DeadlineExceeded(f"Deadline exceeded: {run.base.block.name!r} did not finish in time.")
+    return output
+
+
+async def _inside(origin: Origin, block: Block) -> BlockRun:
+    """Return the run of a child, not started yet."""
+    base = origin.context
+    if origin.options.depth >= MAX_DEPTH:
+        raise InternalError(f"Blocks are nested too deeply: more than {MAX_DEPTH} levels.")
+    context = base.others.get(block)
+    if context is None:
+        context = base.others[block] = await child_context(base, base.snapshot.composition.children[block])
+    return BlockRun(context, within=origin)
+
+
+Work = Callable[[], Coroutine[Any, Any, Any]]
+"""Starts one piece of work; its result is of its own type."""
+
+
+async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
+    """Run every piece in a task of its own, and return the results by the same names.
+
+    The first failure cancels the others, and is raised unchanged once all have ended. A cancellation from outside
+    cancels all of them, and takes precedence over what they raise while they clean up.
+    """
+    # Not a TaskGroup: in Python 3.11 it leaves its own cancellation in the count of the enclosing task.
+    tasks = {name: asyncio.create_task(work()) for name, work in works.items()}
+    failed: list[asyncio.Task[Any]] = []
+    try:
+        await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+        failed = [one for one in tasks.values() if one.done() and (one.cancelled() or one.exception())]
+    finally:
+        await _end(tasks.values())
+    return {name: one.result() for name, one in tasks.items()} if not failed else failed[0].result()
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel running tasks, and wait for them however long their cleanup takes."""
+    pending = {one for one in tasks if not one.done()}
+    cancelled: asyncio.CancelledError | None = None
+    for one in pending:
+        one.cancel()
+    while pending:
+        try:
+            _, pending = await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            for one in pending:
+                one.cancel()
+    for one in tasks:
+        if not one.cancelled():
+            one.exception()  # retrieve it, so that asyncio does not complain
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,334 @@
+"""The contents of a call's records, and the redaction of secrets in them (spec 4, G19, G20, G23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from json import dumps
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from capset.clock import iso
+from capset.definitions.messages import Json
+from capset.definitions.records import Columns, Outcome
+from capset.definitions.secrets import MASK, is_secret_name, mask_urls
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import (
+    ApprovalRejected,
+    ApprovalVoid,
+    CapsetError,
+    ClientCapabilityMissing,
+    ClientInputRequired,
+    DeadlineExceeded,
+    InvalidArguments,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+    TurnLost,
+    TurnSuspended,
+    Unauthenticated,
+)
+from capset.evaluation.code import code_of
+from capset.fingerprint.canonical import PROFILE, canonical, flat
+from capset.ids import time_of
+from capset.kernel.call.invocation import NOT_VALIDATED
+from capset.kernel.governance.file_arguments import with_files
+from capset.kernel.governance.marked_values import without_secrets
+from capset.kernel.governance.redaction import Redactor
+from capset.schemas.json_schema import graph_of
+from capset.schemas.plain_data import distinct, is_flat, plain, plain_json, unmasked
+
+if TYPE_CHECKING:
+    from pydantic import Secret
+
+    from capset.kernel.call.compiled_tools import CompiledTool
+    from capset.kernel.call.invocation import CallDecision, Invocation
+    from capset.kernel.call.session_context import SessionContext
+
+MAX_RECORDED_TEXT: Final = 2_000
+"""Maximum characters of one text in a record; the digest always covers the whole text."""
+MAX_RECORDED_BYTES: Final = 16_384
+"""Maximum bytes of a record's arguments as JSON."""
+
+_OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
+    (Unauthenticated, "unauthenticated"),
+    (ApprovalRejected, "rejected"),
+    (ApprovalVoid, "rejected"),
+    (PermissionDenied, "denied"),
+    (TurnLost, "denied"),
+    (TurnSuspended, "denied"),  # an agent's, in whose run a call needs an approval first
+    (ClientInputRequired, "denied"),  # it is made again, with the answer
+    (ClientCapabilityMissing, "denied"),
+    (LimitExceeded, "limited"),
+    (NotFound, "not_found"),
+    (InvalidArguments, "invalid"),
+    (DeadlineExceeded, "timed_out"),
+    (StoreError, "unavailable"),
+)
+
+
+def outcome_of(error: CapsetError | None) -> Outcome:
+    """Return the outcome for an error, or for none."""
+    if error is None:
+        return "succeeded"
+    if error.answer_lost:
+        return "unknown"
+    for kind, outcome in _OUTCOMES:
+        if isinstance(error, kind):
+            return outcome
+    return "failed"
+
+
+class CallEntry(NamedTuple):
+    """One entry of a call, taken from it before it is queued: the writer, on another thread, reads nothing else."""
+
+    phase: Literal["intent", "outcome"]
+    context: SessionContext
+    compiled: CompiledTool
+    mark: int
+    """The time and the id of the call, by ``Ids``."""
+    cause: tuple[str, str] | None
+    """The correlation and the id of what caused the call."""
+    arguments: Any
+    """A snapshot of the arguments; ``None`` for JSON text that was never validated."""
+    secrets: Secret[list[Any]] | None
+    """Those that the snapshot has as masks only."""
+    given: Mapping[str, Any] | Json
+    """The arguments as received; only JSON text is read."""
+    decision: CallDecision
+    attempts: int
+    outcome: Outcome | None = None
+    code: str | None = None
+    """That of its error."""
+    duration_us: int = 0
+    repeats: int | None = None
+    """The number of refused calls that it stands for, where that is more than one."""
+
+    def columns(self) -> Columns:
+        """Return the columns of the record; the audit writer calls this, off the hot path."""
+        context, compiled, is_intent = self.context, self.compiled, self.phase == "intent"
+        runtime, decision = context.runtime, self.decision
+        own_id = runtime.ids.text(self.mark)
+        arguments, whole = _recorded_arguments(self, compiled.tool, runtime.redactor)
+        return {
+            **_settled_columns(context, compiled),
+            "id": own_id,
+            "phase": self.phase,
+            "time": iso(time_of(self.mark) + self.duration_us * 1000),
+            "correlation": storable_text(self.cause[0]) if self.cause else own_id,
+            "causation": storable_text(self.cause[1]) if self.cause else None,
+            "arguments": arguments,
+            "arguments_digest": runtime.digest(whole),
+            "decision": "allow" if is_intent else decision.kind,
+            "policies": _listed(decision.policies),
+            "reason": None if is_intent else storable_text(_redacted_text(decision.reason, runtime.redactor)),
+            "outcome": self.outcome,
+            "code": storable_text(self.code),
+            "duration_us": None if is_intent else self.duration_us,
+            "approval": decision.approval,
+            "attempts": self.attempts or None,
+            "repeats": self.repeats,
+            "code_hash": None if compiled.tool is None else code_of(compiled.tool).hash,
+        }
+
+
+def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
+    """Return the columns that are the same for every call of a tool in a session; its context keeps them."""
+    known = context.settled.get(compiled)
+    if known is not None:
+        return known
+    principal, tool, snapshot = context.principal, compiled.tool, context.snapshot
+    columns: Columns = {
+        "principal": storable_text(principal.id),
+        "principal_kind": principal.kind,
+        "org": storable_text(principal.org),
+        "session": context.id,
+        "agent": context.block.name,
+        "capability": compiled.capability,
+        # The name of an unknown tool is the caller's text.
+        "tool": storable_text(compiled.name if tool else _redacted_text(compiled.name, context.runtime.redactor)),
+        "effect": tool.effect if tool else None,
+        "tool_hash": compiled.hash,
+        "static_hash": snapshot.static_hash,
+        "runtime_hash": snapshot.runtime_hash,
+        "prompt_hash": snapshot.prompt_hash,
+        "profile": PROFILE,
+        "on_behalf_of": storable_text(principal.on_behalf_of),
+        "attributes_digest": _attributes_digest(context),
+        "act": None,
+        "source": None,
+    }
+    if context.compiled.by_name.get(compiled.name) is compiled:  # those that refuse are made for one call
+        context.settled[compiled] = columns
+    return columns
+
+
+def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redactor | None) -> tuple[str, bytes]:
+    """Return the arguments as stored in a record, and the canonical form that its digest covers."""
+    recorded, whole = entry.arguments, None
+    if tool is not None and redactor is None and not tool.arguments.write_only and not tool.arguments.digested:
+        whole = flat(recorded) if entry.secrets is None else None
+    if whole is not None:
+        text = whole.decode()
+        # No URL, nothing to cut, and no secret: it is stored as it is.
+        if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
+            return text, whole
+        return _stored_arguments(recorded, tool, whole, redactor), whole
+    plain_arguments = _plain_arguments(recorded, entry.given)
+    covered = _whole(recorded, plain_arguments, entry.secrets)
+    whole = canonical(covered)
+    return _stored_arguments(plain_arguments, tool, whole if covered is plain_arguments else None, redactor), whole
+
+
+def intent_of(call: Invocation) -> CallEntry:
+    """Return the entry that must be durable before a side-effecting handler starts: the call as it was allowed."""
+    return CallEntry(
+        "intent",
+        call.context,
+        call.compiled,
+        call.mark,
+        call.options.cause,
+        call.arguments.recorded,
+        call.arguments.secrets,
+        call.given,
+        call.decided,
+        call.attempts,
+    )
+
+
+def digest_of(call: Invocation) -> str:
+    """Return the keyed digest of a call's arguments, as in its record, and of the files that its approval covers."""
+    recorded, secrets = call.arguments.recorded, call.arguments.secrets
+    covered = _whole(recorded, _plain_arguments(recorded, call.given), secrets)
+    return call.context.runtime.digest(canonical(with_files(covered, call.named_files)))
+
+
+def masked_arguments(call: Invocation) -> str:
+    """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
+    recorded = None if call.arguments is NOT_VALIDATED else call.arguments.recorded
+    shown = _plain_arguments(recorded, call.given)
+    return canonical(_masked(shown, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
+
+
+def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
+    """Return a call's complete arguments for approvers, as canonical JSON texts.
+
+    The first has everything masked that a record would mask. The second has only the secrets masked that the tool's
+    schema declares; it is ``None`` if that is the same.
+    """
+    tool, redactor = call.compiled.tool, call.context.runtime.redactor
+    unmasked = _plain_arguments(call.arguments.recorded, call.given)
+    if tool is not None:
+        unmasked = without_secrets(graph_of(tool.arguments), unmasked)
+    masked = redacted(unmasked if redactor is None else redactor(unmasked), longest=None)
+    return canonical(masked).decode(), None if masked == unmasked else canonical(unmasked).decode()
+
+
+def _attributes_digest(context: SessionContext) -> str | None:
+    """Return the keyed digest of the principal's attributes; if it acts for others, of a list with theirs added.
+
+    ``None`` if there are no attributes at all.
+    """
+    own, others = context.principal.attributes, context.principal.on_behalf_of_attributes
+    if not own and not any(others):
+        return None
+    return context.runtime.digest(canonical([dict(own), *map(dict, others)] if others else dict(own)))
+
+
+@lru_cache(1024)
+def _listed(policies: tuple[str, ...]) -> str:
+    return dumps(policies, separators=(",", ":"))
+
+
+def _plain_arguments(recorded: Any, given: Mapping[str, Any] | Json) -> Any:
+    """Return the arguments as plain JSON data: as validated, or as received if they never fitted the schema."""
+    if recorded is None and isinstance(given, Json):
+        return plain_json(given.text)
+    return plain(recorded)
+
+
+def _whole(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> Any:
+    """Return the arguments for the digest: masked secrets with their real values, since these distinguish calls."""
+    if secrets is not None:
+        return [arguments, secrets.get_secret_value()]  # a list, which arguments themselves never are
+    if is_flat(recorded):  # so that it holds no masked secret
+        return arguments
+    bare = unmasked(recorded)
+    return arguments if bare == recorded else plain(bare)
+
+
+def _stored_arguments(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
+    """Return the arguments as stored in a record: redacted, and bounded.
+
+    ``whole`` is their canonical form, if known; it is used if there is nothing to redact.
+    """
+    shown = _masked(arguments, tool, redactor)
+    digests: dict[str, str] = {}
+    if tool is not None and tool.arguments.digested and isinstance(shown, Mapping):
+        digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
+        named = {_digest_name(name) for name in tool.arguments.digested}  # a caller's own would look like ours
+        shown = {name: value for name, value in cast("Mapping[str, Any]", shown).items() if name not in named} | digests
+    kept = whole if whole is not None and shown == arguments else canonical(shown)
+    if len(kept) > MAX_RECORDED_BYTES:
+        kept = canonical({"omitted": f"{len(kept)} bytes of arguments", **digests})
+    return kept.decode()
+
+
+def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of the UTF-8 of texts, by names that no parameters can have.
+
+    It is the digest of the masked text: with that of the whole text, a short secret could be found by brute force.
+    """
+    texts = {name: masked.get(name) for name in names}
+    return {
+        _digest_name(name): sha256(text.encode(errors="surrogatepass")).hexdigest()
+        for name, text in texts.items()
+        if isinstance(text, str)
+    }
+
+
+def _digest_name(name: str) -> str:
+    return f"{name}#sha256"
+
+
+def _masked(
+    arguments: Any, tool: AnyTool | None, redactor: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT
+) -> Any:  # JSON data of every type
+    """Return arguments with secrets masked: by their schema, by their names, and by the host's patterns."""
+    shown = arguments
+    if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
+        members = cast("Mapping[str, Any]", arguments)
+        shown = {name: MASK if name in secrets else value for name, value in members.items()}
+    if redactor is not None:  # first, since truncation might leave half a secret unmatched
+        shown = redactor(shown)
+    return redacted(shown, longest=longest)
+
+
+def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
+    """Return plain JSON data with values of secret-looking names masked, secrets in URLs too, and long texts cut."""
+    if value is not None and is_secret_name(name):
+        return MASK
+    if isinstance(value, str):
+        value = mask_urls(value)
+        left = 0 if longest is None else len(value) - longest
+        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())
+    if isinstance(value, list):
+        return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
+    return value
+
+
+def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
+    if text is None:
+        return None
+    return mask_urls(text if redactor is None else redactor(text))
+
+
+def storable_text(text: str | None) -> str | None:
+    """Return text that every database accepts: bounded, and without NUL or lone surrogates."""
+    if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
+        return text
+    return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -1,0 +1,40 @@
+"""Tables of capset that a database lacks, and triggers and rules of others on those that it has (spec 5, P70)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, inspect
+
+from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.schema.tables import metadata
+
+_OWN: Final = frozenset(" ".join(statement.split()) for statement in FTS5_TABLES)
+_OF_FILE: Final = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+_OF_SERVER: Final = (
+    "SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT t.tgisinternal AND n.nspname = current_schema()"
+    " UNION ALL"
+    " SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND n.nspname = current_schema()"
+    " ORDER BY 1, 2, 3"
+)
+
+
+def missing_tables(connection: Connection) -> list[str]:
+    """Return the names of capset's tables that are not there; the database is of a revision that has all of them."""
+    return sorted(metadata.tables.keys() - set(inspect(connection).get_table_names()))
+
+
+def foreign_objects(connection: Connection) -> list[str]:
+    """Return the triggers and rules on capset's tables that capset did not make, in words.
+
+    They change what is written without being seen in any record.
+    """
+    if connection.dialect.name == "sqlite":
+        rows = connection.exec_driver_sql(_OF_FILE)
+        named = [("trigger", name, table) for name, table, sql in rows if " ".join(str(sql).split()) not in _OWN]
+    else:
+        named = [tuple(row) for row in connection.exec_driver_sql(_OF_SERVER)]
+    # SQLite has the name of the table as the trigger was written.
+    return [f"the {kind} {name} on {table}" for kind, name, table in named if str(table).lower() in metadata.tables]

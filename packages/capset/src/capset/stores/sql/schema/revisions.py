@@ -1,0 +1,181 @@
+"""The version of a database: read by plain SQL, upgraded by Alembic, which is imported only for that.
+
+A new SQLite file needs no upgrade: programs make many, and each would wait for Alembic and all its steps. A database on
+a server is made once, by the migrations.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib.resources import files
+from threading import Lock
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from capset.errors import StoreBusy, StoreError
+from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.postgres.engines import UPGRADES
+from capset.stores.sql.problems import is_locked
+from capset.stores.sql.schema.tables import metadata
+
+_REVISIONS: Final = sorted(
+    one.name.partition("_")[0]
+    for one in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
+    if one.name[:4].isdigit()
+)
+
+HEAD: Final = _REVISIONS[-1]
+"""The revision that this version of capset works with: the last of ``migrations/versions``."""
+
+ENOUGH: Final = "0034"
+"""The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
+
+KNOWN: Final = frozenset(_REVISIONS)
+"""Every revision that this version can upgrade to ``HEAD``."""
+
+LARGE: Final = 100_000
+"""Number of records or files from which opening a server's database makes no indexes: that would block its writers."""
+
+WAIT_SECONDS: Final = 60.0
+"""Time that opening waits for its turn to make or upgrade the tables: another process may be at it for long."""
+
+_UPGRADING: Final = Lock()
+"""Alembic has one current database in a process: of two upgrades at once, one would change the other's."""
+
+_logger = logging.getLogger("capset.stores")
+
+_STAMP: Final = (
+    "CREATE TABLE alembic_version ("
+    " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
+)
+_COMPATIBLE: Final = "0006"
+"""The oldest revision whose code works with this schema; the last migration to set it writes the same."""
+
+
+def prepare(reading: Engine, writing: Engine, name: str) -> None:
+    """Create or upgrade the tables, unless they are current.
+
+    Raises ``StoreError`` if the database was made by a newer version of capset or by another program. Two processes may
+    do this at once: the second waits for the first and finds nothing left to do.
+    """
+    with writing.connect():
+        pass  # the first connection makes the file and switches it to WAL
+    with reading.connect() as connection:
+        revision = revision_of(connection, name)
+        aim = _aim(connection, revision)
+    if revision != aim:
+        with upgrade_turn(writing) as connection:
+            revision = revision_of(connection, name)
+            aim = _aim(connection, revision)
+            if revision is None and connection.dialect.name == "sqlite":
+                make(connection, HEAD)
+            elif revision != aim:
+                raise_to(connection, aim, postpone_indexes=aim != HEAD)
+    if aim in KNOWN - {HEAD}:
+        _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
+
+
+@contextmanager
+def upgrade_turn(writing: Engine) -> Generator[Connection]:
+    """Begin a transaction, and wait for its turn longer than a writer waits for one that may be frozen.
+
+    On PostgreSQL it may be idle between its statements, where a migration or a busy machine takes its time.
+    """
+    until = time.monotonic() + WAIT_SECONDS
+    options: dict[str, Any] = {UPGRADES: True}
+    upgrading = writing.execution_options(**options)
+    with ExitStack() as stack:
+        while True:
+            try:
+                connection = stack.enter_context(upgrading.begin())
+                break
+            except (StoreBusy, DBAPIError) as error:
+                if time.monotonic() >= until or not (isinstance(error, StoreBusy) or is_locked(error)):
+                    raise
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        yield connection
+
+
+def revision_of(connection: Connection, name: str) -> str | None:
+    """Return the database's revision, ``None`` for an empty one.
+
+    It may be unknown to this version, if the newer version that made it marked it as compatible with this one. Raises
+    ``StoreError`` as ``prepare`` does.
+    """
+    tables = inspect(connection).get_table_names()
+    if "alembic_version" not in tables:
+        if tables:
+            raise StoreError(f"the database {name!r} belongs to another program", hint="name one of its own for capset")
+        return None
+    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
+        raise StoreError(
+            f"the database {name!r} was made by a newer version of capset (its revision is {str(revision)[:40]!r})",
+            hint="upgrade capset, or name another database",
+        )
+    return revision
+
+
+def is_large(connection: Connection) -> bool:
+    """Return whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
+    if connection.dialect.name == "sqlite":
+        return False
+    # Records are numbered without gaps, and their first and last number cost nothing to find.
+    records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
+    files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # the server's estimate
+    return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
+
+
+def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
+    """Run the migrations up to a revision, within the connection's current transaction.
+
+    ``postpone_indexes`` leaves out those without which capset is only slower: the last migration makes them.
+    """
+    with _UPGRADING:
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config(attributes={"connection": connection, "indexes_postponed": postpone_indexes})
+        config.set_main_option("script_location", "capset.stores.sql:migrations")
+        command.upgrade(config, revision)
+
+
+def _aim(connection: Connection, revision: str | None) -> str:
+    """Return the revision to upgrade a database to when it is opened: its own if it needs no upgrade."""
+    if revision is None or revision in KNOWN - {HEAD}:
+        return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
+    return revision
+
+
+def _is_compatible(connection: Connection) -> bool:
+    asked = "SELECT value FROM settings WHERE name = 'compatible'"
+    oldest = connection.exec_driver_sql(asked).scalar()
+    return isinstance(oldest, str) and oldest <= HEAD
+
+
+def make(connection: Connection, revision: str) -> None:
+    """Create the tables of an empty SQLite database, within the current transaction, and stamp them."""
+    for statement in (*_tables(), *FTS5_TABLES, _STAMP):
+        connection.exec_driver_sql(statement)
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
+    connection.exec_driver_sql("INSERT INTO settings VALUES ('compatible', ?)", (_COMPATIBLE,))
+
+
+@cache
+def _tables() -> tuple[str, ...]:
+    found: list[str] = []
+    for table in metadata.sorted_tables:
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        found += [
+            str(one.compile(dialect=sqlite.dialect())) for one in (CreateTable(table), *map(CreateIndex, indexes))
+        ]
+    return tuple(found)

@@ -1,7 +1,0 @@
-"""The official MCP conformance suite on a real capset server and on capset's MCP client; `make conformance` runs it."""
-
-from __future__ import annotations
-
-
-class Failed(Exception):
-    """Something without which nothing can be tested; its text says what."""

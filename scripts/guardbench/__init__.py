@@ -1,7 +1,0 @@
-"""MCP-GuardBench's cases with capset's gateway before its servers; ``make guardbench`` runs them."""
-
-from __future__ import annotations
-
-
-class Failed(Exception):
-    """Something without which nothing can be measured; its text says what."""

@@ -1,1 +1,0 @@
-"""The part that runs in the environment of mcp-guardbench: ``python -m scripts.guardbench.lab``."""

@@ -1,0 +1,60 @@
+"""The pages of the site that are made of the code when it is built: a hook of MkDocs.
+
+They are the paths of the REST API, the commands, and the modules. Pages that ``mkdocs.yml`` lists as the first of a
+section are followed by the others of their folder.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final, cast
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from scripts import cli_reference, module_index, rest_reference
+
+FOLDERS: Final = ("reference/commands", "reference/rest")
+_TITLE: Final = re.compile(r"^# (?:REST: )?(.+)$", re.MULTILINE)
+
+
+@cache
+def pages() -> dict[str, str]:
+    """Return the pages by their paths below ``docs/``."""
+    made = {"reference/modules.md": module_index.render()}
+    for folder, texts in zip(FOLDERS, (cli_reference.render(), rest_reference.render()), strict=True):
+        made |= {f"{folder}/{name}": text for name, text in texts.items()}
+    return made
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Complete the sections of the menu."""
+    _complete(cast("list[Any]", config["nav"]))
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages."""
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def _complete(entries: list[Any]) -> None:  # the menu as YAML has it
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        sections = cast("dict[str, Any]", entry).values()
+        for section in (cast("list[Any]", one) for one in sections if isinstance(one, list)):
+            _complete(section)
+            for folder in FOLDERS:
+                if any(f"{folder}/index.md" in str(one) for one in section if not isinstance(one, str)):
+                    others = (path for path in pages() if path.startswith(f"{folder}/"))
+                    section += [{_title(path): path} for path in others if not path.endswith("/index.md")]
+
+
+def _title(path: str) -> str:
+    found = _TITLE.search(pages()[path])
+    title = found[1] if found else path
+    return title[0].upper() + title[1:]

@@ -1,1 +1,0 @@
-"""Attacks on real servers, measured from the point of view of a bystander: ``make siege``."""

@@ -1,1 +1,0 @@
-"""The schema of a database: tables, revisions, creation, upgrades, checks and backup."""
