@@ -43,7 +43,7 @@ from lab.benchmarks import (
 from lab.benchmarks.row import Row
 
 MEASURES = {
-    module.__name__.removeprefix("benchmarks."): module.measure
+    module.__name__.removeprefix("lab.benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, approvals, shared_limit, registered, open_sessions, import_cpu),
         *(compose, audit_log, session_files),

@@ -78,7 +78,7 @@ async def _settled(site: Site) -> int:
 
 def main() -> int:
     """Soak a server on each engine; end with 1 if memory grew by more than allowed, or a call was answered oddly."""
-    parser = argparse.ArgumentParser(prog="siege.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="lab.siege.soak", description=__doc__)
     parser.add_argument("--engine", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--calls", type=int, default=72_000)
     asked = parser.parse_args()

@@ -21,7 +21,7 @@ Found = dict[str, Any]
 
 def main() -> int:
     """Measure the parts named on the command line, or all; end with 1 if one misses a target."""
-    parser = argparse.ArgumentParser(prog="siege.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="lab.siege.load", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="small numbers, for a look")
     parser.add_argument("--rate", type=float, default=60, help="calls a second among the crowd")

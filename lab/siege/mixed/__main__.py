@@ -17,7 +17,7 @@ from lab.siege.mixed.soak import problems, soak
 
 def main() -> int:
     """Soak a server, print what came of it, and write the report and its chart where ``--save`` says."""
-    parser = argparse.ArgumentParser(prog="siege.mixed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="lab.siege.mixed", description=__doc__)
     parser.add_argument("--engine", choices=("sqlite", "postgres"), default="postgres")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
