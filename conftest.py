@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Fixtures and rules of every test, of the packages and of lab/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.examples import PROFILE
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
-NOT_INSTALLED = Path(__file__).parents[1] / ".reports/not-installed"
+NOT_INSTALLED = Path(__file__).parent / ".reports/not-installed"
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("here", deadline=None, max_examples=20)
@@ -83,9 +83,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Make a skipped test fail in CI, unless a program could not be installed (``scripts/install_for_tests.sh``)."""
-    report: pytest.TestReport = yield
+    report = yield
     is_complete = os.environ.get("CI") and not any(NOT_INSTALLED.glob("*"))
     if is_complete and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
