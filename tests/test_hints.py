@@ -45,7 +45,7 @@ def said(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def texts() -> list[tuple[str, str]]:
     """Return the texts of all modules, each with its place. It takes seconds: not while tests are collected."""
     return [
-        (f"{path.relative_to(SOURCE)}:{line}", text)
+        (f"{Path(*path.relative_to(SOURCE).parts[2:])}:{line}", text)
         for path in sorted(SOURCE.glob("*/src/**/*.py"))
         for line, text in said(ast.parse(path.read_text(encoding="utf-8")))
     ]
@@ -57,8 +57,8 @@ def root() -> Any:  # a group of typer's own
 
 
 _OTHERS = (
-    *("stores/sql/postgres/store.py", "builtin/sandbox/jail", "builtin/sandbox/child/jail_files.py"),
-    "adapters/interop/bundle.py",
+    *("capset/stores/sql/postgres/store.py", "capset_tools/sandbox/jail", "capset_tools/sandbox/child/jail_files.py"),
+    "capset_connect/interop/bundle.py",
 )
 """Modules with options of other programs: pg_dump, bubblewrap, a loader, uv."""
 

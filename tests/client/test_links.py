@@ -124,7 +124,7 @@ async def test_what_hashes_cover(boss: Client) -> None:
     code = math.tools[0].code
     assert code is not None
     (own,) = [one for one in installed.code if one.hash == code]
-    assert (own.name, "test_math.add" in own.tools) == ("capset", True)
+    assert (own.name, "test_math.add" in own.tools) == ("capset-tools", True)
     found = await boss.fingerprints.get(code)
     assert (found.kind, digest(found.payload), found.code and found.code.hash) == ("code", code, code)
     detail = await boss.capabilities.get("test_math")
