@@ -18,9 +18,8 @@ from redis.asyncio import Redis
 from capset.errors import DefinitionError
 from capset.stores.base import ChangeNotice, NewEvent, Store, TurnRow, make_store, share_changes
 from capset.stores.redis.store import ANNOUNCED, ENTRIES
-from capset_testing.store_suite.admission_checks import CHECKS as ADMISSIONS
-from capset_testing.store_suite.event_checks import CHECKS as EVENTS
-from capset_testing.store_suite.support import LATER, NOW, approval_row, begin
+from capset_testing.store_suite import admission_checks, event_checks
+from capset_testing.store_suite.support import LATER, NOW, approval_row, begin, checks_of
 from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import until
@@ -28,6 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.realtime
 
 SOME = NewEvent("said", "{}")
+SHARED = (*checks_of(admission_checks), *checks_of(event_checks))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,9 @@ async def begin_turn(store: Store, session: str) -> None:
 
 
 @pytest.mark.spec("D30")
-@pytest.mark.parametrize("check", [*ADMISSIONS, *EVENTS], ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", SHARED, ids=lambda check: check.__name__
+)
 async def test_a_store_beside_redis_keeps_what_its_store_promises(check: Any, shared: RedisServer) -> None:
     await check(lambda: share_changes(make_store("memory://"), shared.url))
 

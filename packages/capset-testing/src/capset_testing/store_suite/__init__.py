@@ -10,57 +10,17 @@ the store breaks the promise. With pytest::
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
-from capset_testing.store_suite import (
-    act_checks,
-    admission_checks,
-    agent_checks,
-    approval_checks,
-    checkpoint_checks,
-    delivery_checks,
-    document_checks,
-    envelope_checks,
-    event_checks,
-    file_checks,
-    lifecycle_checks,
-    lineage_checks,
-    pin_checks,
-    quota_checks,
-    record_checks,
-    request_checks,
-    run_checks,
-    schedule_checks,
-    service_checks,
-    session_checks,
-    state_checks,
-    usage_checks,
-)
-from capset_testing.store_suite.support import Check, Make
+from capset_testing.store_suite.support import Check, Make, checks_of
 
-store_suite: Final[tuple[Check, ...]] = (
-    *lifecycle_checks.CHECKS,
-    *record_checks.CHECKS,
-    *checkpoint_checks.CHECKS,
-    *act_checks.CHECKS,
-    *session_checks.CHECKS,
-    *event_checks.CHECKS,
-    *file_checks.CHECKS,
-    *quota_checks.CHECKS,
-    *state_checks.CHECKS,
-    *document_checks.CHECKS,
-    *agent_checks.CHECKS,
-    *service_checks.CHECKS,
-    *admission_checks.CHECKS,
-    *request_checks.CHECKS,
-    *approval_checks.CHECKS,
-    *usage_checks.CHECKS,
-    *delivery_checks.CHECKS,
-    *run_checks.CHECKS,
-    *schedule_checks.CHECKS,
-    *pin_checks.CHECKS,
-    *lineage_checks.CHECKS,
-    *envelope_checks.CHECKS,
+store_suite: Final[tuple[Check, ...]] = tuple(
+    check
+    for module in iter_modules(__path__)
+    if module.name.endswith("_checks")
+    for check in checks_of(import_module(f"{__name__}.{module.name}"))
 )
 """Every check."""
 

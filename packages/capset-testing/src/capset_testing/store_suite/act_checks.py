@@ -9,7 +9,7 @@ from capset.definitions.acts import ActName
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Entry, KeyRow, SessionRow, Store
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, opened
 
 _KEY: Final = KeyRow("id-0", "laptop", "0" * 64, None, "user-1", "user", (), ("capset:read",), NOW)
 
@@ -133,13 +133,3 @@ async def a_log_that_is_signed_adopts_no_other_key(make: Make) -> None:
         await store.audit.checkpoint(key, now=NOW)
         expect(await store.audit.adopt(other, replacing=None, act=act("a")), False, "whether another was adopted")
         expect(await store.audit.adopt(key.public, replacing=None, act=act("b")), True, "whether its own was adopted")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    an_act_is_on_record_if_its_change_is_made,
-    a_change_whose_act_cannot_be_recorded_is_not_made,
-    acts_and_calls_are_listed_apart_or_together,
-    a_log_has_one_key,
-    a_key_that_has_handed_over_signs_no_more,
-    a_log_that_is_signed_adopts_no_other_key,
-)

@@ -29,7 +29,6 @@ from capset.stores.base.admissions import ArgumentsFull
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
-    Check,
     Make,
     approval_row,
     begin,
@@ -381,24 +380,3 @@ async def a_budget_ends_with_its_session(make: Make) -> None:
         for quota, spent in zip(quotas, (False, False, True, True), strict=True):
             refused = await store.admissions.look(_claim("call-2", 0, quotas=(quota,)))
             expect(refused is not None, spent, f"whether the budget of {quota.owner} is used")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    equal_calls_have_one_request,
-    code_counts_where_it_is_asked_for,
-    a_request_stands_until_it_is_used_or_expires,
-    a_principal_has_so_many_open_requests,
-    arguments_of_open_requests_have_so_many_bytes,
-    requests_go_with_their_session,
-    overdue_requests_are_found,
-    of_many_who_move_a_request_one_does,
-    a_window_takes_so_many_and_says_when_one_more_fits,
-    a_clock_that_is_set_back_gives_nobody_a_place,
-    of_many_at_once_exactly_so_many_are_admitted,
-    what_is_released_counts_no_more,
-    budgets_of_several_owners_are_counted_apart,
-    an_approval_is_used_with_its_call_or_not_at_all,
-    an_intent_is_written_with_what_its_call_counts_in,
-    a_call_of_a_turn_is_admitted_while_its_process_holds_that,
-    a_budget_ends_with_its_session,
-)

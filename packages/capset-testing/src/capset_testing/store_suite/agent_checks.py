@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from capset.errors import StoreError
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened
 
 _AGENT: Final = AgentRow(
     id="id-0",
@@ -229,16 +229,3 @@ async def an_agent_is_found_by_the_hash_of_any_version(make: Make) -> None:
         expect(await store.agents.by_hash("acme", "2" * 64), newer, "the newest agent with a hash")
         for org, digest in (("other", "1" * 64), (None, "2" * 64), ("acme", "9" * 64)):
             expect(await store.agents.by_hash(org, digest), None, f"{digest[:4]}… for {org}")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    an_agent_comes_back_as_it_was_given,
-    agents_are_listed_newest_first_by_org,
-    an_agent_is_replaced_by_its_next_version_only,
-    an_agents_capabilities_come_back_as_they_were_given,
-    every_version_of_an_agent_is_kept,
-    every_field_of_an_agent_is_kept,
-    versions_are_listed_newest_first,
-    a_version_is_written_once,
-    an_agent_is_found_by_the_hash_of_any_version,
-)

@@ -9,7 +9,7 @@ from typing import Final
 
 from capset.definitions.approvals import ApprovalRow
 from capset.stores.base import PendingSummary
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, approval_row, entry, expect, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, approval_row, entry, expect, opened
 
 _BEFORE: Final = "2025-12-31T23:59:59.999999Z"
 _NEEDS: Final = '{"approvals":2}'
@@ -104,12 +104,3 @@ async def pending_requests_are_counted_by_age(make: Make) -> None:
         expect(await store.approvals.summary(None, (LATER,)), PendingSummary(1, NOW, (0,)), "those of no org")
         await store.approvals.move(replace(old, status="rejected"), "pending")
         expect(await store.approvals.summary("acme", (NOW,)), PendingSummary(2, NOW, (2,)), "what is left")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_request_is_moved_only_as_it_was_seen,
-    of_approvals_at_once_none_is_lost,
-    calls_with_other_needs_are_not_equal,
-    requests_escalate_once_their_time_has_come,
-    pending_requests_are_counted_by_age,
-)

@@ -10,7 +10,7 @@ from capset.errors import Conflict
 from capset.fingerprint.chain import verify
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, MeasuredCall, Pruned, Store
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, intent, opened
 
 _OLD: Final = "2025-01-01T00:00:00.000000Z"
 _NOTHING: Final = list[int | None]()
@@ -253,18 +253,3 @@ async def a_single_link_can_be_pruned(make: Make) -> None:
             await store.audit.checkpoint(key, now=_OLD)
             expect(await store.audit.prune(NOW, key, now=NOW), Pruned(1, number + 1), f"pruning link {number}")
         expect((await store.audit.verify([key.public])).problem, None, "the chain of nothing")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_checkpoint_covers_all_that_was_taken,
-    another_key_signs_anew,
-    a_chain_is_verified_in_parts,
-    calls_are_measured_in_bounded_time,
-    links_are_read_in_chain_order,
-    pruning_cuts_at_a_checkpoint,
-    a_log_can_be_pruned_to_its_end,
-    pruning_leaves_open_intents,
-    pruning_spares_what_is_young,
-    prunes_at_once_cut_once,
-    a_single_link_can_be_pruned,
-)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.stores.base import DeliveryQuery, DeliveryRow, PersonQuery, PersonRow, Store
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, approval_row, entry, expect, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, approval_row, entry, expect, opened
 
 _SOON: Final = "2026-01-01T00:01:00.000000Z"
 PERSON: Final = PersonRow(
@@ -178,14 +178,3 @@ async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
         expect(await people.remove("other", "p-1"), False, "whether another org's is removed")
         expect(await people.remove("acme", "p-1"), True, "whether a person is removed")
         expect(await people.find("T1", "U1"), [elsewhere], "the persons of a user, one of whom was removed")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    deliveries_are_queued_with_what_they_tell_of,
-    a_channel_has_one_delivery_for_each_key,
-    a_delivery_is_claimed_by_one_holder,
-    an_outcome_is_stored_by_the_holder_alone,
-    a_failed_delivery_is_queued_again,
-    deliveries_are_listed_and_swept,
-    a_user_of_a_workspace_is_one_person_of_an_org,
-)

@@ -13,7 +13,6 @@ from capset.stores.base import DocumentRow, ScopeKey
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
-    Check,
     Make,
     expect,
     expect_error,
@@ -256,20 +255,3 @@ async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
             expect(
                 [text[:9] for text in await search(query)], [text[:9] for text in found], f"what {query[:99]!r} finds"
             )
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_text_comes_back_as_it_was_given,
-    a_text_is_stored_beside_known_ones_alone,
-    texts_are_listed_newest_first,
-    a_deleted_text_is_gone,
-    every_part_of_a_key_tells_texts_apart,
-    a_session_takes_its_texts_with_it,
-    a_word_finds_what_begins_with_it,
-    case_marks_and_width_do_not_matter,
-    what_has_no_spaces_is_found_by_any_part,
-    more_words_come_first_then_newer_texts,
-    nothing_in_a_query_is_syntax,
-    a_query_without_words_finds_nothing,
-    long_words_texts_and_queries_are_bounded_alike,
-)

@@ -20,7 +20,7 @@ from capset.stores.base import (
     TransitionRow,
 )
 from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset_testing.store_suite.support import NOW, Check, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import NOW, Make, expect, expect_error, opened
 
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
@@ -157,13 +157,3 @@ def _writes(store: Store, text: str) -> Sequence[Callable[[], Awaitable[object]]
         *[partial(lineage.record_transition, row) for row in put(_TRANSITION)],
         *[partial(lineage.record_payloads, [payload_row(0), row]) for row in put(payload)],
     ]
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    an_envelope_comes_back_as_it_was_given,
-    an_envelope_that_cannot_be_is_refused,
-    a_payload_is_kept_once_for_its_hash,
-    an_invocation_is_never_kept,
-    every_text_of_lineage_is_one_that_databases_keep,
-    nothing_is_found_by_a_text_that_no_database_keeps,
-)

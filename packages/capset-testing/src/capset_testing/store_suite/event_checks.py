@@ -24,7 +24,6 @@ from capset.stores.base import (
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
-    Check,
     Make,
     approval_row,
     begin,
@@ -285,19 +284,3 @@ async def a_conversation_is_rewound_and_copied(make: Make) -> None:
         await store.sessions.delete("b")
         await begin(store, "b")
         expect((await store.events.messages("b")).items, (), "the messages of a new session of that id")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    events_come_back_in_order,
-    a_session_is_in_one_turn_at_a_time,
-    a_turn_whose_time_is_up_is_interrupted,
-    the_oldest_events_go_first,
-    events_go_with_their_session,
-    the_latest_events_of_many_sessions_are_told,
-    a_listener_hears_sessions_until_it_leaves,
-    notices_of_changes_are_of_what_has_changed,
-    a_turn_is_written_by_its_holder_alone,
-    a_turn_with_a_checkpoint_is_continued_not_interrupted,
-    messages_come_back_in_order,
-    a_conversation_is_rewound_and_copied,
-)

@@ -10,7 +10,7 @@ from typing import Final
 
 from capset.errors import FileError, VersionMismatch
 from capset.stores.base import Store
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, with_sessions
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, with_sessions
 
 _SESSION: Final = "session-1"
 
@@ -299,23 +299,3 @@ async def many_files_are_read_at_once(make: Make) -> None:
         expect([(stat.path, content.decode()) for stat, content in found], there, "the files")
         expect(found[0][0], await store.files.stat(_SESSION, paths[-1]), "the stat of one")
         expect(list(await store.files.read_many(_SESSION, [])), [], "no files")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_file_comes_back_as_it_was_written,
-    a_file_is_read_and_written_in_parts,
-    an_expected_version_is_held_to,
-    a_write_makes_a_new_version,
-    concurrent_writes_are_one_after_the_other,
-    directories_come_first_in_a_listing,
-    names_are_no_patterns,
-    what_is_there_decides_what_can_be_done,
-    deleting_says_how_many_entries_went,
-    the_root_is_always_there,
-    a_session_never_reaches_anothers_files,
-    a_session_that_is_gone_takes_no_files,
-    a_moved_file_is_the_same_elsewhere,
-    a_directory_moves_with_all_below_it,
-    what_cannot_be_moved_stays,
-    many_files_are_read_at_once,
-)

@@ -13,7 +13,7 @@ from capset.errors import StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Store
 from capset.stores.base.audit import Entry
-from capset_testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import NOW, Make, begin, entry, expect, expect_error, intent, opened
 
 _VALUES: Final[dict[Any, Any]] = {str: "/a", int: 1, bool: False, bytes: b"a"}
 
@@ -134,11 +134,3 @@ async def the_digest_key_is_made_once(make: Make) -> None:
     expect(len(first), 32, "the key's bytes")
     expect(again, first, "the key after opening again")
     expect(another != first, True, "whether another store has a key of its own")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    what_was_taken_outlives_closing,
-    an_open_intent_is_closed_as_interrupted,
-    a_store_that_is_not_open_refuses,
-    the_digest_key_is_made_once,
-)

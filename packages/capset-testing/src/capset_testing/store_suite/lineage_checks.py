@@ -13,7 +13,7 @@ from capset.errors import StoreError
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, PayloadRow, RegistrationRow, Sighting, TransitionRow
 from capset.stores.base.lineage import LinksFull
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened, session_row
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened, session_row
 
 _A: Final = RegistrationRow("id-1", "acme", "agent-1", "scribe", "a" * 64, "jcs-1", NOW)
 _B: Final = replace(_A, id="id-2", static_hash="b" * 64, created_at=LATER)
@@ -329,21 +329,3 @@ async def links_that_name_a_hash_are_found(make: Make) -> None:
         found = await store.lineage.sightings("acme", "b" * 64)
         one = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
         expect(found.items[0], one, "what is said of a link")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    links_that_name_a_hash_are_found,
-    a_registration_is_kept_once_for_its_hash,
-    registrations_of_other_orgs_and_agents_are_apart,
-    concurrent_registrations_give_one_row,
-    a_turn_comes_back_as_it_was_given,
-    a_turn_is_kept_whole_or_not_at_all,
-    links_are_listed_newest_first,
-    a_session_has_so_many_links,
-    pages_of_links_end_by_their_size,
-    links_outlive_their_session,
-    a_transition_is_kept_when_the_runtime_hash_moves,
-    concurrent_turns_of_a_session_make_a_chain,
-    a_transition_can_be_recorded_by_itself,
-    lineage_outlives_closing,
-)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.stores.base import ToolPin
-from capset_testing.store_suite.support import Check, Make, expect, opened
+from capset_testing.store_suite.support import Make, expect, opened
 
 _READ: Final = ToolPin("files", "read", "a" * 64, '{"name":"read"}', "ada", "2026-01-01T00:00:00.000000Z")
 _WRITE: Final = ToolPin("files", "Write", "b" * 64, '{"name":"Write"}', "ada", "2026-01-01T00:00:00.000000Z")
@@ -33,6 +33,3 @@ async def pins_are_replaced_and_removed_together(make: Make) -> None:
         expect(list(await store.pins.list("files")), [again], "the pins after a change")
         await store.pins.change("files", [], ["read"])
         expect(list(await store.pins.list()), [_OTHER], "the pins of others")
-
-
-CHECKS: Final[tuple[Check, ...]] = (pins_are_those_of_their_server, pins_are_replaced_and_removed_together)

@@ -8,7 +8,7 @@ from typing import Final
 from capset.definitions.files import FileQuota, FileStat
 from capset.errors import FileError, QuotaExceeded
 from capset.stores.base import Store
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, with_sessions
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, with_sessions
 
 _SESSION: Final = "session-1"
 _SMALL: Final = FileQuota(file_bytes=10, session_bytes=25, session_files=3)
@@ -152,14 +152,3 @@ async def a_version_is_never_used_twice(make: Make) -> None:
         stat, _ = await files.write("session-2", "/a", b"1", org=None, now=NOW)
         expect(stat.version, 1, "the version in another session")
         await expect_error(FileError, files.read(_SESSION, "/"), "reading the root")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_session_holds_no_more_than_its_quota,
-    equal_content_counts_for_every_file,
-    what_makes_nothing_grow_is_taken,
-    directories_count_beside_files,
-    a_move_frees_what_it_overwrites,
-    concurrent_writes_keep_to_the_quota,
-    a_version_is_never_used_twice,
-)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
 from capset.stores.base import Attempt, AuditQuery
-from capset_testing.store_suite.support import BrokenEntry, Check, Make, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import BrokenEntry, Make, entry, expect, expect_error, intent, opened
 
 _OWN: Final = ("seq", "writer", "previous", "hash")
 
@@ -194,19 +194,3 @@ async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
         expect(sorted(found, key=lambda one: one.record), told, "the attempts")
         found = await store.audit.attempts(None, "turn-2")
         expect([*found], [Attempt("f", None, None)], "those of no organisation")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    the_attempts_of_a_correlation_are_told,
-    a_committed_entry_is_a_record,
-    an_appended_entry_is_there_after_flush,
-    the_chain_keeps_the_order_of_the_calls,
-    concurrent_commits_make_one_chain,
-    an_intent_and_its_outcome_are_two_records,
-    a_second_record_of_an_id_and_phase_is_refused,
-    a_broken_entry_harms_no_other,
-    a_query_finds_outcomes_only,
-    every_filter_of_a_query_counts,
-    a_query_by_time_counts_its_ends,
-    pages_follow_each_other,
-)

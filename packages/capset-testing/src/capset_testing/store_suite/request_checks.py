@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Final
 
 from capset.stores.base import ApprovalQuery
-from capset_testing.store_suite.support import Check, Make, approval_row, expect, opened
+from capset_testing.store_suite.support import Make, approval_row, expect, opened
 
 
 async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
@@ -56,9 +55,3 @@ async def pages_of_requests_end_by_their_size(make: Make) -> None:
         expect(found, [3, 1, 1, 1], "how many requests each page has")
         whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
         expect(len(whole.items), 6, "a page of any size")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    requests_are_found_by_what_they_ask_for,
-    pages_of_requests_end_by_their_size,
-)

@@ -21,7 +21,6 @@ from capset.stores.base.runs import RunsFull
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
-    Check,
     Make,
     approval_row,
     begin,
@@ -240,16 +239,3 @@ async def a_dead_worker_is_taken_by_one(make: Make) -> None:
         await store.workers.renew(worker)
         await store.workers.renew(replace(worker, until=LATER))
         expect((await store.workers.list())[0], replace(worker, until=LATER), "a worker that has come back")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_run_is_stored_and_found,
-    a_run_belongs_to_its_session,
-    an_org_has_no_more_unfinished_runs_than_it_may,
-    runs_are_handed_on_when_they_are_due,
-    calls_are_found_whose_requests_are_not_open_any_more,
-    a_run_is_changed_by_who_knows_its_state,
-    a_run_begins_once,
-    a_run_follows_its_turn,
-    a_dead_worker_is_taken_by_one,
-)

@@ -11,7 +11,7 @@ from capset.stores.base import ScheduleQuery, ScheduleRow
 from capset.stores.base.runs import RunsFull
 from capset.stores.base.schedules import SchedulesFull
 from capset_testing.store_suite.run_checks import run_row
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, with_sessions
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, with_sessions
 
 _SOON: Final = "2026-01-01T00:01:00.000000Z"
 
@@ -112,11 +112,3 @@ async def a_due_time_queues_one_run(make: Make) -> None:
         paused = replace(seen, next_at=None)
         expect(await store.schedules.change(replace(seen, next_at=LATER), paused), True, "whether it is paused")
         expect(await store.schedules.change(paused, replace(paused, next_at=NOW)), True, "whether it goes on")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_schedule_is_stored_and_found,
-    a_schedule_belongs_to_its_session,
-    schedules_are_due_by_their_queue,
-    a_due_time_queues_one_run,
-)

@@ -19,7 +19,7 @@ from capset.stores.base import (
     SigningKey,
 )
 from capset.stores.base.replies import KeysFull
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened
 
 _KEY: Final = KeyRow(
     id="id-0",
@@ -226,17 +226,3 @@ async def the_oldest_replies_make_room(make: Make) -> None:
         await store.replies.sweep(expired=rows[3].created_at)
         expect(await kept(rows[0]), None, "an old one that was swept")
         expect((await kept(rows[3]) or _ROW).body, text, "a young one")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_key_is_found_by_its_digest,
-    a_key_is_revoked_once,
-    revoked_keys_are_found_among_many,
-    keys_are_paged_by_org,
-    principals_and_orgs_are_known,
-    signing_keys_are_shared_and_renewed,
-    a_request_is_reserved_once,
-    a_request_is_forgotten_when_it_should_be,
-    an_org_has_so_many_keys_of_requests,
-    the_oldest_replies_make_room,
-)

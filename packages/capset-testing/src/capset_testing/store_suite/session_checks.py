@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from capset.errors import StoreError
 from capset.stores.base import SessionQuery
-from capset_testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened, session_row
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened, session_row
 
 
 async def a_session_comes_back_as_it_was_given(make: Make) -> None:
@@ -101,13 +100,3 @@ async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
         expect((await store.files.read("b", "/in/x.txt"))[1], b"same", "the other session's file")
         again = replace(session_row("c"), door="a")
         expect(await store.sessions.ensure(again), again, "a new session of the deleted one's door")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_session_comes_back_as_it_was_given,
-    a_second_session_of_an_id_is_refused,
-    a_door_keeps_one_session,
-    a_session_moves_to_another_version_of_its_agent,
-    sessions_are_listed_newest_first_by_org,
-    a_deleted_session_takes_its_files_with_it,
-)

@@ -11,7 +11,6 @@ from capset.stores.base import ScopeKey, StateRow, Store, StoredScope
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
-    Check,
     Make,
     expect,
     expect_error,
@@ -154,16 +153,3 @@ async def what_no_database_keeps_is_refused(make: Make) -> None:
             error = await expect_error(StateError, _set(store, _KEY, text), f"writing {text!r}")
             expect(error.status, 400, "its status")
         expect(await store.states.read([_KEY]), [StateRow("1", 1)], "the value")
-
-
-CHECKS: Final[tuple[Check, ...]] = (
-    a_value_comes_back_as_it_was_written,
-    a_change_sees_what_is_there,
-    a_change_that_raises_leaves_all_as_it_was,
-    a_deleted_value_leaves_its_version,
-    values_are_read_in_the_order_of_the_keys,
-    concurrent_changes_lose_nothing,
-    every_part_of_a_key_tells_values_apart,
-    a_session_takes_its_values_with_it,
-    what_no_database_keeps_is_refused,
-)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
+from types import ModuleType
 from typing import TypeVar
 
 from capset.definitions.approvals import ApprovalRow
@@ -20,6 +22,15 @@ NOW = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-02T03:04:05.000006Z"
 
 _Error = TypeVar("_Error", bound=Exception)
+
+
+def checks_of(module: ModuleType) -> tuple[Check, ...]:
+    """Return the checks that a module has: its own public coroutine functions, in their order."""
+    return tuple(
+        value
+        for name, value in vars(module).items()
+        if iscoroutinefunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    )
 
 
 @dataclass(frozen=True, slots=True)

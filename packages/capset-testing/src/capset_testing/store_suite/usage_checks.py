@@ -9,7 +9,7 @@ from typing import Final
 
 from capset.definitions.usage import AgentUsage, UsageLimit
 from capset.stores.base import Claim, Quota, StepClaim, Store, UsageWindow, Window, WindowUsage
-from capset_testing.store_suite.support import Check, Make, expect, opened, session_row
+from capset_testing.store_suite.support import Make, expect, opened, session_row
 
 _SECOND: Final = 1_000_000_000
 _START: Final = 1_767_225_600 * _SECOND
@@ -170,14 +170,4 @@ async def what_counts_of_calls_can_be_asked(make: Make) -> None:
         expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "what was used of budgets")
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    what_counts_of_calls_can_be_asked,
-    usage_is_summed_in_each_window,
-    usage_counts_as_long_as_its_window,
-    usage_of_a_session_goes_with_it,
-    usage_is_counted_exactly,
-    steps_reserve_what_is_left,
-    calls_that_are_refused_do_not_count,
-    steps_end_with_their_store,
-)
 """The checks of usage that every store passes."""
