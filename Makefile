@@ -34,9 +34,9 @@ MARKS_gate := not nightly and not weekly
 MARKS_nightly := not weekly
 RUN_TESTS = $(if $(filter-out gate,$(LEVEL)),HYPOTHESIS_PROFILE=thorough) $(BIN)/python -m scripts.run_tests
 
-test: $(SETUP) ## run the tests of the gate (P=kernel/streams for a part, ARGS="-k name" to choose, LEVEL=nightly for more)
+test: $(SETUP) ## run the tests of the gate (P=capset-server or P=kernel/streams for a part, ARGS="-k name" to choose, LEVEL=nightly for more)
 	@scripts/install_for_tests.sh
-	@$(RUN_TESTS) $(if $(SHUFFLE),--shuffle) -m "$(MARKS_$(LEVEL)) and not realtime and not clients and not browser" $(ARGS) $(addprefix tests/,$(P))
+	@$(RUN_TESTS) $(if $(SHUFFLE),--shuffle) -m "$(MARKS_$(LEVEL)) and not realtime and not clients and not browser" $(ARGS) $(addprefix --part ,$(P))
 
 near: $(SETUP) ## run the tests near what you changed (ARGS="HEAD~3" for the change since a commit)
 	@scripts/install_for_tests.sh

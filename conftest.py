@@ -10,16 +10,18 @@ import tempfile
 from collections.abc import Generator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx2
 import pytest
-from httpx2._transports import default as transports
 from hypothesis import settings
 
 from tests import real_time
-from tests.databases import Server
 from tests.examples import PROFILE
+
+if TYPE_CHECKING:
+    from tests.databases import Server
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
@@ -31,7 +33,11 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile(PROFILE)
 
 # Each client of a test would load the machine's trust store, which takes longer than most tests.
-pytest.MonkeyPatch().setattr(transports, "create_ssl_context", cache(httpx2.create_ssl_context))
+if find_spec("httpx2"):  # which the library alone has not
+    import httpx2
+    from httpx2._transports import default as transports
+
+    pytest.MonkeyPatch().setattr(transports, "create_ssl_context", cache(httpx2.create_ssl_context))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -98,6 +104,8 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Server]:
     """Give a PostgreSQL server for this process of the tests, started when it is first asked for."""
+    from tests.databases import Server
+
     try:
         # Not in pytest's own folder: the path of a socket has 107 bytes at most.
         server = Server(Path(tempfile.mkdtemp(prefix="capset-pg-")))
@@ -111,5 +119,6 @@ def postgres() -> Generator[Server]:
 @pytest.fixture
 def postgres_url(postgres: Server) -> Generator[str]:
     """Give the URL of a new PostgreSQL database."""
+    real_time.note_outside("uses PostgreSQL")
     with postgres.database() as url:
         yield url

@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from scripts.packages import source_folders
 from scripts.run_examples import run
-from tests.frameworks.contract import ROWS
+from tests.helpers.frameworks.contract import ROWS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+ADAPTERS: Final = "packages/capset-frameworks"
 GUIDE: Final = ROOT / "docs/guide/frameworks.md"
 BEGIN: Final = "<!-- made by lab/frameworks.py -->"
 END: Final = "<!-- end -->"
@@ -64,11 +65,11 @@ ENVIRONMENTS: Final = {
         extras=("openai-agents", "langchain", "agent-framework", "llama-index"),
     ),
     "google-adk": Environment(
-        {"google_adk": "Google Agent Development Kit"}, lock="tests/frameworks/locks/google-adk.txt"
+        {"google_adk": "Google Agent Development Kit"}, lock="tests/helpers/frameworks/locks/google-adk.txt"
     ),
     # Its wheel has the whole of Claude Code, which takes more room than all the others together.
     "claude-agent-sdk": Environment({"claude_agent": "Claude Agent SDK"}, extras=("claude-agent-sdk", "otel")),
-    "crewai": Environment({"crewai": "CrewAI"}, lock="tests/frameworks/locks/crewai.txt", is_apart=True),
+    "crewai": Environment({"crewai": "CrewAI"}, lock="tests/helpers/frameworks/locks/crewai.txt", is_apart=True),
 }
 
 
@@ -120,7 +121,10 @@ def _check_types(name: str, environment: Environment) -> bool:
     """Check the types of the adapters and their tests, beside the frameworks that this environment has."""
     groups: dict[Path, list[str]] = {}
     for one in environment.frameworks:
-        own = (f"packages/capset-frameworks/src/capset_frameworks/{one}.py", f"tests/frameworks/{one}_program.py")
+        own = (
+            f"{ADAPTERS}/src/capset_frameworks/{one}.py",
+            f"tests/helpers/frameworks/{one}_program.py",
+        )
         found = [*(path for path in own if (ROOT / path).exists()), *map(_relative, _examples(one))]
         groups.setdefault(environment.folder(name), []).extend(found)
         groups.setdefault(environment.tests(name), []).extend(_tests(one))
@@ -139,6 +143,11 @@ def _check_files(folder: Path, files: Sequence[str]) -> bool:
         "reportMissingTypeStubs": False,
         "enableTypeIgnoreComments": False,
         "executionEnvironments": [
+            {
+                "root": f"../{ADAPTERS}/tests",
+                "extraPaths": ["..", *sources],
+                **dict.fromkeys(LOOSE, False),
+            },
             {"root": "../tests", "extraPaths": ["..", *sources], **dict.fromkeys(LOOSE, False)},
             {"root": "../examples", "extraPaths": sources, **dict.fromkeys(LOOSE, False)},
             {"root": "..", "extraPaths": sources},
@@ -178,7 +187,7 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
 
 def _tests(name: str) -> list[str]:
     """Return the paths of a framework's tests: ``test_NAME.py``, which has the contract, and ``test_NAME_*.py``."""
-    folder = ROOT / "tests/frameworks"
+    folder = ROOT / ADAPTERS / "tests/integration/frameworks"
     found = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
     return list(map(_relative, found))
 

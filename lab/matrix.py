@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
-CORE: Final = ("tests/kernel", "tests/composition", "tests/definitions", "tests/fingerprint")
+CORE: Final = ("packages/capset/tests",)
 _VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 

@@ -28,8 +28,9 @@ from capset_tools.sandbox.backends import backend_for
 from capset_tools.sandbox.child.frames import Backend, Order
 from capset_tools.sandbox.config import Isolation, Language, SandboxConfig
 from capset_tools.sandbox.process import ChildRun, Outcome
+from scripts.packages import ROOT
 
-CORPUS: Final = Path(__file__).parents[1] / "tests" / "builtin" / "sandbox" / "corpus"
+CORPUS: Final = ROOT / "tests/helpers/tools/sandbox/corpus"
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 _IN_FOLDER: Final = {
     "python": "import os; os.mkdir('/work'); os.chdir('/work') ",

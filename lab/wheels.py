@@ -1,8 +1,9 @@
-"""Build each package's wheel, install it alone with what it declares, and import all of its modules.
+"""Build each package's wheel, install it alone, import all of its modules, and run its unit tests.
 
 ``python -m lab.wheels [PACKAGE …]``; ``make lab-wheels`` calls this. A module may need an extra; then what is missing
 is a package that one of the extras brings. A module that needs another package of capset than those declared, or a
-dependency that no extra brings, is an error.
+dependency that no extra brings, is an error. For the unit tests the package's own extras are installed too, and what
+the tests themselves need, with ``capset-testing``.
 """
 
 from __future__ import annotations
@@ -69,6 +70,23 @@ EXTRAS: Final = {
 NOT_IN_THE_CORE: Final = frozenset({"cryptography", "typer", "rich", "pyyaml", "httpx2", "fastapi", "hypothesis"})
 
 
+OWN_EXTRAS: Final = {
+    "capset": "postgres,redis,signing,otel",
+    "capset-agents": "agent,dbos",
+    "capset-connect": "mcp,email,slack",
+    "capset-tools": "web,email,sandbox",
+    "capset-server": "server",
+}
+"""The extras of each package that bring what it needs itself, for its unit tests."""
+TEST_TOOLS: Final = (
+    *("pytest>=9", "pytest-timeout", "anyio", "hypothesis", "uvloop", "psutil", "rfc8785", "httpx2[brotli,zstd]"),
+    *("pyyaml", "jsonschema-rs"),
+)
+
+
+MARKS: Final = "not nightly and not weekly"
+
+
 def build(folder: Path) -> None:
     """Build all wheels into a folder."""
     subprocess.run([UV, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", folder], cwd=ROOT, check=True)
@@ -79,20 +97,7 @@ def problems(name: str, wheels: Path, folder: Path) -> list[str]:
     environment = folder / name
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, environment], check=True)
     python = environment / "bin/python"
-    install = [
-        UV,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        python,
-        "--find-links",
-        wheels,
-        "--prerelease",
-        "allow",
-        name,
-    ]
-    subprocess.run(install, check=True)
+    _install(python, wheels, name)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     command = [python, "-I", "-W", "error", "-c", _IMPORT_ALL, name.replace("-", "_")]
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
@@ -107,7 +112,17 @@ def problems(name: str, wheels: Path, folder: Path) -> list[str]:
     ]
     if name == "capset" and (more := NOT_IN_THE_CORE.intersection(found["installed"])):
         wrong.append(f"capset: the library alone installs {', '.join(sorted(more))}")
+    _install(python, wheels, f"{name}[{OWN_EXTRAS.get(name, '')}]", "capset-testing", *TEST_TOOLS)
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, f"packages/{name}/tests/unit"]
+    if subprocess.run(command, cwd=ROOT, env=clean, check=False).returncode:
+        wrong.append(f"{name}: its unit tests fail beside what it declares alone")
     return wrong
+
+
+def _install(python: Path, wheels: Path, *requirements: str) -> None:
+    """Install packages in an environment, those of capset from their wheels."""
+    where = ["--python", python, "--find-links", wheels, "--prerelease", "allow"]
+    subprocess.run([UV, "pip", "install", "--quiet", *where, *requirements], check=True)
 
 
 def main(names: list[str]) -> int:

@@ -116,100 +116,26 @@ def crutch_words(house: House) -> Iterator[str]:
                     yield f"{where} has a docstring that begins with {first!r}; begin with a noun or a verb"
 
 
-def commands(house: House) -> Iterator[str]:
-    """Yield the commands that ``cli/app.py`` does not list, or that no test names."""
-    app = house.text("packages/capset-cli/src/capset_cli/app.py")
-    tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/cli").rglob("*.py"))
-    rows = [line for line in house.text("docs/guide/command-line.md").splitlines() if line.startswith("| `")]
-    guide = "\n".join(line.split(" | ")[0] for line in rows)
-    for path, tree in house.below("capset_cli"):
-        for one in tree.body:
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.endswith("_command"):
-                dotted = ".".join(path.with_suffix("").parts[3:]).removesuffix(".__init__")
-                if f'"{dotted.removeprefix("capset_cli.")}:{one.name}"' not in app:
-                    yield f"{path}: the command {one.name} is not listed in capset_cli/app.py"
-                name = one.name.removesuffix("_command")
-                if not re.search(rf"\b{name.replace('_', '[-_ ]')}\b", guide):
-                    yield f"{path}: docs/guide/command-line.md has no row of the command {name!r}"
-                if not re.search(f'"{name.replace("_", "[-_]")}"', tests):
-                    yield f"{path}: no test below tests/cli/ runs {name.replace('_', '-')!r}"
-    for name, function in re.findall(r'^ +"([^"]+)": "[\w.]+:(\w+)",$', app, re.MULTILINE):
-        if not function.endswith("_command"):
-            yield f"capset_cli/app.py: the function of {name} is called {function}, not NAME_command"
-
-
-def _run_by_suites(tests: ast.Module) -> Iterator[str]:
-    """Yield the built-ins of which something goes into a call of ``capability_suite``, or into what that goes over."""
-    sources: dict[str, set[str]] = {}
-    wanted: set[str] = set()
-    for one in ast.walk(tests):
-        match one:
-            case ast.Assign(targets=targets, value=value):
-                pairs = [(target, value) for target in targets]
-            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.For(target=target, iter=value):
-                pairs = [(target, value)]
-            case ast.Call(func=ast.Name(id="capability_suite")):
-                wanted |= _names(one)
-                continue
-            case _:
-                continue
-        for target, value in pairs:
-            for name in _names(target):
-                sources.setdefault(name, set()).update(_names(value))
-    reached: set[str] = set()
-    while wanted:
-        reached |= wanted
-        wanted = {name for one in wanted for name in sources.get(one, ())} - reached
-    for one in ast.walk(tests):
-        if isinstance(one, ast.ImportFrom) and reached & {alias.asname or alias.name for alias in one.names}:
-            package, _, name = (one.module or "").partition(".")
-            if package == "capset_tools" and name:
-                yield name.partition(".")[0]
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
 def built_ins(house: House) -> Iterator[str]:
-    """Yield the built-in capabilities that lack an entry point, tests, a page or its line in the menu."""
+    """Yield the built-in capabilities that lack an entry point, a page or its line in the menu."""
     project: dict[str, Any] = tomllib.loads(house.text("packages/capset-tools/pyproject.toml"))
     points: dict[str, str] = project.get("project", {}).get("entry-points", {}).get("capset.capabilities", {})
     modules = {point.partition(":")[0].rpartition(".")[2] for point in points.values()}
     nav = house.text("mkdocs.yml")
-    definitions = house.text("tests/builtin/test_definitions.py")
-    for name in points:
-        if not re.search(rf'^    "{re.sub("[_:]", "[_:]", name)}": ', definitions, re.MULTILINE):
-            yield f"builtin {name}: EXPECTED in tests/builtin/test_definitions.py has no line of it"
-    every_test = sorted((house.root / "tests/builtin").rglob("*.py"))
-    run = {name for path in every_test for name in _run_by_suites(ast.parse(path.read_text("utf-8")))}
     for path in sorted((house.root / "packages/capset-tools/src/capset_tools").glob("*")):
         name = path.stem
         if name.startswith("_") or path.name == "py.typed" or (path.is_dir() and not (path / "__init__.py").is_file()):
             continue
         if name not in modules:
             yield f"builtin {name}: no entry point under capset.capabilities in packages/capset-tools/pyproject.toml"
-        tests = house.root / "tests/builtin"
-        if not (tests / f"test_{name}.py").is_file() and not (tests / name).is_dir():
-            yield f"builtin {name}: neither tests/builtin/test_{name}.py nor tests/builtin/{name}/"
-        if name not in run:
-            yield f"builtin {name}: capability_suite is run on it nowhere; EXAMPLES in tests/builtin/test_suite.py does"
         if not (house.root / f"docs/capabilities/{name}.md").is_file():
             yield f"builtin {name}: no page docs/capabilities/{name}.md; write it, and run scripts.capability_pages"
         if f"capabilities/{name}.md" not in nav:
             yield f"builtin {name}: mkdocs.yml does not list capabilities/{name}.md"
 
 
-def _test_names(path: Path) -> Iterator[set[str]]:
-    """Yield the words of a test module's name, and those of each of its tests' names."""
-    yield set(path.stem.split("_"))
-    for one in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
-            yield set(one.name.split("_"))
-
-
 def stages(house: House) -> Iterator[str]:
-    """Yield the stages that belong to no phase, or that no test names, and phases whose first stages are others."""
+    """Yield the stages that belong to no phase, and phases whose first stages are others."""
     table = house.text("packages/capset/src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
     if re.search(r'"admit": \((?!\s*approval\b)', table):
         yield 'kernel/call/stages/phases.py: approval must be first in "admit": others there see what was approved'
@@ -218,8 +144,6 @@ def stages(house: House) -> Iterator[str]:
             'kernel/call/stages/phases.py: validation and policy must be first in "arguments": a stage before them that'
             " refuses tells those whom a policy refuses about the arguments"
         )
-    tests = "tests/kernel/call/stages"
-    named = [words for path in (house.root / tests).rglob("test_*.py") for words in _test_names(path)]
     for path, tree in house.below("capset/kernel/call/stages"):
         for one in tree.body:
             if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
@@ -228,8 +152,6 @@ def stages(house: House) -> Iterator[str]:
                 continue
             if not re.search(rf"\b{one.name}\b", table):
                 yield f"{path}: the stage {one.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
-            if not any(set(one.name.split("_")) <= words for words in named):
-                yield f"{path}: no test, and no module, below {tests}/ has the stage {one.name} in its name"
 
 
 def migrations(house: House) -> Iterator[str]:
@@ -245,22 +167,6 @@ def migrations(house: House) -> Iterator[str]:
             f"{versions[-1].name}: the last migration must have INDEXES (the last ones, and its own), or opening"
             " a large database would make all that it lacks while its writers wait"
         )
-
-
-def rest_modules(house: House) -> Iterator[str]:
-    """Yield the modules of the REST API, and of protocols of others, whose router the application does not include."""
-    app = house.text("packages/capset-server/src/capset_server/app.py")
-    nouns = app.partition("_NOUNS = (")[2].partition(")")[0]
-    for path, tree in house.below("capset_server/rest"):
-        if not any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body):
-            continue
-        if not re.search(rf"\b{path.stem}\b", nouns):
-            yield f"{path}: its router is not in _NOUNS of capset_server/app.py"
-    protocols = app.partition("_PROTOCOLS = (")[2].partition(")")[0]
-    for path, tree in house.below("capset_server/protocols"):
-        has_router = any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body)
-        if has_router and not re.search(rf"\b{path.stem}\b", protocols):
-            yield f"{path}: its router is not in _PROTOCOLS of capset_server/app.py"
 
 
 def port_methods(house: House) -> Iterator[str]:
@@ -282,11 +188,9 @@ RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
     participles,
     repeated_classes,
     crutch_words,
-    commands,
     built_ins,
     stages,
     migrations,
-    rest_modules,
     port_methods,
 )
 

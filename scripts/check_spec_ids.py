@@ -69,11 +69,11 @@ def threat_ids(root: Path) -> list[Mention]:
 
 
 def carried_ids(root: Path) -> list[Mention]:
-    """Read every `pytest.mark.spec(...)` below tests/ and lab/, from the syntax tree."""
+    """Read every `pytest.mark.spec(...)` of tests, of packages and of lab/, from the syntax tree."""
     return [
         Mention(f"{path.relative_to(root).as_posix()}:{line}", found)
-        for folder in ("tests", "lab")
-        for path in sorted((root / folder).rglob("*.py"))
+        for folder in (root / "tests", *root.glob("packages/*/tests"), root / "lab")
+        for path in sorted(folder.rglob("*.py"))
         for line, found in _marked(ast.parse(path.read_bytes(), filename=str(path)))
     ]
 

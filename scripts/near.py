@@ -16,27 +16,16 @@ from typing import Final
 import grimp
 
 from scripts import run_tests
-from scripts.packages import module_name
+from scripts.packages import import_folders, module_name
 
 ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = {
-    "capset": "",
-    "capset_agents": "agents",
-    "capset_connect": "adapters",
-    "capset_tools": "builtin",
-    "capset_server": "server",
-    "capset_cli": "cli",
-    "capset_frameworks": "frameworks",
-    "capset_testing": "testing",
-}
-"""The folder below ``tests/`` of each package's tests."""
 MARKS: Final = "not nightly and not weekly and not clients and not browser"
 
 
 def main(arguments: list[str]) -> int:
     """Run the tests, and return what ``run_tests`` does; 0 if there are none."""
     base = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
-    files = tests_near(changed_files(base), grimp.build_graph(*FOLDERS))
+    files = tests_near(changed_files(base), grimp.build_graph(*(folder.name for folder in import_folders())))
     if not files:
         print("near: no test mirrors what was changed; make test runs all")
         return 0
@@ -55,28 +44,24 @@ def tests_near(changed: Iterable[Path], graph: grimp.ImportGraph) -> list[str]:
     """Return the files of tests near some changed files, by their paths from the root."""
     found: set[Path] = set()
     for path in changed:
-        if path.parts[0] == "tests" and path.name.startswith("test_") and (ROOT / path).exists():
+        if path.name.startswith("test_") and "tests" in path.parts and (ROOT / path).exists():
             found.add(path)
-        if path.suffix != ".py" or path.parts[0] != "packages":
+        if path.suffix != ".py" or path.parts[0] != "packages" or path.parts[2] != "src":
             continue
         module = module_name(path)
-        found.update(_tests_in(_mirrored(module).parent, "test_*.py"))
+        found.update(_tests_of(module, "test_*.py"))
         if module in graph.modules:
             for importer in graph.find_modules_that_directly_import(module):
-                mirrored = _mirrored(importer)
-                found.update(_tests_in(mirrored.parent, f"test_{mirrored.stem}.py"))
-                found.update(_tests_in(mirrored.parent, f"test_{mirrored.stem}_*.py"))
+                name = importer.rpartition(".")[2]
+                found.update(_tests_of(importer, f"test_{name}.py"), _tests_of(importer, f"test_{name}_*.py"))
     return sorted(map(str, found))
 
 
-def _mirrored(module: str) -> Path:
-    """Return the place below ``tests/`` of a module."""
+def _tests_of(module: str, pattern: str) -> list[Path]:
+    """Return the files of tests in the folders that mirror that of a module."""
     package, *parts = module.split(".")
-    return Path("tests", FOLDERS[package], *parts)
-
-
-def _tests_in(folder: Path, pattern: str) -> list[Path]:
-    return [path.relative_to(ROOT) for path in (ROOT / folder).glob(pattern)]
+    folder = "/".join(["packages", package.replace("_", "-"), "tests", "*", *parts[:-1]])
+    return [path.relative_to(ROOT) for path in ROOT.glob(f"{folder}/{pattern}")]
 
 
 def _git(*arguments: str) -> list[str]:

@@ -1,5 +1,9 @@
 """Run the tests in several processes, each with files of its own: ``python -m scripts.run_tests [option | path …]``.
 
+``--part NAME`` chooses the tests of a package with those of the packages that require it and of what is between them
+(``--part capset-server``), those of a folder of one package alone (``--part capset-server/unit``), or those of a
+subject (``--part kernel/streams``).
+
 The files are dealt out by the seconds that their tests took before, so that each file is imported once: those of
 ``tests/durations.json``, or those of another file for another selection of tests.
 ``--processes N``, ``--shuffle`` and ``--durations FILE`` are options of this script, and ``--save`` writes the seconds
@@ -23,11 +27,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.packages import folders_of_tests, with_dependents
+
 ROOT: Final = Path.cwd()
 MOST_FLAKY: Final = 3
 FEW_SECONDS: Final = 20.0
 """Tests that take less are run in one process."""
-ELSEWHERE: Final = Path("tests/frameworks")
+ELSEWHERE: Final = ROOT / "packages/capset-frameworks/tests/integration/frameworks"
 """Tests that ``make lab-frameworks`` runs, in environments that have the frameworks."""
 _NO_TESTS: Final = 5
 """pytest's exit code when no test was chosen."""
@@ -40,14 +46,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--shuffle", action="store_true")
     parser.add_argument("--durations", type=Path, default=Path("tests/durations.json"))
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--part", action="append", default=[])
     own, others = parser.parse_known_args(arguments)
     paths = [one for one in others if not one.startswith("-") and Path(one.partition("::")[0]).exists()]
     options = [one for one in others if one not in paths]
+    paths += [folder for part in own.part for folder in folders_of(part)]
     durations: dict[str, float] = json.loads(own.durations.read_text()) if own.durations.exists() else {}
     if any("::" in path for path in paths):
         shards = [paths]
     else:
-        shards = deal(files_of(paths or ["tests", "lab"]), durations, own.processes)
+        shards = deal(files_of(paths or map(str, folders_of_tests(ROOT))), durations, own.processes)
     seed = random.SystemRandom().randrange(1 << 31)
     if own.shuffle:
         print(f"shuffled by {seed}: CAPSET_SHUFFLE={seed} has the same order", flush=True)
@@ -83,11 +91,26 @@ def main(arguments: list[str]) -> int:
     return 1 if failures or len(flaky) > MOST_FLAKY or not counts.total() else 0
 
 
+def folders_of(part: str) -> list[str]:
+    """Return the folders of tests of a package, of a folder of one, or of a subject; ``SystemExit`` if it has none."""
+    package, _, rest = part.strip("/").partition("/")
+    if not (ROOT / "packages" / package).is_dir():
+        folders = [*ROOT.glob(f"packages/*/tests/*/{part}"), *ROOT.glob(f"tests/{part}")]
+    elif rest:
+        folders = [ROOT / "packages" / package / "tests" / rest]
+    else:
+        folders = [ROOT / "tests", *(ROOT / "packages" / name / "tests" for name in with_dependents(package, ROOT))]
+    existing = [str(folder) for folder in folders if folder.is_dir()]
+    if not existing:
+        raise SystemExit(f"no package and no folder of tests is named {part!r}")
+    return existing
+
+
 def files_of(paths: Iterable[str]) -> list[str]:
     """Return the files of tests below some paths."""
     found: set[Path] = set()
     for path in map(Path, paths):
-        found |= {path} if path.is_file() else set(path.rglob("test_*.py")) - set(ELSEWHERE.glob("*"))
+        found |= {path} if path.is_file() else set(path.resolve().rglob("test_*.py")) - set(ELSEWHERE.glob("*"))
     return sorted(str(path.resolve().relative_to(ROOT)) for path in found)
 
 

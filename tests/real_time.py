@@ -2,7 +2,8 @@
 
 Such a test sleeps, starts a process, or connects to one, and so it can fail on a busy machine. The plugin ignores
 sleeps on virtual time, sleeps in ``tests/waiting.py``, cancelled sleeps, the processes started by ``SERVICES``, and
-``capset`` commands that a warm process forks.
+``capset`` commands that a warm process forks. A test in a package's ``tests/unit`` starts no process at all, and opens
+no socket.
 """
 
 from __future__ import annotations
@@ -22,17 +23,26 @@ from weakref import WeakSet
 
 import pytest
 
-from capset_server import config_checker
-from capset_tools.database import query_process
-from capset_tools.sandbox import jail, jail_users
 from tests.virtual_time import VirtualTimeLoop
 
 _ROOT: Final = str(Path(__file__).parents[1]) + os.sep
-TESTS: Final = (f"{_ROOT}tests{os.sep}", f"{_ROOT}lab{os.sep}")
+_SOURCES: Final = f"{_ROOT}packages{os.sep}"
+TESTS: Final = (
+    f"{_ROOT}tests{os.sep}",
+    f"{_ROOT}lab{os.sep}",
+    *(f"{folder}{os.sep}" for folder in Path(_SOURCES).glob("*/tests")),
+)
+UNIT: Final = f"{os.sep}tests{os.sep}unit{os.sep}"
 WAITING: Final = str(Path(__file__).parent / "waiting.py")
 SERVICES: Final = (
-    *(f"{TESTS[0]}{name}" for name in ("databases.py", "redis_servers.py", "cli/")),
-    *(str(module.__file__) for module in (config_checker, jail, jail_users, platform, query_process)),
+    *(f"{TESTS[0]}{name}" for name in ("databases.py", "redis_servers.py", "helpers/cli/")),
+    f"{_SOURCES}capset-cli{os.sep}tests{os.sep}",
+    f"{_SOURCES}capset-server{os.sep}src{os.sep}capset_server{os.sep}config_checker.py",
+    *(
+        f"{_SOURCES}capset-tools{os.sep}src{os.sep}capset_tools{os.sep}{name}"
+        for name in (f"database{os.sep}query_process.py", f"sandbox{os.sep}jail.py", f"sandbox{os.sep}jail_users.py")
+    ),
+    str(platform.__file__),
 )
 """Files that start a process once for all tests (PostgreSQL, Redis, the warm ``capset``, the config checker, what asks
 databases), or probe the machine."""
@@ -40,8 +50,9 @@ MARKS: Final = ("realtime", "weekly", "browser", "clients")
 
 service_ports: Final[set[object]] = set()
 """Ports of services that tests may connect to."""
-_SOURCES: Final = f"{_ROOT}packages{os.sep}"
 _seen: set[str] = set()
+_outside: set[str] = set()
+"""What a unit test may not do, though it depends on no other process's time."""
 _listening: WeakSet[socket.socket] = WeakSet()
 """Sockets on which this process listens, or has listened: once one is closed, its port may be of another process."""
 
@@ -60,6 +71,7 @@ def install() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Clear the record of the test before."""
     _seen.clear()
+    _outside.clear()
     yield
 
 
@@ -67,6 +79,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Fail an unmarked test that depended on real time, by itself or by its fixtures."""
     yield
+    if UNIT in str(item.path) and (seen := _seen | _outside):
+        pytest.fail(f"as a unit test it {'; it '.join(sorted(seen))}: move it to integration", pytrace=False)
     if _seen and not any(item.get_closest_marker(mark) for mark in MARKS):
         pytest.fail(f"without the mark `realtime` it {'; it '.join(sorted(_seen))}", pytrace=False)
 
@@ -109,6 +123,7 @@ def _watch_async_sleep(sleep: Any) -> Any:
 
 def _watch_start(start: Any) -> Any:
     def watched(*arguments: Any, **options: Any) -> Any:
+        _outside.add(f"starts a process at {_origin()}")
         if not _is_a_service():
             _seen.add(f"starts a process at {_origin()}")
         return start(*arguments, **options)
@@ -118,6 +133,7 @@ def _watch_start(start: Any) -> Any:
 
 def _watch_listen(listen: Any) -> Any:
     def watched(here: socket.socket, *arguments: Any) -> Any:
+        _outside.add(f"listens at {_origin()}")
         listen(here, *arguments)
         _listening.add(here)
 
@@ -126,6 +142,7 @@ def _watch_listen(listen: Any) -> Any:
 
 def _watch_connect(connect: Any) -> Any:
     def watched(here: socket.socket, address: Any) -> Any:
+        _outside.add(f"connects at {_origin()}")
         try:
             return connect(here, address)
         finally:
@@ -139,6 +156,11 @@ def _watch_connect(connect: Any) -> Any:
                     _seen.add(f"connects to another process, at {address!r}")
 
     return watched
+
+
+def note_outside(what: str) -> None:
+    """Note what a unit test may not do, where the plugin cannot see it."""
+    _outside.add(what)
 
 
 def take() -> set[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capset import Agent, Kernel, Principal, Session, tool
+from scripts.packages import ROOT
 
 CALLS: Final = 15
 """Fewer than the steps that LlamaIndex takes at most."""
@@ -46,8 +48,16 @@ class Subject:
     """Of the framework's own tool, and of the session's."""
 
 
+def _scripts(name: str) -> Any:
+    """Import a module of the adapters' tests, which has the framework's scripted model."""
+    folder = str(ROOT / "packages/capset-frameworks/tests/integration/frameworks")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return import_module(name)
+
+
 def _openai_agents(session: Session) -> tuple[Run, Run]:
-    agents, scripts = import_module("agents"), import_module("tests.frameworks.test_openai_agents")
+    agents, scripts = import_module("agents"), _scripts("test_openai_agents")
     adapter = import_module("capset_frameworks.openai_agents")
     agents.set_tracing_disabled(disabled=True)
     own = agents.function_tool(look)
@@ -63,7 +73,7 @@ def _openai_agents(session: Session) -> tuple[Run, Run]:
 
 
 def _agent_framework(session: Session) -> tuple[Run, Run]:
-    framework, scripts = import_module("agent_framework"), import_module("tests.frameworks.test_agent_framework")
+    framework, scripts = import_module("agent_framework"), _scripts("test_agent_framework")
     adapter = import_module("capset_frameworks.agent_framework")
     own, provider = framework.tool(look), adapter.CapsetProvider(session)
 
@@ -76,7 +86,7 @@ def _agent_framework(session: Session) -> tuple[Run, Run]:
 def _llama_index(session: Session) -> tuple[Run, Run]:
     workflows, tools = import_module("llama_index.core.agent.workflow"), import_module("llama_index.core.tools")
     adapter = import_module("capset_frameworks.llama_index")
-    tests = import_module("tests.frameworks.test_llama_index")
+    tests = _scripts("test_llama_index")
     own = tools.FunctionTool.from_defaults(async_fn=look)
 
     async def run(make: Callable[[Any], Any]) -> str:
@@ -91,7 +101,7 @@ def _llama_index(session: Session) -> tuple[Run, Run]:
 
 def _google_adk(session: Session) -> tuple[Run, Run]:
     agents, adapter = import_module("google.adk.agents"), import_module("capset_frameworks.google_adk")
-    tests = import_module("tests.frameworks.test_google_adk")
+    tests = _scripts("test_google_adk")
 
     async def run(given: Any) -> str:
         model = tests.ScriptedLlm(answers=[*_steps(tests.step), tests.say("done")])
@@ -110,7 +120,7 @@ def _langchain(session: Session) -> tuple[Run, Run]:
     agents, tools = import_module("langchain.agents"), import_module("langchain.tools")
     adapter, scripts = (
         import_module("capset_frameworks.langchain"),
-        import_module("tests.frameworks.test_langchain"),
+        _scripts("test_langchain"),
     )
 
     def runner(**given: Any) -> Run:
@@ -128,7 +138,7 @@ def _langchain(session: Session) -> tuple[Run, Run]:
 
 
 def _pydantic_ai(session: Session) -> tuple[Run, Run]:
-    framework, scripts = import_module("pydantic_ai"), import_module("tests.adapters.support")
+    framework, scripts = import_module("pydantic_ai"), import_module("tests.helpers.frameworks.support")
     adapter = import_module("capset_frameworks.pydantic_ai")
     capability = adapter.CapsetCapability(session)
 
@@ -139,7 +149,7 @@ def _pydantic_ai(session: Session) -> tuple[Run, Run]:
 
 
 def _tool_json(session: Session) -> tuple[Run, Run]:
-    loops, adapter = import_module("tests.frameworks.providers"), import_module("capset_frameworks.tool_json")
+    loops, adapter = import_module("tests.helpers.frameworks.providers"), import_module("capset_frameworks.tool_json")
     own = adapter.ToolJson(session, "openai")  # for the request, which is the same; its calls go to the function
 
     async def run(answer: Callable[[Any], Awaitable[Any]]) -> str:
@@ -171,7 +181,10 @@ def _tool_json(session: Session) -> tuple[Run, Run]:
 def _claude_agent(session: Session) -> tuple[Run, Run]:
     """Of the Claude Agent SDK, the processor time in this process alone: Claude Code runs in another."""
     sdk, adapter = import_module("claude_agent_sdk"), import_module("capset_frameworks.claude_agent")
-    tests, api = import_module("tests.frameworks.test_claude_agent"), import_module("tests.frameworks.messages_api")
+    tests, api = (
+        _scripts("test_claude_agent"),
+        import_module("tests.helpers.frameworks.messages_api"),
+    )
 
     @sdk.tool("look", "Look at a number.", {"number": int})
     async def own(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from capset import Agent, Capability, Kernel, Principal, Registry
-from capset.kernel.telemetry.observers import Observer
+from capset.kernel.call.invocation import Observer
 from capset.kernel.telemetry.tracing import Tracing
 from capset_server.observability.log_writer import LogWriter
 from capset_server.observability.metrics import Metrics

@@ -16,7 +16,7 @@ from lab.benchmarks.row import Row
 
 CONNECTIONS = 16
 _METADATA = "Metadata-Version: 2.1\nName: capset-rates\nVersion: 1\n"
-_ENTRY_POINTS = "[capset.capabilities]\nrates = benchmarks.rest_rates:rates\n"
+_ENTRY_POINTS = "[capset.capabilities]\nrates = lab.benchmarks.rest_rates:rates\n"
 
 
 @tool(effect="read")

@@ -15,7 +15,7 @@ from capset import Kernel, Principal
 from capset.ext import Answer
 from capset.stores.base import ApprovalQuery
 from lab.faults.limited import BUDGET, LIMIT
-from tests.stores.sql.support import run_at
+from tests.helpers.stores.sql.support import run_at
 
 PROGRAM = Path(__file__).with_name("limited.py")
 ROUNDS = 5

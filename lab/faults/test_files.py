@@ -18,7 +18,7 @@ from capset import Kernel
 from capset.definitions.files import FileQuota, parent_of
 from lab.faults import filing
 from lab.faults.filing import FULL, KINDS, PRESSED, SHARED, deeds_in
-from tests.stores.sql.support import run_at
+from tests.helpers.stores.sql.support import run_at
 from tests.waiting import wait_until
 
 PROCESSES = 3

@@ -17,7 +17,7 @@ import pytest
 from capset.errors import StoreBusy
 from capset.stores.base import AuditQuery
 from capset_testing.store_suite.support import begin, entry, intent
-from tests.stores.sql.support import opened_at
+from tests.helpers.stores.sql.support import opened_at
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

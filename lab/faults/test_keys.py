@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cli.support import Command, clean_environment, install
-from tests.server.running import EVERYTHING
+from tests.helpers.cli.support import Command, clean_environment, install
+from tests.helpers.server.running import EVERYTHING
 from tests.waiting import wait_until
 
 PIT = '''

@@ -14,8 +14,8 @@ import pytest
 
 from capset import Kernel
 from capset.stores.sql import store
-from tests.kernel.support import records_of
-from tests.stores.sql.support import run_at
+from tests.helpers.kernel.support import records_of
+from tests.helpers.stores.sql.support import run_at
 from tests.waiting import until
 
 pytestmark = pytest.mark.realtime

@@ -17,7 +17,7 @@ import pytest
 
 from lab.faults import load
 from lab.faults.test_random_kills import Left
-from tests.stores.sql.support import opened_at
+from tests.helpers.stores.sql.support import opened_at
 from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("CAPSET_PAIR_KILLS", "4"))

@@ -16,7 +16,7 @@ import pytest
 from capset.ext import CheckpointKey
 from capset.fingerprint.checkpoints import Checkpoint, checkpoints_in
 from lab.faults import load
-from tests.stores.sql.support import opened_at, run_at
+from tests.helpers.stores.sql.support import opened_at, run_at
 from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("CAPSET_KILLS", "20"))

@@ -23,7 +23,7 @@ from capset.kernel.governance.quotas import session_limits
 from capset.stores.base import UsageWindow
 from capset.stores.sql import store
 from lab.faults.spending import CALLS, TOKENS
-from tests.stores.sql.support import line_of, opened_at
+from tests.helpers.stores.sql.support import line_of, opened_at
 from tests.waiting import until
 
 pytestmark = pytest.mark.realtime

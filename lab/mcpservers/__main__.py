@@ -33,7 +33,7 @@ from lab.mcpservers.comparison import comparable, difference, first_difference, 
 from lab.mcpservers.packages import PublicServer, install
 from lab.mcpservers.peers import HttpPeer, Peer, Refusal, connected, started
 from scripts import npm
-from tests.server.running import running
+from tests.helpers.server.running import running
 from tests.waiting import until
 
 SECONDS: Final = 60.0

@@ -37,18 +37,23 @@ MODULES: Final = (
 MEMORY: Final = Path("/dev/shm")
 _NAMED: Final = 10
 """More than there are folders above a module."""
-_ELSEWHERE: Final = (*("cli", "examples", "scripts", "stores/scale", "typing"),)
+_ELSEWHERE: Final = (
+    "tests/scripts/",
+    "tests/typing/",
+    "packages/capset-cli/tests/",
+    "packages/capset/tests/integration/stores/scale/",
+)
 """Folders of tests about something else, or that take long for what they add."""
 PROCESSES: Final = {
-    "capset-server/src/capset_server/mcp/stdio": ("tests/cli/test_mcp.py",),
+    "capset-server/src/capset_server/mcp/stdio": ("packages/capset-cli/tests/integration/test_mcp.py",),
     "capset-server/src/capset_server/http/uvicorn_server": (
-        "tests/server/http/test_uvicorn_server.py",
-        "tests/cli/test_serve.py",
+        "packages/capset-server/tests/integration/http/test_uvicorn_server.py",
+        "packages/capset-cli/tests/integration/test_serve.py",
     ),
     "capset-server/src/capset_server/standard_streams": (
-        "tests/cli/test_kernel.py",
-        "tests/cli/test_kernel_ends.py",
-        "tests/cli/test_mcp.py",
+        "packages/capset-cli/tests/integration/test_kernel.py",
+        "packages/capset-cli/tests/integration/test_kernel_ends.py",
+        "packages/capset-cli/tests/integration/test_mcp.py",
     ),
 }
 """Tests of modules that run in processes which tests start, where nobody sees what they reach."""
@@ -68,10 +73,10 @@ class Aim:
 
     def test_files(self) -> list[str]:
         """Return the files of tests, from the root."""
-        left_out = tuple(f"tests/{folder}/" for folder in _ELSEWHERE)
-        found = (path.relative_to(self.root).as_posix() for path in sorted((self.root / "tests").rglob("test_*.py")))
+        folders = (self.root / "tests", *self.root.glob("packages/*/tests"))
+        found = sorted(path.relative_to(self.root).as_posix() for one in folders for path in one.rglob("test_*.py"))
         named = {name for files in PROCESSES.values() for name in files}
-        return [name for name in found if name in named or not name.startswith(left_out)]
+        return [name for name in found if name in named or not name.startswith(_ELSEWHERE)]
 
     def equivalents(self) -> Mapping[tuple[str, ...], str]:
         """Return why some changes cannot be noticed, by their keys."""

@@ -9,8 +9,8 @@ from capset.flows import as_tool
 
 METADATA = "Metadata-Version: 2.1\nName: capset-siege\nVersion: 1\n"
 ENTRY_POINTS = """[capset.capabilities]
-siege_tools = siege.tools:siege_tools
-siege_staff = siege.tools:siege_staff
+siege_tools = lab.siege.tools:siege_tools
+siege_staff = lab.siege.tools:siege_staff
 """
 """The files of a ``dist-info`` folder, by which a server finds these capabilities."""
 

@@ -14,7 +14,7 @@ from lab.conformance import suite
 from lab.conformance.client import Scenario, answering, play
 from lab.conformance.server import TOOLS
 from lab.conformance.verdicts import Verdict, expectations, judge, read_results, unused
-from tests.adapters.mcp.test_urls import books, serving
+from tests.helpers.connect.mcp.urls import books, serving
 
 
 def leave(root: Path, scenario: str, *checks: tuple[str, str] | tuple[str, str, str], prefix: str = "server-") -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from lab import sandbox_corpus
 from lab.sandbox_corpus import CORPUS, ROWS, Compared, Row, compare, is_met, scripts_of
-from tests.builtin.sandbox.support import need_jails, without_namespaces
+from tests.helpers.tools.sandbox.support import need_jails, without_namespaces
 
 EACH = 12
 """Of so many scripts one is run here; ``make nightly`` runs all of them."""

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 
 from capset_tools.sandbox import jail
-from tests.builtin.sandbox.support import need_jails
-from tests.cli.support import CAPSET, Command, clean_environment
 from tests.databases import require_scheme
 from tests.deploy.manifests import COMPOSE, DEPLOY, compose, container_of, manifests
-from tests.server.running import EVERYTHING, Running, address_of, running
-from tests.server.support import call, make_session
+from tests.helpers.cli.support import CAPSET, Command, clean_environment
+from tests.helpers.server.running import EVERYTHING, Running, address_of, running
+from tests.helpers.server.support import call, make_session
+from tests.helpers.tools.sandbox.support import need_jails
 from tests.waiting import wait_until
 
 KEY: Final = "NS6FzmVWkXIPYIwJpwBAFoD9Cw/+T3pZtZbqFBbVcoQ="

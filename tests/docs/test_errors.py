@@ -10,7 +10,7 @@ from pathlib import Path
 
 from capset.errors import CapsetError
 from scripts.packages import import_folders
-from tests.docs.test_snippets import is_elsewhere
+from tests.helpers.snippets import is_elsewhere
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r'^\| <a id="(\w+)"></a>`(\w+)` \| (\d+)( ↻)? \| [^|]+ \| [^|]+ \|$', re.MULTILINE)

@@ -12,7 +12,7 @@ from lab.failure_modes import PAGE, RESULT, page
 from lab.faults.matrix.cells import ROWS
 
 ROOT = Path(__file__).parents[2]
-TEST = re.compile(r"((?:tests|lab)/[\w/]+\.py)::(\w+)")
+TEST = re.compile(r"((?:packages|tests|lab)/[\w/-]+\.py)::(\w+)")
 
 
 @pytest.mark.spec("D47")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forking import warm
-from tests.cli.support import ENVIRON
-from tests.docs.test_snippets import CAPABILITIES, ROOT, blocks
+from scripts.packages import ROOT
+from tests.helpers.cli.forking import warm
+from tests.helpers.cli.support import ENVIRON
+from tests.helpers.snippets import CAPABILITIES, blocks
 
 GUIDE = [
     "agent-budgets",

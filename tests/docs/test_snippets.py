@@ -13,21 +13,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-CAPABILITIES = sorted((ROOT / "docs" / "capabilities").glob("*.md"))
+from scripts.packages import ROOT
+from tests.helpers.snippets import CAPABILITIES, blocks, is_elsewhere
+
 LIBRARY = ROOT / "packages/capset/README.md"
 PAGES = sorted([ROOT / "README.md", LIBRARY, *(ROOT / "docs" / "guide").glob("*.md"), *CAPABILITIES])
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path) -> list[str]:
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
-
-
-def is_elsewhere(module: str) -> bool:
-    """Return whether a module's framework is not in .venv, so that ``make lab-frameworks`` runs it and its page."""
-    package, _, name = module.rpartition(".")
-    return package == "capset_frameworks" and (ROOT / f"tests/frameworks/test_{name}.py").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -7,7 +7,7 @@ import re
 
 from capset import tool
 from capset.definitions.tools.options import ToolOptions
-from tests.docs.test_snippets import ROOT
+from scripts.packages import ROOT
 
 
 def test_every_option_has_a_row() -> None:

@@ -36,18 +36,7 @@ from capset.fingerprint.payloads import (
 from tests.golden.numbers import MEASURES, NUMBERS, measured
 from tests.golden.parts import WITH_PARTS, equipped
 from tests.golden.processors import PROCESSORS, syscall
-from tests.golden.subjects import (
-    TOOLS,
-    bare,
-    empty,
-    files,
-    full,
-    instructed,
-    payments,
-    prompted,
-    retired,
-    versioned,
-)
+from tests.golden.subjects import TOOLS, bare, empty, files, full, instructed, payments, prompted, retired, versioned
 from tests.golden.texts import LABELS, TEXTS, labelled, polyglot, storied
 from tests.golden.toolkits import INVOCATION, TOOLKITS, send, shelf, stocked
 

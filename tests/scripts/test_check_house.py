@@ -51,18 +51,10 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
         ("packages/capset/src/capset/kernel/making/__init__.py", "", "is named by a participle"),
         ("packages/capset/src/capset/a.py", '"""What a record says."""\n', "docstring that begins with 'What'"),
         ("packages/capset/src/capset/a.py", "# Nobody reads it\n", "says 'Nobody'"),
-        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "not listed in capset_cli/app.py"),
-        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "no test below tests/cli/ runs 'shout'"),
-        (f"{CLI}/shout.py", "def shout_command() -> None: ...\n", "no row of the command 'shout'"),
         ("packages/capset-tools/src/capset_tools/shout.py", "", "no entry point"),
         ("packages/capset-tools/src/capset_tools/shout.py", "", "no page docs/capabilities/shout.md"),
-        ("packages/capset-tools/src/capset_tools/shout.py", "", "capability_suite is run on it nowhere"),
-        ("packages/capset-tools/src/capset_tools/shout.py", "", "neither tests/builtin/test_shout.py"),
         ("packages/capset-tools/src/capset_tools/shout.py", "", "mkdocs.yml does not list"),
         (f"{STAGES}/extra.py", "def check(installed): ...\n", "stands in no phase"),
-        (f"{STAGES}/extra.py", "def check(installed): ...\n", "has the stage check"),
-        (f"{SERVER}/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
-        (f"{SERVER}/protocols/shouts.py", "router = 1\n", "its router is not in _PROTOCOLS"),
         (
             "packages/capset/src/capset/stores/base/shouts.py",
             "class ShoutStore(Protocol):\n    async def shout(self) -> None: ...\n",
@@ -107,71 +99,6 @@ def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages:
     assert "validation and policy must be first" in found
     write(tmp_path, path, 'STAGES: Final = {"arguments": (validation, policy, check)}\n')
     assert problems(tmp_path, {}) == []
-
-
-def test_a_command_by_another_name_is_named(tmp_path: Path) -> None:
-    write(tmp_path, f"{CLI}/app.py", 'COMMANDS: Final = {\n    "shout": "audit.records:shout",\n}\n')
-    (found,) = problems(tmp_path, {})
-    assert "the function of shout is called shout, not NAME_command" in found
-
-
-def test_a_built_in_that_no_list_of_the_tests_has_is_named(tmp_path: Path) -> None:
-    point = '[project.entry-points."capset.capabilities"]\nshout = "capset_tools.shout:it"\n'
-    write(tmp_path, f"{TOOLS}/pyproject.toml", point)
-    found = problems(tmp_path, {})
-    assert any("EXPECTED in tests/builtin/test_definitions.py has no line" in one for one in found)
-    write(tmp_path, "tests/builtin/test_definitions.py", 'EXPECTED = {\n    "shout": 1,\n}\n')
-    assert problems(tmp_path, {}) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"""Of check times."""\n',
-        "def test_check(): ...\ndef test_times(): ...\n",
-        "def check_times(): ...\n",
-        "check_times = 1\n",
-    ],
-)
-def test_a_stage_that_no_single_test_names_has_none(tmp_path: Path, text: str) -> None:
-    write(tmp_path, f"{STAGES}/phases.py", 'STAGES: Final = {"run": (check_times,)}\n')
-    write(tmp_path, f"{STAGES}/extra.py", "def check_times(installed): ...\n")
-    write(tmp_path, "tests/kernel/call/stages/test_extra.py", text)
-    write(tmp_path, "tests/kernel/test_elsewhere.py", "def test_check_times(): ...\n")
-    (found,) = problems(tmp_path, {})
-    assert "has the stage check_times in its name" in found
-    write(tmp_path, "tests/kernel/call/stages/test_extra.py", "async def test_times_are_what_check_holds(): ...\n")
-    assert problems(tmp_path, {}) == []
-    write(tmp_path, "tests/kernel/call/stages/test_extra.py")
-    write(tmp_path, "tests/kernel/call/stages/test_check_times.py")
-    assert problems(tmp_path, {}) == []
-
-
-@pytest.mark.parametrize("said", ['"up-time"', '"up_time"'])
-def test_a_command_with_a_hyphen_is_run_by_its_name(tmp_path: Path, said: str) -> None:
-    write(tmp_path, f"{CLI}/up_time.py", "def up_time_command() -> None: ...\n")
-    (found,) = [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
-    assert found.endswith("runs 'up-time'")
-    write(tmp_path, "tests/cli/test_up_time.py", f"run({said})\n")
-    assert not [one for one in problems(tmp_path, {}) if "no test below tests/cli/" in one]
-
-
-IMPORT = "from capset_tools.shout import shout\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "is_run"),
-    [
-        (IMPORT, False),
-        (f"{IMPORT}capability_suite(other)\nuse(shout)\n", False),
-        (f"{IMPORT}capability_suite(shout.with_presets(loud=True))\n", True),
-        (f"{IMPORT}EXAMPLES = {{shout: 1}}\nfor it, more in EXAMPLES.items():\n    capability_suite(it, more)\n", True),
-    ],
-)
-def test_a_built_in_is_run_by_the_suite_where_it_goes_into_it(tmp_path: Path, text: str, is_run: bool) -> None:
-    write(tmp_path, "packages/capset-tools/src/capset_tools/shout.py")
-    write(tmp_path, "tests/builtin/test_suite.py", f"from capset_testing import capability_suite\n{text}")
-    assert (not [one for one in problems(tmp_path, {}) if "capability_suite is run on it nowhere" in one]) is is_run
 
 
 def test_a_class_name_stands_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from capset import Agent, Capability, Principal, Session, tool
 from capset.errors import CapsetError
 from capset.ext import Answer
 from capset.kernel.results import Result
-from tests.kernel.governance.approving import FOR_SESSION, NO, YES, Till, make_pay, till
+from tests.helpers.kernel.governance.approving import FOR_SESSION, NO, YES, Till, make_pay, till
 from tests.security.attacks import attacks, classes_of
 
 FILE = "approvals.yaml"

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from capset_connect.config_file.checks import check_text
+from tests.helpers.server.support import Site, site
 from tests.security.attacks import attacks
-from tests.server.support import Site, site
 
 WATCHED = {"open", "import", "os.listdir", "os.scandir", "os.system", "subprocess.Popen", "glob.glob"}
 SEEN: list[tuple[str, str]] = []

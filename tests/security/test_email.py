@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from capset import Json, Record, Result
 from capset_testing import Desk, session_for
 from capset_tools.email import email
-from tests.builtin.mail import SENDER, MailServer, config_for, mail_server
 from tests.examples import examples
+from tests.helpers.tools.mail import SENDER, MailServer, config_for, mail_server
 from tests.security.attacks import attacks, classes_of
 
 REFUSED = ("header_injection", "many_recipients", "envelope", "address", "not_allowed", "body")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, field_validator
 
 from capset import Decision, Progress, Reply, Request, Tool, allow, policy, tool
 from capset.errors import CapsetError
-from tests.kernel.support import ask, desk, read
+from tests.helpers.kernel.support import ask, desk, read
 
 SECRET = "hunter2"
 

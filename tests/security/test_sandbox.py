@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.builtin.sandbox.support import PYTHONS, box, open_files, run, running, texts
+from tests.helpers.tools.sandbox.support import PYTHONS, box, open_files, run, running, texts
 from tests.security.attacks import attacks, classes_of
 
 FILE = "sandbox.yaml"

@@ -21,7 +21,7 @@ from capset.definitions.capabilities import AnyCapability
 from capset_testing import Desk, session_for
 from capset_tools.http import HttpConfig, http, http_over
 from capset_tools.web_fetch import WebFetchConfig, web_fetch, web_fetch_over
-from tests.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
+from tests.helpers.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
 
 FILE: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("urls.yaml").read_text(encoding="utf-8")

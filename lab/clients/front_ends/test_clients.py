@@ -20,8 +20,8 @@ import httpx2
 import pytest
 
 from scripts import npm
-from tests.cli.support import install
-from tests.server.running import Running, running
+from tests.helpers.cli.support import install
+from tests.helpers.server.running import Running, running
 
 HERE: Final = Path(__file__).parent
 KEPT: Final = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH")

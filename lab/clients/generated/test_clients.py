@@ -21,7 +21,7 @@ import httpx2
 import pytest
 
 from scripts import npm
-from tests.server.running import Running, running
+from tests.helpers.server.running import Running, running
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[2]

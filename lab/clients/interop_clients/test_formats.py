@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from scripts import npm
-from tests.cli.support import CAPSET
+from tests.helpers.cli.support import CAPSET
 
 HERE: Final = Path(__file__).parent
 ENVIRONMENT: Final = HERE.parents[2] / ".venv-a2a"

@@ -15,9 +15,9 @@ import httpx2
 import pytest
 
 from lab.clients.mcp_clients.programs import PROGRAMS, Call, client, need_npm, need_uv
-from tests.cli.paying import make_clerk, paid, requests
-from tests.cli.support import CAPSET
-from tests.server.running import Running, running
+from tests.helpers.cli.paying import make_clerk, paid, requests
+from tests.helpers.cli.support import CAPSET
+from tests.helpers.server.running import Running, running
 
 Door = Literal["http", "stdio"]
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]

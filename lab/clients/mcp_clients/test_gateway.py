@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from lab.clients.mcp_clients.programs import ENVIRONMENT, HERE, NODE, PROGRAMS, client, environ, need_npm, need_uv
-from tests.cli.support import Command, clean_environment
-from tests.server.running import Running, running
+from tests.helpers.cli.support import Command, clean_environment
+from tests.helpers.server.running import Running, running
 from tests.waiting import wait_until
 
 PACKAGES: Final = HERE / "node_modules" / "@modelcontextprotocol"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scripts import npm
-from tests.server.auth.authorizing import CALLBACK, protected, provider
+from tests.helpers.server.auth.authorizing import CALLBACK, protected, provider
 
 HERE = Path(__file__).parent
 

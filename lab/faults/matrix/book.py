@@ -16,7 +16,7 @@ from capset.wire.turns import ENDINGS
 from lab.faults.load import EFFECTS, TOLD, note
 from lab.faults.matrix.site import STEPS, Site
 from tests.databases import connected
-from tests.stores.sql.support import opened_at, path_of, raw
+from tests.helpers.stores.sql.support import opened_at, path_of, raw
 
 PATIENCE_SECONDS = 40.0
 """How long what has to happen after a fault is waited for."""

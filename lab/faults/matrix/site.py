@@ -21,9 +21,9 @@ from lab.faults.matrix.tools import ENTRY_POINTS, METADATA
 from lab.siege.connection import Connection, request
 from lab.siege.site import Member
 from lab.siege.site import Site as Besieged
-from tests.cli.forking import Forked, warm
-from tests.cli.support import clean_environment
 from tests.databases import Server
+from tests.helpers.cli.forking import Forked, warm
+from tests.helpers.cli.support import clean_environment
 from tests.ports import unused_port
 from tests.redis_servers import RedisServer
 

@@ -7,7 +7,9 @@ import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache, partial
+from importlib import import_module
 from importlib.metadata import version
+from pkgutil import iter_modules
 from typing import BinaryIO, Final, cast
 
 from fastapi import APIRouter, FastAPI, Request
@@ -24,6 +26,7 @@ from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
 from capset_connect.notifications.worker import DeliveryWorker
+from capset_server import rest
 from capset_server.approvals.decisions import page_of
 from capset_server.approvals.page import ApprovalEndpoint
 from capset_server.approvals.slack import SlackEndpoint
@@ -53,58 +56,12 @@ from capset_server.observability.metrics import Exposition, Metrics
 from capset_server.observability.requests import Telemetry
 from capset_server.openapi import describe, methods_by_path
 from capset_server.protocols import front_ends, openai
-from capset_server.rest import (
-    agent_servers,
-    agents,
-    approvals,
-    audit,
-    calls,
-    capabilities,
-    config_check,
-    deliveries,
-    envelopes,
-    files,
-    fingerprints,
-    health,
-    identities,
-    keys,
-    links,
-    people,
-    runs,
-    schedules,
-    sessions,
-    tool_sources,
-    turns,
-    usage,
-)
+from capset_server.rest import calls
 from capset_server.service import Service
 
-_NOUNS = (
-    capabilities,
-    agents,
-    agent_servers,
-    tool_sources,
-    sessions,
-    calls,
-    turns,
-    runs,
-    schedules,
-    files,
-    approvals,
-    deliveries,
-    people,
-    links,
-    envelopes,
-    fingerprints,
-    audit,
-    usage,
-    keys,
-    identities,
-    config_check,
-    health,
-)
-_PROTOCOLS = (openai, front_ends)
-"""Their paths are not in the OpenAPI document: others have written what goes over them."""
+_PROTOCOLS: Final = (openai, front_ends)
+"""Not found by listing: the modules that they use load what only an extra brings. Their paths are not in the OpenAPI
+document: others have written what goes over them."""
 
 # FastAPI would add its own spans for every request, with query and Host, where a host has set up an SDK.
 _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -206,8 +163,8 @@ def make_api() -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     api = APIRouter(prefix="/v1")
-    for noun in _NOUNS:
-        api.include_router(noun.router)
+    for router in _rest_routers():
+        api.include_router(router)
     app.include_router(api)
     document = app.state.document = describe(app)
     for protocol in _PROTOCOLS:
@@ -220,6 +177,12 @@ def make_api() -> FastAPI:
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
     return app
+
+
+def _rest_routers() -> list[APIRouter]:
+    """Return the routers of the REST API's modules, by the names of the modules."""
+    modules = (import_module(f"{rest.__name__}.{found.name}") for found in iter_modules(rest.__path__))
+    return [module.router for module in modules if hasattr(module, "router")]
 
 
 async def _document(request: Request) -> Response:

@@ -31,6 +31,7 @@ from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
 from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
 from capset.kernel.call.concurrency import in_thread, slot
+from capset.kernel.call.invocation import Observer
 from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 from capset.kernel.hosting.hooks import SessionHooks
@@ -39,7 +40,6 @@ from capset.kernel.hosting.session import HostedSession
 from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.streams.dispatcher import Serving
 from capset.kernel.streams.duplex import Duplex
-from capset.kernel.telemetry.observers import Observer
 from capset.net.addresses import AllowedHosts, Resolver, system_resolver
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type

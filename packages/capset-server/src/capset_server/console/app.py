@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import partial
 from http import HTTPStatus
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
@@ -18,31 +20,13 @@ from capset.errors import CapsetError, PermissionDenied, Unauthenticated
 from capset_server.auth.callers import Caller
 from capset_server.auth.sign_ins import SignInKind, SignIns, is_foreign
 from capset_server.auth.signing_keys import KeySource
-from capset_server.console import assets
+from capset_server.console import assets, pages
 from capset_server.console.api import Api
 from capset_server.console.forms import Form, read_form
 from capset_server.console.login import Login
 from capset_server.console.markup import address, render
 from capset_server.console.page import HTML, MenuEntry, PageRequest, PageRoute, root_of
-from capset_server.console.pages import (
-    account,
-    administration,
-    agent_editor,
-    agents,
-    approvals,
-    capabilities,
-    conversations,
-    fingerprints,
-    keys,
-    notifications,
-    principals,
-    record_charts,
-    records,
-    servers,
-    session_files,
-    sessions,
-    tool_calls,
-)
+from capset_server.console.pages import administration
 from capset_server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
 from capset_server.http.responses import answer_problem, hide_store_details
 from capset_server.http.routes import Routes
@@ -62,13 +46,16 @@ MENU: Final = (
     MenuEntry("Fingerprints", "fingerprints", "capset:read", "#"),
     MenuEntry("Administration", "administration", "capset:audit", "⚙", more=tuple(administration.TABS)),
 )
-PAGES: Final = (
-    *(approvals, capabilities, servers),
-    *(agent_editor, agents),  # the editor first: "new" is no id
-    *(sessions, conversations, tool_calls, session_files),
-    *(record_charts, records, fingerprints),  # charts first: "charts" is no id of a record
-    *(administration, keys, principals, notifications, account),
-)
+
+
+def _page_routes() -> list[PageRoute]:
+    """Return the routes of all modules of pages; a fixed segment goes before a parameter: "new" is no id."""
+    modules = (import_module(f"{pages.__name__}.{found.name}") for found in iter_modules(pages.__path__))
+    routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
+    return sorted(routes, key=lambda route: [part.startswith("{") for part in route.path.split("/")])
+
+
+PAGE_ROUTES: Final = _page_routes()
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -95,7 +82,7 @@ class Console:
             Route("/", self._begin),
             Route(assets.PATH, assets.show_asset),
             *self._login.routes(),
-            *(self._page_route(one) for module in PAGES for one in module.ROUTES),
+            *map(self._page_route, PAGE_ROUTES),
         ]
         self._router = Router(routes, redirect_slashes=False)
         self.paths = frozenset(template_of(route.path) for route in routes)

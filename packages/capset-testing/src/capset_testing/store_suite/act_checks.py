@@ -19,7 +19,7 @@ def act(id: str, name: ActName = "key.create", **changes: str | int | None) -> E
     return entry(id, phase="act", act=name, source="cli ada", **changes)
 
 
-async def acts_of(store: Store) -> list[str]:
+async def _acts_of(store: Store) -> list[str]:
     """Return the ids of the acts on record, oldest first."""
     page = await store.audit.query(AuditQuery(kind="act", limit=100))
     return [one.id for one in reversed(page.items)]
@@ -38,11 +38,11 @@ async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
         }
         for name, change in done.items():
             await change(act(name))
-        expect(await acts_of(store), list(done), "the acts of what was done")
+        expect(await _acts_of(store), list(done), "the acts of what was done")
         await expect_error(StoreError, store.keys.create(_KEY, act=act("twin")), "a second key of its id")
         await store.keys.revoke("id-0", LATER, act=act("revoked already"))
         await store.sessions.delete("s", act=act("deleted already"))
-        expect(await acts_of(store), list(done), "the acts, without those of what was not done")
+        expect(await _acts_of(store), list(done), "the acts, without those of what was not done")
         expect((await store.audit.verify()).problem, None, "a problem of the chain")
 
 
@@ -61,7 +61,7 @@ async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
         await expect_error(StoreError, removed, "a deletion without its record")
         expect((await store.files.read("s", "/a"))[1], b"x", "the file that was not deleted")
         expect(await store.events.rewind("s", to=0, act=act("rewind")), 0, "the messages that were cut, of none")
-        expect(await acts_of(store), ["taken"], "the acts")
+        expect(await _acts_of(store), ["taken"], "the acts")
         broken = act("broken", tool=cast("str", 5))
         await expect_error(StoreError, store.keys.create(_KEY, act=broken), "a change with a broken record")
         expect(await store.keys.list(), [], "the keys")
@@ -106,7 +106,7 @@ async def a_log_has_one_key(make: Make) -> None:
             expect(told, made, f"whether try {number} changed the key")
         signer = await store.audit.signer()
         expect(signer and signer.id, second.id, "the key of the log")
-        expect(await acts_of(store), ["0", "4"], "the acts of adoption")
+        expect(await _acts_of(store), ["0", "4"], "the acts of adoption")
 
 
 async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from capset import Context
-from capset.ext import HttpClient, HttpResponse, TransientError, codec_named, in_thread, media_type_of, of_type, slot
+from capset import Context, ToolError
+from capset.ext import (
+    HttpClient,
+    HttpResponse,
+    TransientError,
+    codec_named,
+    in_thread,
+    install_command,
+    media_type_of,
+    of_type,
+    slot,
+)
 from capset_tools.web_fetch.charsets import MARKED_UP, text_in
 from capset_tools.web_fetch.conversion import CUT, markdown_of, text_of
 from capset_tools.web_fetch.page import BodyReading, Format, WebPage, read_body, suffix_of
@@ -121,6 +132,13 @@ class WebFetch:
         ``too_many_redirects``, ``headers_too_long``, ``too_many_interim``, ``bad_encoding``, ``not_installed``;
         ``TransientError`` for ``timeout`` and ``unreachable``.
         """
+        if find_spec("html_to_markdown") is None:  # another extra may have brought what HTTP needs
+            raise ToolError(
+                "web_fetch needs the extra 'web' of capset, which is not installed.",
+                code="not_installed",
+                status=501,
+                hint=install_command("web"),
+            )
         reading: BodyReading | None = None
         try:
             async with self._client.open(

@@ -1,22 +1,12 @@
-"""Approvals: rules, requests and answers, and what makes two calls equal (spec 4, G16–G18)."""
+"""Approvals: requests and answers, and what makes two calls equal (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
-from capset.definitions.callables import checked_function
-from capset.definitions.policies import Decision, Request
 from capset.errors import DefinitionError
-
-NeedsApproval = Callable[[Request], bool | Decision | Awaitable[bool | Decision]]
-"""Decides whether one call needs approval: ``True`` or ``ask(reason)`` if so, ``False`` or ``allow()`` if not.
-
-A function that raises, or returns anything else, denies the call.
-"""
-ApprovalRule = Literal["auto", "ask"] | NeedsApproval
-"""Whether calls of a tool need approval: never, always, or as a function decides."""
 
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "used"]
 """An approval for one call becomes ``used``; one for the session stays ``approved`` until it expires."""
@@ -154,14 +144,3 @@ class Answer:
             raise DefinitionError(
                 "round is of an approval of the arguments as they are: no rejection has one, nor other arguments"
             )
-
-
-def checked_approval(owner: str, rule: object) -> ApprovalRule:
-    """Return a tool's approval rule. Raises ``DefinitionError`` for anything else."""
-    if isinstance(rule, str) and rule not in ("auto", "ask"):
-        raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r}")
-    if isinstance(rule, str):
-        return cast("ApprovalRule", rule)
-    if not callable(rule):
-        raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r:.80}")
-    return checked_function(f"{owner}: approval", rule, "the request")

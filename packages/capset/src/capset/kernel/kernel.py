@@ -34,6 +34,7 @@ from capset.kernel.agent_definition import definition_of
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.compiled_tools import CompiledTools
+from capset.kernel.call.invocation import Observer
 from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import ANONYMOUS
@@ -49,7 +50,7 @@ from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime, workspace_f
 from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.dispatcher import Serving
-from capset.kernel.telemetry.observers import Observer, host_observers
+from capset.kernel.telemetry.observers import host_observers
 from capset.stores.base import AuditLog, SessionRow, Store, make_store, share_changes
 
 CACHED: Final = 1000

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
@@ -27,9 +27,7 @@ from capset.kernel.revocation import CurrentRows
 from capset.stores.base import ScopeKey, Store
 
 if TYPE_CHECKING:
-    from capset.kernel.blocks.generation import GeneratorRunner
     from capset.kernel.governance.approvals import ApprovalService
-    from capset.kernel.telemetry.observers import Observer
 
 _log = logging.getLogger("capset.kernel")
 CLEANUP_SECONDS: Final = 5.0
@@ -75,11 +73,11 @@ class KernelRuntime:
         clock: Clock,
         digest_key: bytes,
         secrets: Secrets,
-        generator: GeneratorRunner | None,
+        generator: Any,  # a ``GeneratorRunner``, if there is one: what runs blocks is above
         governance: Governance,
         workspace: Path | None,
         approvals: Callable[[KernelRuntime], ApprovalService],
-        observers: tuple[Observer, ...] = (),
+        observers: tuple[Any, ...] = (),  # each an ``Observer`` of calls, which are above
         channels: tuple[NotificationChannel, ...] = (),
     ) -> None:
         """``approvals`` makes the approval service of this kernel."""

@@ -17,9 +17,8 @@ from capset.errors import StoreError
 from capset.evaluation.code import known_code
 from capset.fingerprint.canonical import read
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
-from capset.kernel.governance.audit import redacted
 from capset.kernel.governance.file_arguments import files_of
-from capset.kernel.governance.redaction import Redactor
+from capset.kernel.governance.redaction import Redactor, redacted
 from capset.stores.base import ApprovalPage, ApprovalQuery, MessageRow, PendingSummary
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.channels import EventName
-from capset.kernel.governance.audit import redacted
+from capset.kernel.governance.redaction import redacted
 from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, DeliveryState
 from capset.wire.approvals import ApprovalShape, approval_shape
 from capset.wire.pages import read_page

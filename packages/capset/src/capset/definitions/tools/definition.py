@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from pydantic import ValidationError
 from typing_extensions import TypeVar, Unpack
 
-from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.identity import Definition
@@ -24,6 +23,7 @@ from capset.definitions.tools.handlers import Shape, read_docstring, read_signat
 from capset.definitions.tools.options import (
     ARGUMENT_BYTES,
     OPTIONS,
+    ApprovalRule,
     Effect,
     ProcessorOptions,
     ToolOptions,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from sys import float_info
-from typing import Any, Final, Literal, TypedDict, get_args
+from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from capset.definitions.approvals import ApprovalRule, checked_approval
+from capset.definitions.callables import checked_function
 from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
 from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.names import checked_flag, checked_optional, checked_permissions, checked_texts
-from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.policies import Decision, Policy, Request, distinct_policies
 from capset.definitions.tools.retries import Retry, checked_retry
-from capset.errors import closest
+from capset.errors import DefinitionError, closest
 
 Effect = Literal["read", "write", "external", "destructive"]
 ARGUMENT_BYTES: Final = 1024 * 1024
@@ -23,6 +23,13 @@ MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 """The maximum that a tool may allow."""
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
 """The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
+NeedsApproval = Callable[[Request], bool | Decision | Awaitable[bool | Decision]]
+"""Decides whether one call needs approval: ``True`` or ``ask(reason)`` if so, ``False`` or ``allow()`` if not.
+
+A function that raises, or returns anything else, denies the call.
+"""
+ApprovalRule = Literal["auto", "ask"] | NeedsApproval
+"""Whether calls of a tool need approval: never, always, or as a function decides."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -92,6 +99,17 @@ def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if "retry" in options:
         fields["retry"] = checked_retry(owner, options["retry"], idempotent=fields.get("idempotent", False))
     return fields
+
+
+def checked_approval(owner: str, rule: object) -> ApprovalRule:
+    """Return a tool's approval rule. Raises ``DefinitionError`` for anything else."""
+    if isinstance(rule, str) and rule not in ("auto", "ask"):
+        raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r}")
+    if isinstance(rule, str):
+        return cast("ApprovalRule", rule)
+    if not callable(rule):
+        raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r:.80}")
+    return checked_function(f"{owner}: approval", rule, "the request")
 
 
 _CHECKS: Final[Mapping[str, Check]] = {

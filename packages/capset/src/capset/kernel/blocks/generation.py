@@ -13,7 +13,7 @@ from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.media import content_data, media_as_files
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
@@ -22,7 +22,6 @@ from capset.kernel.call.truncation import truncate_for_model
 from capset.kernel.governance.usage import UsageMeter
 from capset.kernel.results import Result
 from capset.kernel.state.files import SessionFiles
-from capset.kernel.streams.emission import CallStream
 from capset.schemas.schema import Schema
 from capset.stores.base import Attempt, TurnHold
 

@@ -13,14 +13,20 @@ from capset.definitions.callables import is_async
 from capset.definitions.contexts import Context
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.containment import is_contained
-from capset.kernel.blocks.generation import Journal, Turn
+from capset.kernel.blocks.generation import GeneratorRunner, Journal, Turn
 from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.dispatch import MAX_DEPTH
-from capset.kernel.call.execution import Execution, Origin, execution_of, options_within
-from capset.kernel.call.invocation import NO_OPTIONS, CallOptions
+from capset.kernel.call.execution import (
+    NO_OPTIONS,
+    CallOptions,
+    Execution,
+    Origin,
+    execution_of,
+    options_within,
+    run_for,
+)
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.worker_threads import run_for
 from capset.kernel.state.files import SessionFiles
 from capset.schemas.schema import Schema
 
@@ -119,7 +125,7 @@ class BlockRun:
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
         """Run the model steps by the kernel's generator runner, and return the output."""
-        runner = self.base.runtime.generator
+        runner: GeneratorRunner | None = self.base.runtime.generator
         if runner is None:
             raise CapsetError(
                 f"a model works through {self.base.block.name!r}, and this kernel has no runner for models",

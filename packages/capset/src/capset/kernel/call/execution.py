@@ -5,6 +5,8 @@ Nested executions inherit from it (spec 1, C9, C30); only writes propagate back.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Any, Final, NamedTuple, Protocol
@@ -14,21 +16,59 @@ from pydantic import BaseModel
 from capset.composition.resolve import Chosen
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability, Capability
+from capset.definitions.clients import CallClient
 from capset.definitions.references import AnyRef, CapabilityRef
 from capset.definitions.resources import AnyResource, Documents, Resource, Scope
 from capset.errors import DefinitionError, NotFound, StateError, unknown
-from capset.kernel.call.invocation import CallOptions
+from capset.evaluation.containment import is_contained
 from capset.kernel.call.session_context import SessionContext
+from capset.kernel.revocation import Credential
 from capset.kernel.state.codecs import ResourceCodec, StateCodec
 from capset.kernel.state.documents import Texts
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, StoredCell
-from capset.stores.base import StateRow, StoredScope
+from capset.stores.base import Quota, StateRow, StoredScope, TurnHold
 
+_log = logging.getLogger("capset.kernel")
 _STATE: Final = "state"
 """The name of the row with a scope's state; a resource has ``resource:NAME``."""
 STORED: Final[tuple[StoredScope, ...]] = ("session", "user", "org")
 """The scopes in the store."""
+
+
+class CallOptions(NamedTuple):
+    """How a call, or a run of a block, is to be made. Most calls of a session share one of these.
+
+    A nested call has the deadline, the quota, the turn, ``defers`` and the credential of what made it.
+    """
+
+    deadline: float | None = None
+    """In the event loop's time."""
+    quota: Quota | None = None
+    """Of the run that it belongs to, if that has a budget."""
+    hold: TurnHold | None = None
+    """Of the turn that it belongs to."""
+    defers: bool = False
+    """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
+    credential: Credential | None = None
+    """The credential by which its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
+    approval: str | None = None
+    """The id of the request for an approval that its caller says was approved."""
+    consumer_timeout: float | None = None
+    """Seconds that its consumer may let it wait."""
+    traceparent: str | None = None
+    """The caller's span."""
+    cause: tuple[str, str] | None = None
+    """The correlation and the id of what caused it."""
+    depth: int = 0
+    """How many calls and runs it is nested in."""
+    above: Execution | None = None
+    """The execution that started it."""
+    client: CallClient | None = None
+    """Who made it, if that can be asked something; a call by ``ctx.call`` has that of its caller."""
+
+
+NO_OPTIONS: Final = CallOptions()
 
 
 class Origin(Protocol):
@@ -311,3 +351,26 @@ def execution_of(origin: Origin) -> Execution:
     if origin.execution is None:
         origin.execution = Execution(origin)
     return origin.execution
+
+
+async def run_for(
+    origin: Origin,
+    name: str,
+    function: Callable[[], Any],
+    begin: Callable[[], object] | None = None,
+) -> Any:
+    """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
+    has_begun = False
+
+    def note() -> None:
+        nonlocal has_begun
+        has_begun = True
+        if begin is not None:
+            begin()
+
+    try:
+        return await origin.context.in_thread(function, begin=note)
+    except asyncio.CancelledError as error:
+        if has_begun and not is_contained(error):
+            _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)
+        raise

@@ -1,74 +1,34 @@
-"""One call on its way through the pipeline: its fixed options, and parts that are each written in one place."""
+"""One call on its way through the pipeline: parts that are each written in one place, and who observes it."""
 
 from __future__ import annotations
 
 from asyncio import Timeout
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never, Protocol
 
-from capset.definitions.clients import CallClient
+from capset.definitions.approvals import ApprovalRow
 from capset.definitions.contents import ForeignResult
-from capset.definitions.messages import Json
+from capset.definitions.messages import Json, Message
 from capset.definitions.records import Outcome
+from capset.definitions.tools.contracts import Contract
 from capset.errors import CapsetError, NoOutcome
+from capset.evaluation.policies import Ruling
+from capset.kernel.call.execution import NO_OPTIONS, CallOptions, Execution
 from capset.kernel.call.session_context import SessionContext
+from capset.kernel.governance.file_arguments import FileArgument
+from capset.kernel.governance.quotas import Reserved
 from capset.kernel.named_tuples import new_tuple
-from capset.kernel.revocation import Credential
+from capset.kernel.state.files import SessionFiles
+from capset.kernel.streams.channel import Channel
+from capset.stores.base import Claim
 
 if TYPE_CHECKING:
     from pydantic import Secret
 
-    from capset.definitions.approvals import ApprovalRow
-    from capset.evaluation.policies import Ruling
     from capset.kernel.call.compiled_tools import CompiledTool
-    from capset.kernel.call.execution import Execution
-    from capset.kernel.governance.audit import CallEntry
-    from capset.kernel.governance.file_arguments import FileArgument
-    from capset.kernel.governance.quotas import Reserved
-    from capset.kernel.state.files import SessionFiles
-    from capset.kernel.streams.channel import Channel
-    from capset.kernel.streams.emission import CallStream
-    from capset.kernel.streams.processors import Processing
-    from capset.kernel.telemetry.observers import Observer
-    from capset.stores.base import Claim, Quota, TurnHold
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
-
-
-class CallOptions(NamedTuple):
-    """How a call, or a run of a block, is to be made. Most calls of a session share one of these.
-
-    A nested call has the deadline, the quota, the turn, ``defers`` and the credential of what made it.
-    """
-
-    deadline: float | None = None
-    """In the event loop's time."""
-    quota: Quota | None = None
-    """Of the run that it belongs to, if that has a budget."""
-    hold: TurnHold | None = None
-    """Of the turn that it belongs to."""
-    defers: bool = False
-    """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
-    credential: Credential | None = None
-    """The credential by which its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
-    approval: str | None = None
-    """The id of the request for an approval that its caller says was approved."""
-    consumer_timeout: float | None = None
-    """Seconds that its consumer may let it wait."""
-    traceparent: str | None = None
-    """The caller's span."""
-    cause: tuple[str, str] | None = None
-    """The correlation and the id of what caused it."""
-    depth: int = 0
-    """How many calls and runs it is nested in."""
-    above: Execution | None = None
-    """The execution that started it."""
-    client: CallClient | None = None
-    """Who made it, if that can be asked something; a call by ``ctx.call`` has that of its caller."""
-
-
-NO_OPTIONS: Final = CallOptions()
 
 
 class CallArguments(NamedTuple):
@@ -110,6 +70,61 @@ class Admitted(NamedTuple):
     """Of the limits of its process."""
     claim: Claim | None = None
     """Of what the store counts, and the approval that it uses up."""
+
+
+class StreamProcessor(Protocol):
+    """A processor that runs already, for all messages of a duplex stream (``Processing``)."""
+
+    def serves(self, contract: Contract) -> bool:
+        """Whether it is a processor of that contract."""
+        ...
+
+    def work_on(self, call: Invocation) -> Awaitable[Any]:
+        """Pass a call's message to the processor, and return its reply's data, or ``MISSING``."""
+        ...
+
+
+class CallStream:
+    """The messages of one call: where they go, and the waits for its consumer. ``emission`` writes it."""
+
+    __slots__ = ("blocked", "channel", "has_emitted", "listener", "processor", "stalled", "time_left", "unheard")
+
+    def __init__(
+        self,
+        channel: Channel | None = None,
+        processor: StreamProcessor | None = None,
+        listener: Callable[[Message], None] | None = None,
+    ) -> None:
+        """``channel`` is ``None`` without a consumer; ``processor`` runs already, on a duplex stream.
+
+        Where there is no channel, a ``listener`` gets the events, and makes no sender wait.
+        """
+        self.channel = channel
+        self.listener = listener
+        self.processor = processor
+        self.has_emitted = False
+        self.unheard = 0
+        """Number of events that were emitted without a consumer."""
+        self.blocked = 0
+        """Number of emissions that wait for the consumer."""
+        self.time_left: float | None = None
+        """Seconds of the tool's own timeout that are left once none waits."""
+        self.stalled: CapsetError | None = None
+        """The error that ended the call because its consumer took nothing for too long."""
+
+
+class OutcomeEntry(Protocol):
+    """The entry of a call's outcome, for the record (``CallEntry``)."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the call ended."""
+        ...
+
+    @property
+    def duration_us(self) -> int:
+        """How long it took, in microseconds."""
+        ...
 
 
 class _NotValidated(CallArguments):
@@ -183,7 +198,7 @@ class Invocation:
     """Whether its handler has sent a request on, and waits for the answer. ``sending`` writes it."""
     error: CapsetError | None
     """The error that the caller gets. The pipeline writes it, and ``ended``."""
-    ended: CallEntry | None = None
+    ended: OutcomeEntry | None = None
     """The entry of its outcome, for the record."""
     execution: Execution | None = None
     """The helpers built and the data read by its handler so far."""
@@ -258,7 +273,7 @@ class Invocation:
         return 0 if self.ended is None else self.ended.duration_us
 
     @property
-    def processor(self) -> Processing | None:
+    def processor(self) -> StreamProcessor | None:
         """The processor that is running already, on a duplex stream."""
         return None if self.stream is None else self.stream.processor
 
@@ -279,3 +294,26 @@ class Invocation:
         if self.value is MISSING:
             raise NoOutcome(f"The tool {self.compiled.name!r} ended without a reply.", correlation=self.correlation)
         return self.value
+
+
+class Observer(Protocol):
+    """An observer of every call.
+
+    It runs on the path of the call, so it has to be fast. Its exceptions are logged and affect no call.
+    """
+
+    def begun(self, call: Invocation) -> Any:  # the observer's own data about the call
+        """Handle a call before its first stage, in the task that runs it. The result is passed to the other methods."""
+        ...
+
+    def joined(self, kept: Any) -> None:
+        """Handle the switch to another task that works for the call: that of a processor, which serves many calls."""
+        ...
+
+    def ended(self, call: Invocation, kept: Any) -> None:
+        """Handle the outcome of a call, ``call.ended``: once; the handler may still be running."""
+        ...
+
+    def left(self, kept: Any) -> None:
+        """Undo the changes of ``begun`` to the context of the task that ran the call."""
+        ...

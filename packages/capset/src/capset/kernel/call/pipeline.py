@@ -34,7 +34,8 @@ from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
 from capset.kernel.call.errors import cut_causes, raise_contained
 from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
-from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
+from capset.kernel.governance.audit import CallEntry, outcome_of
+from capset.kernel.governance.redaction import MAX_RECORDED_BYTES
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.revocation import Credential, RevocationWatch
 from capset.kernel.runtime import KernelRuntime
@@ -288,7 +289,7 @@ def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
         refusals.note(call.context.principal)
         return False
     error.correlation = call.correlation
-    refusals.gather(entry)
+    refusals.gather(call.context.principal, entry)
     return True
 
 

@@ -27,8 +27,8 @@ from capset.kernel.call.compilation import checked_tool
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, to_result
 from capset.kernel.call.errors import cutting_causes
-from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
-from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
+from capset.kernel.call.execution import NO_OPTIONS, STORED, CallOptions, Origin, execution_of, is_there
+from capset.kernel.call.invocation import Invocation, Observer
 from capset.kernel.call.pipeline import execute, execute_check
 from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.session_context import SessionContext
@@ -42,7 +42,6 @@ from capset.kernel.revocation import Credential, RevocationWatch
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.duplex import Duplex
 from capset.kernel.streams.messages import Messages
-from capset.kernel.telemetry.observers import Observer
 from capset.stores.base import Quota
 
 MAX_RUN: Final = 200

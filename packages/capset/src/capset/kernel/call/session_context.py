@@ -12,7 +12,7 @@ from capset.definitions.principals import Principal
 from capset.errors import StateError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.fair_slots import owner_of
-from capset.kernel.governance.quotas import SessionLimits
+from capset.kernel.governance.quotas import SessionLimits, SessionWindows
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.files import SessionFiles
 from capset.stores.base import ScopeKey, StoredScope
@@ -20,7 +20,6 @@ from capset.stores.base import ScopeKey, StoredScope
 if TYPE_CHECKING:
     from capset.definitions.records import Columns
     from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools
-    from capset.kernel.governance.limits import CallLimits, SessionWindows
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,8 +37,8 @@ class SessionContext:
     files: SessionFiles
     data: SessionData
     others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
-    windows: dict[CallLimits, SessionWindows] = field(default_factory=dict["CallLimits", "SessionWindows"])
-    """The in-process windows that its calls count in, by the limits of their tools."""
+    windows: dict[object, SessionWindows] = field(default_factory=dict[object, SessionWindows])
+    """The in-process windows that its calls count in, by the ``CallLimits`` of their tools."""
     settled: dict[CompiledTool, Columns] = field(default_factory=dict["CompiledTool", "Columns"])
     """The columns of records that are the same for every call of a tool."""
     terms: SessionLimits | None = None

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from capset.errors import NoFreeSlot
-from capset.evaluation.containment import is_contained
 from capset.kernel.call.fair_slots import FairSlots, Owner
 
-if TYPE_CHECKING:
-    from capset.kernel.call.execution import Origin
-
-_log = logging.getLogger("capset.kernel")
 AT_ONCE: Final = 64
 """Maximum number of threads; further sync handlers wait for their turn (``FairSlots``)."""
 START_SECONDS: Final = 60.0
@@ -105,29 +99,6 @@ def no_free_thread() -> NoFreeSlot:
         f"No thread became free in time: at most {AT_ONCE} sync handlers run at once, shared between all callers; "
         "try again later."
     )
-
-
-async def run_for(
-    origin: Origin,
-    name: str,
-    function: Callable[[], Any],
-    begin: Callable[[], object] | None = None,
-) -> Any:
-    """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
-    has_begun = False
-
-    def note() -> None:
-        nonlocal has_begun
-        has_begun = True
-        if begin is not None:
-            begin()
-
-    try:
-        return await origin.context.in_thread(function, begin=note)
-    except asyncio.CancelledError as error:
-        if has_begun and not is_contained(error):
-            _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)
-        raise
 
 
 class _Work:

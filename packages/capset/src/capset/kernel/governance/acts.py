@@ -18,8 +18,7 @@ from capset.definitions.principals import Principal, PrincipalKind
 from capset.definitions.records import NULLABLE, Columns, Outcome
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import Ids, time_of
-from capset.kernel.governance.audit import MAX_RECORDED_BYTES, redacted, storable_text
-from capset.kernel.governance.redaction import Redactor
+from capset.kernel.governance.redaction import MAX_RECORDED_BYTES, Redactor, redacted, storable_text
 from capset.schemas.plain_data import plain
 
 _COMPARED: Final = ("id", "version", "sha256")

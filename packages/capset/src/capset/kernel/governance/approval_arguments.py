@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from capset.definitions.approvals import Answer, ApprovalRow
 from capset.errors import ArgumentsTooLarge, DefinitionError, Field, InvalidArguments
 from capset.fingerprint.canonical import NotCanonical, canonical, read
-from capset.kernel.governance.audit import redacted
 from capset.kernel.governance.file_arguments import files_of, normalised
 from capset.kernel.governance.marked_values import marked_files, without_secrets
+from capset.kernel.governance.redaction import redacted
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
 from capset.schemas.validation_errors import MISSING_FIELD, UNKNOWN_FIELD, SchemaMismatch
 from capset.stores.base import LineageStore

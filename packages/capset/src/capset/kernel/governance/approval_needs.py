@@ -9,13 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Self, get_args
 
 from capset.clock import iso_of
-from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow, ApprovalScope
-from capset.definitions.approvers import ApprovalSubject, ApproverRule, written
-from capset.definitions.capabilities import Risk
-from capset.definitions.principals import Attributes, Principal, PrincipalKind
+from capset.definitions.approvers import written
+from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import StoreError, counted
-from capset.kernel.call.invocation import Invocation
 
 _LISTED: Final = 10
 """How many of the decider's permissions a refusal lists."""
@@ -163,24 +160,6 @@ def has_enough_approvals(row: ApprovalRow) -> bool:
     return row.needs is None or _different(given_approvals(row)) >= ApprovalNeeds.read(row).approvals
 
 
-def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Installed) -> ApprovalNeeds | None:
-    """Return what the rules that are for a call demand, or ``None`` if none is for it."""
-    if not rules:
-        return None
-    subject = _subject(call, installed)
-    found = [one for one in rules if one.applies_to(subject)]
-    if not found:
-        return None
-    needs = [_need(one, call.context.principal) for one in found if one.is_selective]
-    times = [one.expires_after for one in found if one.expires_after is not None]
-    return ApprovalNeeds(
-        tuple(sorted(needs, key=repr)),
-        max(one.approvals for one in found),
-        any(one.forbid_own for one in found),
-        min(times, default=None),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class People:
     """Those who are behind a request or an approval: the ids of a principal and of those whom it acts for (``ids``).
@@ -233,46 +212,6 @@ def _different(approvals: Sequence[GivenApproval]) -> int:
         not any(approval.people.are_one_with(earlier.people) for earlier in approvals[:place])
         for place, approval in enumerate(approvals)
     )
-
-
-def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
-    """Return the facts about a call; where something is not known, so much that every rule is for it."""
-    context = call.context
-    composition = context.snapshot.composition
-    owners = {level.owner for level in installed.levels} | {installed.owner}
-    risk_of: dict[str, Risk] = {one.name: one.risk for one in composition.capabilities}
-    named = {name for name in (installed.source.capability,) if name is not None} | (owners & risk_of.keys())
-    risks: set[Risk] = {"low"} if not named else set()  # a tool of an agent's own
-    for name in named:
-        risks |= {risk_of[name]} if name in risk_of else {"low", "medium", "high"}
-    names = {installed.name, installed.tool.name}
-    return ApprovalSubject(
-        frozenset(names | {f"{owner}.{name}" for owner in owners for name in names}),
-        frozenset({context.block.name, context.agent.name}),
-        installed.tool.effect,
-        frozenset(risks),
-    )
-
-
-def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
-    allowed = {name: [*values] for name, values in rule.attributes.items()}
-    for name in rule.same_attributes:
-        stated = _stated(name, (requester.attributes, *requester.on_behalf_of_attributes))
-        among = allowed.get(name)
-        allowed[name] = stated if among is None else [one for one in stated if written(one) in map(written, among)]
-    return ApproverNeed(
-        rule.permission,
-        dict(sorted(allowed.items())),
-        sorted(rule.same_attributes),
-        rule.escalate_after,
-        rule.escalate_to,
-    )
-
-
-def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
-    """Return the one value that a requester and those it acts for state, or none: no approver can be like several."""
-    values = {written(one[name]): one[name] for one in people if name in one and one[name] is not None}
-    return [*values.values()] if len(values) == 1 else []
 
 
 def _held(need: ApproverNeed, by: Principal, held: frozenset[str]) -> str:

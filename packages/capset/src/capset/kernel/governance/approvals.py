@@ -1,41 +1,33 @@
-"""Approval requests: opening, matching by equal calls, deciding and waiting (spec 4, G16–G18, G45–G53)."""
+"""Approval requests: listing, deciding and waiting (spec 4, G16–G18, G45–G53)."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import iso
 from capset.definitions.acts import ActName
-from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.definitions.files import FileStat
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, FileError, InvalidArguments, LimitExceeded, NotFound, PermissionDenied
-from capset.evaluation.code import code_of, known_code
+from capset.errors import Conflict, FileError, InvalidArguments, NotFound, PermissionDenied
+from capset.evaluation.code import known_code
 from capset.evaluation.containment import is_contained
-from capset.evaluation.policies import Ruling
-from capset.fingerprint.canonical import PROFILE, canonical, read
-from capset.fingerprint.payloads import tool_payload
-from capset.kernel.call.invocation import Invocation
+from capset.fingerprint.canonical import read
 from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
-from capset.kernel.governance.approval_arguments import ShownArguments, check_answer, check_size, shown_arguments
+from capset.kernel.governance.approval_arguments import ShownArguments, check_answer, shown_arguments
 from capset.kernel.governance.approval_decisions import Decider, answered, closure, refusal_of, repetition
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
-from capset.kernel.governance.audit import arguments_to_approve
-from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of, written_files
+from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of
 from capset.kernel.runtime import KernelRuntime
-from capset.kernel.streams.emission import announce
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow, PendingSummary
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PendingSummary
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""
-PENDING_BYTES: Final = 64 * 1024 * 1024
-"""The size of the arguments of all open requests of an organisation together."""
 _SWEPT: Final = 16
 """The number of overdue requests that are ended at once: each has its arguments."""
 AGES: Final = (300, 3_600, 86_400)
@@ -45,7 +37,7 @@ _log = logging.getLogger("capset.kernel")
 
 
 class ApprovalService:
-    """The approval requests of one kernel's store: approvers list and decide them, calls open them and wait."""
+    """The approval requests of one kernel's store: approvers list and decide them, calls wait for them."""
 
     def __init__(self, runtime: KernelRuntime) -> None:
         self._runtime = runtime
@@ -123,88 +115,6 @@ class ApprovalService:
             for row in rows:
                 await self._escalate(row)
 
-    async def standing(self, call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
-        """Return the request that applies to a call: that of an equal call with equal needs, until it expires."""
-        context, tool = call.context, call.compiled
-        who = context.principal
-        equal = EqualCall(
-            org=who.org,
-            session=context.id,
-            agent=context.block.name,
-            principal=_named(who),
-            on_behalf_of=who.on_behalf_of,
-            tool=tool.name,
-            tool_hash=tool.hash or "",
-            digest=digest,
-            needs=needs and needs.written(),
-            code_hash=(code_hash_of(call) or "") if self._runtime.governance.code_voids_approvals else None,
-        )
-        return await self._store.standing(equal, self._now())
-
-    async def ask(self, call: Invocation, question: Ruling, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow:
-        """Open a request for the approval of a call, or join that of an equal call, and return it.
-
-        Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or their
-        arguments and those of all others of the org are too large together.
-        """
-        runtime, context, tool = self._runtime, call.context, call.compiled
-        arguments, unmasked = arguments_to_approve(call)
-        for text in (arguments, unmasked):
-            check_size(tool.name, text or "")
-        now = runtime.clock.time_ns()
-        seconds = (needs and needs.expires_after) or runtime.governance.approval_seconds
-        row = ApprovalRow(
-            id=runtime.ids.new(),
-            call=call.id,
-            org=context.principal.org,
-            session=context.id,
-            agent=context.block.name,
-            principal=_named(context.principal),
-            on_behalf_of=context.principal.on_behalf_of,
-            tool=tool.name,
-            tool_hash=tool.hash or "",
-            runtime_hash=context.snapshot.runtime_hash,
-            arguments=arguments,
-            unmasked=unmasked,
-            files=written_files(call.named_files),
-            digest=digest,
-            reason=question.reason if runtime.redactor is None else runtime.redactor(question.reason),
-            policies=json.dumps(question.policies),
-            created_at=iso(now),
-            expires_at=iso(now + round(seconds * 1e9)),
-            code_hash=code_hash_of(call),
-            needs=needs and needs.written(),
-            escalates_at=needs and needs.next_escalation(iso(now)),
-            makers=json.dumps(context.principal.makers) if context.principal.makers else None,
-        )
-        if tool.tool is not None and tool.hash is not None:
-            # An approver in another process needs the schema to check other arguments.
-            payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
-            code = code_of(tool.tool)
-            if code.hash is not None and code.covers is not None:
-                payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
-            await runtime.store.lineage.record_payloads(payloads)
-        most = runtime.governance.pending_approvals
-        by_code = runtime.governance.code_voids_approvals
-        told = runtime.deliveries.for_event("approval.requested", row)
-        try:
-            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=told)
-        except ArgumentsFull:
-            call.deny("the arguments of open requests for approvals are too large together")
-            raise LimitExceeded(
-                f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals have at "
-                f"most {PENDING_BYTES} bytes together (pending_arguments).",
-                hint="have some of them decided, or wait until they expire",
-            ) from None
-        if found is None:
-            call.deny(f"{most} requests for approvals are open")
-            raise LimitExceeded(
-                f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
-                hint="have some of them decided, or wait until they expire",
-            )
-        runtime.deliveries.wake(told)
-        return found
-
     async def show_arguments(self, row: ApprovalRow, *, by: Principal) -> ShownArguments:
         """Return a request's arguments with only those masked that its tool's schema says are secret.
 
@@ -245,13 +155,13 @@ class ApprovalService:
         act = self._act_of("approval.show", {"id": row.id, "shown": subject}, row, actor_of(by))
         await self._runtime.store.audit.commit(act)
 
-    async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
-        """Return a request once it is decided or overdue; the call's deadline ends the wait, too.
+    async def wait(self, row: ApprovalRow, tell: Callable[[], Awaitable[None]]) -> ApprovalRow:
+        """Return a request once it is decided or overdue. It outlives the call that waits.
 
-        Readers of the call's messages are notified by an event. The request outlives the call.
+        ``tell`` is awaited first, once no decision is missed: it tells readers of the call's messages.
         """
         decided = self._decided.setdefault(row.id, asyncio.Event())
-        await announce(call, "approval.requested", to_event_data(row))
+        await tell()
         while row.status == "pending":
             row = await self._look(row, decided)
             if row.status == "pending":  # the call that asked the host's approver has left
@@ -270,10 +180,6 @@ class ApprovalService:
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org in its stored status, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
-
-    def is_of_other_code(self, row: ApprovalRow, call: Invocation) -> bool:
-        """Whether a request was for other code than the call's, if that matters."""
-        return self._runtime.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
     async def void(self, row: ApprovalRow) -> None:
         """End an approval that a server without rules for approvers gave before the request had all that it needs."""
@@ -418,11 +324,6 @@ class ApprovalService:
         return iso(self._runtime.clock.time_ns())
 
 
-def code_hash_of(call: Invocation) -> str | None:
-    """Return the hash of a call's code, if it has one."""
-    return None if call.compiled.tool is None else code_of(call.compiled.tool).hash
-
-
 def rejection(row: ApprovalRow) -> str:
     """Return the reason for a rejection, and the name of its decider."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
@@ -444,7 +345,3 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "masked": row.unmasked is not None,
         "files": [asdict(file) for file in files_of(row)],
     }
-
-
-def _named(principal: Principal) -> str:
-    return f"{principal.kind}:{principal.id}"

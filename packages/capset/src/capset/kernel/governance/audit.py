@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from json import dumps
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from capset.clock import iso
 from capset.definitions.messages import Json
@@ -32,24 +32,23 @@ from capset.errors import (
 from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical, flat
 from capset.ids import time_of
-from capset.kernel.call.invocation import NOT_VALIDATED
+from capset.kernel.call.compiled_tools import CompiledTool
+from capset.kernel.call.invocation import NOT_VALIDATED, CallDecision, Invocation
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.file_arguments import with_files
 from capset.kernel.governance.marked_values import without_secrets
-from capset.kernel.governance.redaction import Redactor
+from capset.kernel.governance.redaction import (
+    MAX_RECORDED_BYTES,
+    MAX_RECORDED_TEXT,
+    Redactor,
+    redacted,
+    storable_text,
+)
 from capset.schemas.json_schema import graph_of
-from capset.schemas.plain_data import distinct, is_flat, plain, plain_json, unmasked
+from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
 
 if TYPE_CHECKING:
     from pydantic import Secret
-
-    from capset.kernel.call.compiled_tools import CompiledTool
-    from capset.kernel.call.invocation import CallDecision, Invocation
-    from capset.kernel.call.session_context import SessionContext
-
-MAX_RECORDED_TEXT: Final = 2_000
-"""Maximum characters of one text in a record; the digest always covers the whole text."""
-MAX_RECORDED_BYTES: Final = 16_384
-"""Maximum bytes of a record's arguments as JSON."""
 
 _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (Unauthenticated, "unauthenticated"),
@@ -104,6 +103,10 @@ class CallEntry(NamedTuple):
     duration_us: int = 0
     repeats: int | None = None
     """The number of refused calls that it stands for, where that is more than one."""
+
+    def repeated(self, times: int) -> CallEntry:
+        """Return the entry of so many refused calls like this one."""
+        return self._replace(repeats=times)
 
     def columns(self) -> Columns:
         """Return the columns of the record; the audit writer calls this, off the hot path."""
@@ -305,30 +308,7 @@ def _masked(
     return redacted(shown, longest=longest)
 
 
-def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
-    """Return plain JSON data with values of secret-looking names masked, secrets in URLs too, and long texts cut."""
-    if value is not None and is_secret_name(name):
-        return MASK
-    if isinstance(value, str):
-        value = mask_urls(value)
-        left = 0 if longest is None else len(value) - longest
-        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())
-    if isinstance(value, list):
-        return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
-    return value
-
-
 def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
     if text is None:
         return None
     return mask_urls(text if redactor is None else redactor(text))
-
-
-def storable_text(text: str | None) -> str | None:
-    """Return text that every database accepts: bounded, and without NUL or lone surrogates."""
-    if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
-        return text
-    return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -5,20 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Protocol
 
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.files import FileStat, normalise_path
-from capset.errors import ArgumentsTooLarge, FileError, NotFound, StoreError
-from capset.kernel.governance.marked_values import marked_files
-from capset.schemas.json_schema_graph import SchemaNode
-from capset.schemas.plain_data import plain, unmasked
-
-if TYPE_CHECKING:
-    from capset.kernel.call.invocation import Invocation
-
-FILES: Final = 100
-"""How many files the arguments of a call that waits for an approval may name."""
+from capset.errors import FileError, NotFound, StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +47,6 @@ class ShownFile:
 
     stat: FileStat
     read: ReadFile
-
-
-async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
-    """Return the files that the arguments of a call name, as they are now; ``root`` is the schema of the arguments.
-
-    Raises ``ArgumentsTooLarge`` for more than ``FILES`` of them.
-    """
-    named = marked_files(root, plain(unmasked(call.arguments.recorded)))
-    if len(named) > FILES:
-        raise ArgumentsTooLarge(
-            f"Invalid arguments for {call.compiled.name!r}: what waits for an approval names at most {FILES} files"
-        )
-    files: list[FileArgument] = []
-    for place, path, is_secret in named:
-        argument = ".".join(map(str, place))
-        try:
-            stat, digest = await call.context.files.digest(path)
-            files.append(FileArgument(argument, stat.path, stat.size_bytes, digest, is_secret))
-        except FileError:
-            files.append(FileArgument(argument, normalised(path), None, None, is_secret))
-    return tuple(files)
 
 
 def written_files(files: Sequence[FileArgument]) -> str | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
@@ -17,6 +15,7 @@ from capset.kernel.governance.quotas import (
     SECOND_NS,
     Counted,
     Reserved,
+    SessionWindows,
     Whose,
     counted_for,
     drop_past,
@@ -24,17 +23,6 @@ from capset.kernel.governance.quotas import (
 )
 from capset.kernel.named_tuples import new_tuple
 from capset.stores.base import Claim, QuotaSpent, TurnHold, WindowFull
-
-
-class SessionWindows(NamedTuple):
-    """The in-process windows that calls of one tool in one session count in, kept until windows are removed."""
-
-    sweeps: int
-    """``Quotas.sweeps`` as they were found."""
-    windows: tuple[deque[int], ...]
-    checks: tuple[tuple[deque[int], int, int], ...]
-    """Each window, its length in nanoseconds, and how many calls it takes."""
-    limits: tuple[Counted, ...]
 
 
 class CallLimits:

@@ -218,6 +218,17 @@ def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
     return -(-left // 1_000_000) / 1_000
 
 
+class SessionWindows(NamedTuple):
+    """The in-process windows that calls of one tool in one session count in, kept until windows are removed."""
+
+    sweeps: int
+    """``Quotas.sweeps`` as they were found."""
+    windows: tuple[deque[int], ...]
+    checks: tuple[tuple[deque[int], int, int], ...]
+    """Each window, its length in nanoseconds, and how many calls it takes."""
+    limits: tuple[Counted, ...]
+
+
 class Reserved(NamedTuple):
     """One call's reservation, made at ``stamp``, in the in-process windows."""
 

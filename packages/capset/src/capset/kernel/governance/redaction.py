@@ -1,14 +1,18 @@
-"""Masking of a host's own patterns in records, results, events and errors (spec 4, G23, G26)."""
+"""Masking of secrets in records, and of a host's own patterns there and elsewhere (spec 4, G23, G26)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from capset.definitions.secrets import MASK
+from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.errors import DefinitionError
 from capset.schemas.plain_data import distinct
 
+MAX_RECORDED_TEXT: Final = 2_000
+"""Maximum characters of one text in a record; the digest always covers the whole text."""
+MAX_RECORDED_BYTES: Final = 16_384
+"""Maximum bytes of a record's arguments as JSON."""
 Redactor = Callable[[Any], Any]
 """Returns JSON data with every match of a pattern masked, in keys too."""
 
@@ -54,3 +58,26 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
         return value
 
     return redact
+
+
+def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
+    """Return plain JSON data with values of secret-looking names masked, secrets in URLs too, and long texts cut."""
+    if value is not None and is_secret_name(name):
+        return MASK
+    if isinstance(value, str):
+        value = mask_urls(value)
+        left = 0 if longest is None else len(value) - longest
+        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())
+    if isinstance(value, list):
+        return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
+    return value
+
+
+def storable_text(text: str | None) -> str | None:
+    """Return text that every database accepts: bounded, and without NUL or lone surrogates."""
+    if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
+        return text
+    return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

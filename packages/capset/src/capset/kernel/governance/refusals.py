@@ -6,15 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from capset.definitions.limits import Limit
 from capset.definitions.principals import Principal
 from capset.errors import StoreError, counted
 from capset.kernel.governance.quotas import seconds_left
-
-if TYPE_CHECKING:
-    from capset.kernel.governance.audit import CallEntry
+from capset.stores.base import Entry
 
 GATHER_SECONDS: Final = 1.0
 """How long the calls of a flood are gathered into one record."""
@@ -24,17 +22,25 @@ _log = logging.getLogger("capset.kernel")
 _Who: TypeAlias = tuple[str | None, str, str]
 
 
+class RefusedEntry(Entry, Protocol):
+    """The entry of a refused call."""
+
+    def repeated(self, times: int) -> Entry:
+        """Return the entry of so many calls like this one."""
+        ...
+
+
 class Refusals:
     """The refused calls of each principal within a window. ``record`` accepts the entry of gathered calls."""
 
     __slots__ = ("_gathered", "_limit", "_now", "_record", "_timer", "_windows", "is_busy")
 
-    def __init__(self, limit: Limit | None, now: Callable[[], int], record: Callable[[CallEntry], None]) -> None:
+    def __init__(self, limit: Limit | None, now: Callable[[], int], record: Callable[[Entry], None]) -> None:
         self._limit = limit
         self._now = now
         self._record = record
         self._windows: dict[_Who, deque[int]] = {}
-        self._gathered: dict[Principal, tuple[CallEntry, int]] = {}
+        self._gathered: dict[Principal, tuple[RefusedEntry, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_busy = False
         """Whether any principal has reached the limit, so that its next call may be refused unexamined."""
@@ -69,9 +75,9 @@ class Refusals:
             self.is_busy = any(len(one) >= limit.requests for one in self._windows.values())
         return seconds_left(window, limit, now)
 
-    def gather(self, entry: CallEntry) -> None:
+    def gather(self, who: Principal, entry: RefusedEntry) -> None:
         """Add an unexamined call; it shares one record with the same principal's calls around it."""
-        who = entry.context.principal  # the whole principal, since the record has the digest of its attributes
+        # By the whole principal, since the record has the digest of its attributes.
         first, count = self._gathered.get(who, (entry, 0))
         self._gathered[who] = first, count + 1
         if self._timer is None:
@@ -85,7 +91,7 @@ class Refusals:
         gathered, self._gathered = self._gathered, {}
         for entry, count in gathered.values():
             try:
-                self._record(entry._replace(repeats=count if count > 1 else None))
+                self._record(entry if count == 1 else entry.repeated(count))
             except StoreError as failure:
                 _log.error("not on record: %s: %s", counted(count, "refused call"), failure.message)
 

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Self
 
 from capset.definitions.messages import Message
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import CallStream, outcome_message
+from capset.kernel.streams.emission import outcome_message
 from capset.kernel.streams.messages import buffer_of
 
 _log = logging.getLogger("capset.kernel")

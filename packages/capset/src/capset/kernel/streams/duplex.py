@@ -10,12 +10,12 @@ from typing import Any, Self
 from capset.definitions.messages import Message
 from capset.errors import InvalidArguments
 from capset.kernel.call.compiled_tools import CompiledTool
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.pipeline import execute, record_never_begun, record_unfinished
 from capset.kernel.call.stages.access import refusing_tool
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import CallStream, outcome_message
+from capset.kernel.streams.emission import outcome_message
 from capset.kernel.streams.processors import Processing
 
 Ask = Callable[[Message], Invocation]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -14,42 +14,10 @@ from capset.definitions.messages import Kind, Message, Meta
 from capset.definitions.tools.contracts import Contract
 from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
 from capset.ids import time_of
-from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.streams.channel import Channel, Turn
+from capset.kernel.call.invocation import MISSING, CallStream, Invocation
+from capset.kernel.streams.channel import Turn
 from capset.schemas.strict_json import MAX_INTEGER
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
-
-if TYPE_CHECKING:
-    from capset.kernel.streams.processors import Processing
-
-
-class CallStream:
-    """The messages of one call: where they go, and the waits for its consumer. ``emission`` writes it."""
-
-    __slots__ = ("blocked", "channel", "has_emitted", "listener", "processor", "stalled", "time_left", "unheard")
-
-    def __init__(
-        self,
-        channel: Channel | None = None,
-        processor: Processing | None = None,
-        listener: Callable[[Message], None] | None = None,
-    ) -> None:
-        """``channel`` is ``None`` without a consumer; ``processor`` runs already, on a duplex stream.
-
-        Where there is no channel, a ``listener`` gets the events, and makes no sender wait.
-        """
-        self.channel = channel
-        self.listener = listener
-        self.processor = processor
-        self.has_emitted = False
-        self.unheard = 0
-        """Number of events that were emitted without a consumer."""
-        self.blocked = 0
-        """Number of emissions that wait for the consumer."""
-        self.time_left: float | None = None
-        """Seconds of the tool's own timeout that are left once none waits."""
-        self.stalled: CapsetError | None = None
-        """The error that ended the call because its consumer took nothing for too long."""
 
 
 def stream_of(call: Invocation) -> CallStream:

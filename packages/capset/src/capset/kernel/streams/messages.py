@@ -9,11 +9,11 @@ from typing import Any, Self
 from capset.definitions.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.dispatch import to_result
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.results import Result
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import CallStream, outcome_message
+from capset.kernel.streams.emission import outcome_message
 
 
 class Messages:

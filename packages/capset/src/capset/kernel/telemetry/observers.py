@@ -8,35 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-if TYPE_CHECKING:
-    from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import Invocation, Observer
 
 _log = logging.getLogger("capset.kernel")
-
-
-class Observer(Protocol):
-    """An observer of every call.
-
-    It runs on the path of the call, so it has to be fast. Its exceptions are logged and affect no call.
-    """
-
-    def begun(self, call: Invocation) -> Any:  # the observer's own data about the call
-        """Handle a call before its first stage, in the task that runs it. The result is passed to the other methods."""
-        ...
-
-    def joined(self, kept: Any) -> None:
-        """Handle the switch to another task that works for the call: that of a processor, which serves many calls."""
-        ...
-
-    def ended(self, call: Invocation, kept: Any) -> None:
-        """Handle the outcome of a call, ``call.ended``: once; the handler may still be running."""
-        ...
-
-    def left(self, kept: Any) -> None:
-        """Undo the changes of ``begun`` to the context of the task that ran the call."""
-        ...
 
 
 async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[None]]) -> None:
@@ -57,6 +33,7 @@ def begin(call: Invocation) -> None:
     """Notify the observers that a call begins, and store what they return."""
     told: list[tuple[Observer, Any]] = []
     call.observed = ()
+    observer: Observer
     for observer in call.context.runtime.observers:
         try:
             told.append((observer, observer.begun(call)))

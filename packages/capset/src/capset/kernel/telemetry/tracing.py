@@ -26,10 +26,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from capset.definitions.agents import Agent
 from capset.fingerprint.canonical import canonical
-from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.governance.audit import MAX_RECORDED_BYTES, masked_arguments, redacted
+from capset.kernel.call.invocation import MISSING, Invocation, Observer
+from capset.kernel.governance.audit import masked_arguments
+from capset.kernel.governance.redaction import MAX_RECORDED_BYTES, redacted
 from capset.kernel.telemetry import conventions as names
-from capset.kernel.telemetry.observers import Observer
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _WITH_CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import cast
 
 from typing_extensions import TypeVar
@@ -23,11 +24,19 @@ from capset.fingerprint.canonical import as_json
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import NOT_VALIDATED, Invocation
 from capset.kernel.call.stages.arguments import in_time, record_again, request_of
-from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals, needs_of
-from capset.kernel.governance.approvals import ApprovalService, rejection
+from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals
+from capset.kernel.governance.approval_requests import (
+    is_of_other_code,
+    look_at_files,
+    needs_of,
+    open_request,
+    standing_request,
+)
+from capset.kernel.governance.approvals import ApprovalService, rejection, to_event_data
 from capset.kernel.governance.audit import digest_of
-from capset.kernel.governance.file_arguments import are_unchanged, look_at_files
+from capset.kernel.governance.file_arguments import are_unchanged
 from capset.kernel.governance.limits import CallLimits
+from capset.kernel.streams.emission import announce
 from capset.schemas.json_schema import graph_of
 from capset.schemas.json_schema_graph import SchemaNode
 
@@ -136,10 +145,10 @@ async def _granted(
     call.decided = call.decided._replace(reason=asked.detail)
     has_waited = False
     while True:
-        row = await _in_time(call, service.standing(call, digest, needs))
+        row = await _in_time(call, standing_request(call, digest, needs))
         if row is None:
             await limits.check(call)  # a call that is over its limit opens no request
-            row = await _in_time(call, service.ask(call, asked, digest, needs))
+            row = await _in_time(call, open_request(call, asked, digest, needs))
         call.decided = call.decided._replace(approval=row.id)
         if service.is_to_consult(row):
             row = await _in_time(call, service.consult(row))
@@ -148,7 +157,8 @@ async def _granted(
             if call.options.defers:
                 call.deny(asked.detail)
                 raise _required(row, f"this needs an approval first: {asked.reason}")
-            row = await _in_time(call, service.wait(call, row))
+            tell = partial(announce, call, "approval.requested", to_event_data(row))
+            row = await _in_time(call, service.wait(row, tell))
             has_waited = True
         if row.status == "approved" and not has_enough_approvals(row):
             await _in_time(call, service.void(row))
@@ -186,7 +196,7 @@ async def _presented(
     call.decided = call.decided._replace(approval=row.id)
     if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
-    if service.is_of_other_code(row, call):
+    if is_of_other_code(row, call):
         raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments, or a file that they name has changed since")

@@ -18,10 +18,10 @@ from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, Transien
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import is_cancelled, raise_contained
-from capset.kernel.call.execution import execution_of
+from capset.kernel.call.execution import execution_of, run_for
 from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
 from capset.kernel.call.pipeline import record_given_up
-from capset.kernel.call.worker_threads import no_free_thread, run_for
+from capset.kernel.call.worker_threads import no_free_thread
 from capset.kernel.governance.sent_requests import timed
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event, is_heard

@@ -1,0 +1,208 @@
+"""Turns of several processes: whose hold lapses while theirs lives, and that begin as another ends (spec 10, D40)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+
+from capset.clock import SystemClock
+from capset.definitions.hooks import Hooks
+from capset.errors import ApprovalExpired, StoreError, TurnRunning
+from capset.kernel.call.session import Session
+from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow
+from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
+from capset_agents.hosts import NotHere
+from capset_agents.playback.scripts import Call
+from tests.helpers.agents.support import Shelf, Site, site
+from tests.waiting import until
+
+
+@pytest.mark.spec("D40")
+async def test_a_process_that_lost_its_turn_has_no_further_effect(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was frozen for longer than its hold, at the last moment before a call: that is refused, on record."""
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
+        row, events, admissions = await here.session(), here.kernel.store.events, here.kernel.store.admissions
+        admit = admissions.admit
+
+        async def frozen(claim: Claim, intent: Entry | None) -> None:
+            seen = (await events.read(row.id, after=0, limit=1)).running
+            assert seen is not None
+            assert await events.take(seen, replace(seen, holder="another"))
+            await admit(claim, intent)
+
+        monkeypatch.setattr(admissions, "admit", frozen)
+        turn = await here.say(row, "go")
+        assert shelf.done == []
+        (record,) = (await here.kernel.audit.query(AuditQuery(correlation=turn))).items
+        assert (record.tool, record.outcome, record.code) == ("put", "denied", "turn_lost")
+        seen = (await events.read(row.id, after=0, limit=1)).running
+        assert seen is not None
+        assert seen.holder == "another", "it does not end what is another's"
+        assert [kind for kind, _ in await here.told(row)][-1] != "turn.failed"
+
+
+class JumpingClock(SystemClock):
+    """The machine's clock, some nanoseconds ahead."""
+
+    ahead = 0
+
+    def time_ns(self) -> int:
+        return time.time_ns() + self.ahead
+
+
+@pytest.mark.spec("D40")
+async def test_a_process_does_not_take_over_its_own_turn(url: str, shelf: Shelf) -> None:
+    """Its clock has jumped ahead, so that its own hold has lapsed: the turn goes on, once."""
+    clock = JumpingClock()
+    async with site(url, shelf, [Call("hang"), "Done."], clock=clock) as here:
+        row = await here.session()
+        turn = await here.begin(row, "go")
+        await until(lambda: shelf.done == ["hang"])
+        clock.ahead = 3_600 * 1_000_000_000
+        assert await here.turns.continue_due() == 0
+        with pytest.raises(TurnRunning):
+            await here.resume(row, turn)
+        assert shelf.done == ["hang"]
+        assert [kind for kind, _ in await here.told(row)].count("turn.resumed") == 0
+        await here.turns.cancel(row, turn, by="ada")
+
+
+@pytest.mark.spec("R7")
+async def test_a_request_that_has_expired_ends_a_turn_that_its_caller_resumes(url: str, shelf: Shelf) -> None:
+    clock = JumpingClock()
+    async with site(url, shelf, [Call("burn", text="a"), Call("burn", text="a"), "Burnt."], clock=clock) as here:
+        row = await here.session()
+        turn = await here.say(row, "go")
+        clock.ahead = 48 * 3_600 * 1_000_000_000
+        with pytest.raises(ApprovalExpired, match="did not come in time"):
+            await here.resume(row, turn)
+        kind, data = await here.last(row)
+        assert (kind, data["error"]["code"]) == ("turn.failed", "approval_expired")
+        assert len((await here.kernel.store.approvals.list(ApprovalQuery(None))).items) == 1
+        assert shelf.done == []
+
+
+@pytest.mark.spec("R5", "R6")
+async def test_a_turn_that_begins_as_another_ends_has_its_answer(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another server: of the answer that came between its opening and its first event, the model knows."""
+    asked = list[list[ModelMessage]]()
+    answers = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
+        asked.append(messages)
+        await answers.wait()
+        yield f"answer {len(asked)}"
+
+    model = FunctionModel(stream_function=answer)
+    async with site(url, shelf, [], model=model) as here, site(url, shelf, [], model=model, agent=here.agent) as there:
+        row = await here.session()
+        first = await here.begin(row, "one")
+        await until(lambda: bool(asked))
+        begin = there.kernel.store.events.begin
+
+        async def late(*args: Any, **options: Any) -> Begun:
+            answers.set()
+            await here.turns.wait(first)
+            return await begin(*args, **options)
+
+        monkeypatch.setattr(there.kernel.store.events, "begin", late)
+        await there.say(row, "two")
+        parts = [part for message in asked[-1] for part in message.parts]
+        texts = [part.content for part in parts if isinstance(part, TextPart | UserPromptPart)]
+        assert texts == ["one", "answer 1", "two"]
+
+
+@pytest.mark.spec("R7", "R9")
+async def test_a_model_may_give_its_calls_the_same_id_again(url: str, shelf: Shelf) -> None:
+    """A call that was approved is made, though another one of its id was made before it was suspended."""
+    moves = [("put", "a"), ("burn", "b"), ("put", "c"), ("put", "d")]
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str | DeltaToolCalls]:
+        match sum(isinstance(message, ModelResponse) for message in messages):
+            case 0 | 1 as step:
+                yield {0: DeltaToolCall(moves[step][0], f'{{"text": "{moves[step][1]}"}}', tool_call_id="call_0")}
+            case 2:
+                calls = enumerate(moves[2:])
+                yield {
+                    at: DeltaToolCall(name, f'{{"text": "{text}"}}', tool_call_id="call_0")
+                    for at, (name, text) in calls
+                }
+            case _:
+                yield "Done."
+
+    async with site(url, shelf, [], model=FunctionModel(stream_function=answer)) as here:
+        row = await here.session()
+        await here.say(row, "go")
+        await here.approve()
+        await here.go_on()
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        assert sorted(shelf.done) == ["burn b", "put a", "put c", "put d"]
+        called = [data["call"] for kind, data in await here.told(row) if kind == "tool.called"]
+        assert called == ["call_0", "call_0_2", "call_0_3", "call_0_4"]
+
+
+async def leave(here: Site, who: str) -> SessionRow:
+    """Leave a turn of a new session, begun by a caller of a name, as a process leaves it that dies at once."""
+    row, now = await here.session(), here.kernel.now()
+    checkpoint = TurnCheckpoint(content="go", correlation="c", caller={"who": who}, runtime_hash="")
+    held = TurnRow(row.id, here.kernel.new_id(), "dead", now, write_checkpoint(checkpoint))
+    started = NewEvent("turn.started", "{}")
+    await here.kernel.store.events.begin(held, started, now=now, interrupted=started)
+    return row
+
+
+@pytest.mark.spec("R9")
+async def test_turns_that_are_left_to_others_hold_up_no_others(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of command lines that were killed, on a server's database."""
+    async with site(url, shelf, ["Done."]) as here:
+        for _ in range(100):
+            await leave(here, "another")
+        row, reopen = await leave(here, "ada"), here.reopen
+
+        async def own(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+            if caller["who"] != "ada":
+                raise NotHere
+            return await reopen(row, caller, hooks)
+
+        monkeypatch.setattr(here, "reopen", own)
+        await here.go_on()
+        await here.go_on()
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+
+
+@pytest.mark.spec("R9")
+async def test_a_turn_that_fails_to_be_continued_holds_up_no_others(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(url, shelf, ["Done."]) as here:
+        broken, busy, row = [await leave(here, who) for who in ("broken", "busy", "ada")]
+        reopen = here.reopen
+
+        async def fails(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+            if caller["who"] == "broken":
+                raise RuntimeError("the code of a host is wrong")
+            if caller["who"] == "busy":
+                raise StoreError("the store is away for a moment")
+            return await reopen(row, caller, hooks)
+
+        monkeypatch.setattr(here, "reopen", fails)
+        await here.go_on()
+        kind, data = await here.last(broken)
+        assert (kind, data["error"]["code"]) == ("turn.failed", "internal_error")
+        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        monkeypatch.setattr(here, "reopen", reopen)
+        await here.go_on()
+        assert await here.last(busy) == ("turn.ended", {"output": "Done."})

@@ -1,0 +1,103 @@
+"""Sessions of agents whose files declare MCP servers and APIs go on by their ids alone (spec 7, M6)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.cli.support import Run
+from tests.helpers.connect.mcp.opening import SCRIPT
+
+pytestmark = pytest.mark.realtime
+
+STEPS: tuple[dict[str, Any], ...] = (
+    {"calls": [{"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}]},
+    {"text": "Three."},
+)
+
+
+def shelf(folder: Path) -> dict[str, Any]:
+    """Return the declaration of a server of the tests."""
+    return {"mcp_servers": {"shelf": {"command": [sys.executable, str(SCRIPT), "shelf", str(folder)]}}}
+
+
+def adder(folder: Path, **more: Any) -> None:
+    """Write an agent file that declares its server, and approve its tool."""
+    given = {"name": "adder", "description": "Adds.", "capabilities": ["mcp:shelf"], **shelf(folder), **more}
+    (folder / "adder.json").write_text(json.dumps(given))
+
+
+def newest(run: Run) -> str:
+    return run("sessions", "list", "--json").json["items"][0]["id"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> tuple[str, str]:
+    """Return the options of a model that adds in each of two turns."""
+    (tmp_path / "script.json").write_text(json.dumps({"steps": [*STEPS, *STEPS]}))
+    return "--model", f"script:{tmp_path / 'script.json'}"
+
+
+@pytest.mark.spec("M6")
+def test_a_session_knows_the_file_that_declares_its_servers(
+    run: Run, tmp_path: Path, model: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adder(tmp_path)
+    assert run("mcp", "approve", "shelf", "add", "--agent", "adder.json").code == 0
+    first = run("run", "adder.json", "add", *model)
+    assert (first.code, first.out) == (0, "Three.\n"), first.said
+    session = newest(run)
+    adder(tmp_path, system_prompt="You add.")
+    monkeypatch.setenv("CAPSET_DB", f"sqlite:///{tmp_path / 'capset.db'}")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = run("run", "--session", session, "and again", *model)
+    assert (again.code, again.out) == (0, "Three.\n"), again.said
+    called = run("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
+    assert json.loads(called.out) == {"total": 4}, called.said
+    chat = run("chat", "--resume", session, *model, stdin="")
+    assert chat.code == 0, chat.said
+    outcomes = [(one["tool"], one["outcome"]) for one in run("audit", "query", "--json").json["items"]]
+    assert outcomes.count(("shelf_add", "succeeded")) == 3
+    (tmp_path / "adder.json").unlink()
+    other = run("run", "--session", session, "and again", *model, "--principal", "eve")
+    assert (other.code, "adder" in other.said) == (2, False), other.said
+    gone = run("run", "--session", session, "and again", *model)
+    assert (gone.code, f"{tmp_path / 'adder.json'}: cannot be read" in gone.said) == (2, True), gone.said
+    assert f"the session {session!r} needs the MCP servers and APIs of its agent's file" in gone.said
+
+
+@pytest.mark.spec("M6")
+def test_servers_of_agents_within_are_known_too(run: Run, tmp_path: Path, model: tuple[str, str]) -> None:
+    adder(tmp_path)
+    assert run("mcp", "approve", "shelf", "add", "--agent", "adder.json").code == 0
+    (tmp_path / "head.json").write_text(json.dumps({"name": "head", "agents": ["./adder.json"]}))
+    steps: dict[str, Any] = {
+        "head": [{"calls": [{"tool": "adder", "arguments": {"input": "add"}}]}, {"text": "Done."}] * 2
+    }
+    steps["adder"] = [*STEPS, *STEPS]
+    (tmp_path / "script.json").write_text(json.dumps({"agents": steps}))
+    assert run("run", "head.json", "add", *model).out == "Done.\n"
+    again = run("run", "--session", newest(run), "and again", *model)
+    assert (again.code, again.out) == (0, "Done.\n"), again.said
+    outcomes = [(one["tool"], one["outcome"]) for one in run("audit", "query", "--json").json["items"]]
+    assert outcomes.count(("shelf_add", "succeeded")) == 2
+
+
+@pytest.mark.spec("M6")
+def test_a_session_of_a_configuration_says_how_it_goes_on(run: Run, tmp_path: Path, model: tuple[str, str]) -> None:
+    """Its limits and its permissions are in that file, so that it is named each time."""
+    (tmp_path / "my tools.json").write_text(json.dumps({"agent": "boss", **shelf(tmp_path)}))
+    assert run("mcp", "approve", "shelf", "add", "--config", "my tools.json").code == 0
+    assert run("run", "add", "--config", "my tools.json", *model).out == "Three.\n"
+    session = newest(run)
+    alone = run("run", "--session", session, "and again", *model)
+    assert alone.code == 2
+    option = f"--config '{tmp_path / 'my tools.json'}'"
+    assert f"the session {session!r} is one of a configuration file: give {option} with it" in alone.said
+    again = run("run", "--session", session, "and again", "--config", str(tmp_path / "my tools.json"), *model)
+    assert (again.code, again.out) == (0, "Three.\n"), again.said

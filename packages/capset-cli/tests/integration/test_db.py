@@ -1,0 +1,148 @@
+"""``capset db``: upgrade, check and back up, on both engines (spec 5, P30)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from capset.stores.sql.schema.revisions import ENOUGH, HEAD, KNOWN
+from tests.databases import Server, require_scheme
+from tests.helpers.cli.serving import serving
+from tests.helpers.cli.support import ADD, Command, Run
+from tests.helpers.stores.sql.support import make, run_at
+
+SECRET = "mystore://me:sesame@host/db"
+
+
+@pytest.mark.spec("P30")
+def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make(path, "0005")
+    before = path.read_bytes()
+    planned = run("db", "upgrade", "--dry-run", "--db", "a.db", "--json").json
+    assert (planned["before"], planned["after"], planned["done"]) == ("0005", HEAD, False)
+    assert [step["revision"] for step in planned["steps"]] == sorted(one for one in KNOWN if one > "0005")
+    assert "would go from revision 0005" in run("db", "upgrade", "--dry-run", "--db", "a.db").out
+    assert path.read_bytes() == before
+    assert run("db", "check", "--db", "a.db").code == 3
+    done = run("db", "upgrade", "--db", "a.db", "--json").json
+    assert done == planned | {"done": True}
+    assert run("db", "check", "--verify", "--db", "a.db", "--json").json == {
+        "ok": True,
+        "revision": HEAD,
+        "head": HEAD,
+        "problems": [],
+        "verification": {"ok": True, "checked": 0},
+    }
+    assert "nothing to do" in run("db", "upgrade", "--db", "a.db").out
+
+
+@pytest.mark.spec("P30")
+@pytest.mark.parametrize("revision", ["0001", "0005", max(KNOWN - {HEAD})])
+def test_the_chain_of_an_older_database_is_verified_if_it_can_be_and_else_is_a_problem(
+    run: Run, tmp_path: Path, revision: str
+) -> None:
+    make(tmp_path / "a.db", revision)
+    done = run("db", "check", "--verify", "--db", "a.db")
+    assert (done.code, "capset db upgrade raises it" in done.said) == (3, True)
+    can_be = revision >= ENOUGH
+    assert ("its chain was not verified: this version verifies it after an upgrade" in done.said) is not can_be
+    found = run("db", "check", "--verify", "--db", "a.db", "--json")
+    assert (found.code, "verification" not in found.json) == (3, not can_be)
+
+
+@pytest.mark.spec("P30")
+def test_looking_makes_no_database(run: Run, tmp_path: Path) -> None:
+    for arguments in (("check",), ("backup", "copy"), ("upgrade", "--dry-run")):
+        done = run("db", *arguments, "--db", "new.db")
+        assert (done.code, "there is no database at new.db" in done.said) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    assert run("db", "upgrade", "--db", "new.db").code == 0
+    assert run("db", "check", "--db", "new.db").code == 0
+
+
+@pytest.mark.parametrize("url", ["memory://", SECRET])
+def test_what_is_no_database_is_refused(url: str, run: Run) -> None:
+    for arguments in (("check",), ("upgrade",), ("backup", "copy")):
+        done = run("db", *arguments, "--db", url)
+        assert done.code == 2
+        assert "sesame" not in done.err
+    assert "a store memory:// is neither" in run("db", "check", "--db", "memory://").err
+
+
+@pytest.mark.spec("P30")
+def test_damage_ends_with_3_and_is_named(run: Run) -> None:
+    assert run(*ADD).code == 0
+    run_at("sqlite:///capset.db", "DROP INDEX ix_records_time")
+    run_at("sqlite:///capset.db", "UPDATE records SET tool = 'another'")
+    done = run("db", "check", "--verify")
+    assert done.code == 3
+    assert "problem: the index ix_records_time is missing" in done.said
+    assert "not verified: record 1" in done.said
+    found = run("db", "check", "--verify", "--json")
+    assert (found.code, found.json["ok"], found.json["verification"]["ok"]) == (3, False, False)
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P30")
+def test_a_backup_is_served_from(workshop: Command, tmp_path: Path, run: Run) -> None:
+    assert workshop(*ADD).code == 0
+    done = workshop("db", "backup", "kept.db", "--json")
+    assert done.json == {"file": "kept.db", "bytes": (workshop.folder / "kept.db").stat().st_size}
+    assert workshop("db", "backup", "kept.db").code == 2, "no file is written over"
+    with serving(workshop, "--insecure", "--db", "kept.db") as here, here.client() as client:
+        session = client.post("/v1/sessions", json={"agent_id": "foreman"}).json()["id"]
+        assert client.post(
+            f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "a"}}
+        ).is_success
+        assert len(client.get("/v1/audit").json()["items"]) == 2
+        here.end()
+    assert workshop("db", "check", "--verify", "--db", "kept.db").code == 0
+
+
+@pytest.mark.spec("P71", "G39")
+def test_a_backup_is_restored_into_a_new_database_alone(run: Run) -> None:
+    assert run(*ADD).code == 0
+    assert run("db", "backup", "kept.db").code == 0
+    refused = run("db", "restore", "kept.db")
+    assert (refused.code, "move all of these away" in refused.said) == (2, True)
+    done = run("db", "restore", "kept.db", "--db", "again.db")
+    assert done.code == 0, done.err
+    assert done.out.startswith("restored: records up to 1; 0 approvals and requests")
+    assert "keys that were revoked after the backup are valid again" in done.said
+    (act,) = run("audit", "query", "--act", "database.restore", "--db", "again.db", "--json").json["items"]
+    assert act["arguments"] == {"approvals": 0, "last": 1}
+    assert run("db", "check", "--verify", "--db", "again.db").code == 0
+    assert run("db", "restore", "kept.db", "--db", "third.db", "--json").json == {"last": 1, "approvals": 0}
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P30")
+def test_a_postgres_database_by_a_url_as_sqlalchemy_writes_it(
+    run: Run, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_scheme()
+    monkeypatch.setenv("PATH", f"{postgres.programs}{os.pathsep}{os.environ['PATH']}")
+    plain = postgres.empty()
+    there = ("--db", plain.replace("postgresql://", "postgresql+psycopg://"))
+    assert run("db", "upgrade", "--dry-run", *there, "--json").json["after"] == HEAD
+    assert run("db", "check", *there).code == 3
+    assert run("db", "upgrade", *there).code == 0
+    assert run(*ADD, *there).code == 0
+    assert run("db", "backup", "kept.dump", *there).code == 0
+    other = postgres.empty()
+    subprocess.run(["pg_restore", "--no-owner", f"--dbname={other}", tmp_path / "kept.dump"], check=True)
+    assert run("db", "check", "--verify", "--db", other, "--json").json["verification"]["checked"] == 1
+    assert run(*ADD, "--db", other).code == 0
+
+
+@pytest.mark.spec("P30")
+def test_another_driver_is_refused_by_name(run: Run) -> None:
+    require_scheme()
+    done = run("db", "check", "--db", "postgresql+asyncpg://me:sesame@host/db")
+    assert done.code == 2
+    assert "the store's URL names the driver 'asyncpg'; there is psycopg only" in done.said
+    assert "sesame" not in done.err

@@ -1,0 +1,3 @@
+from tests.helpers.cli.audit.fixtures import run
+
+__all__ = ["run"]

@@ -1,0 +1,233 @@
+"""Who asks is found out first, and says nothing of what there is (spec 4, G1; spec 5, P14)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from capset import Principal
+from capset.errors import DefinitionError
+from capset.kernel.ttl_cache import SECONDS
+from capset_server.auth.callers import Caller
+from capset_server.auth.keys import create_key
+from capset_testing import FakeClock
+from tests.helpers.server.support import Site, call, make_session, problem, site
+from tests.helpers.server.walk import ADMINISTERED, Belongings, steps
+from tests.helpers.server.wire import ask
+from tests.waiting import until
+
+NOT_THERE = Belongings("nowhere", "nowhere", "nowhere")
+
+
+@pytest.mark.spec("G1", "P14")
+async def test_without_a_key_nothing_is_looked_at(shared: Site) -> None:
+    async with shared.client() as ada:
+        document = (await ada.get("/openapi.json")).json()
+    async with shared.client(None) as client:
+        for step in steps(document, NOT_THERE):
+            if step.name not in ("healthz", "readyz"):
+                response = await step.take(client)
+                problem(response, 401, "unauthenticated")
+                assert response.headers["www-authenticate"] == "Bearer"
+        for path in (
+            "/openapi.json",
+            "/v1",
+            "/v1/nothing",
+            "/docs",
+            "/redoc",
+            "/mcp",
+            "/admin",
+            "/v1/agents/",
+            "/favicon.ico",
+        ):
+            problem(await client.get(path), 401, "unauthenticated")
+        problem(await client.post("/v1/agents", content=b"{broken"), 401, "unauthenticated")
+        problem(await client.request("PROPFIND", "/v1/agents"), 401, "unauthenticated")
+        problem(await client.put("/v1/agents", content=b"x" * 100_000), 401, "unauthenticated")
+
+
+@pytest.mark.spec("P14")
+async def test_every_key_that_is_not_valid_is_refused_in_the_same_words() -> None:
+    clock = FakeClock()
+    async with site(clock=clock) as here:
+        row, here.keys["revoked"] = await create_key(here.kernel, "r", Principal("ada", org="acme"))
+        await here.key("expired", lifetime=timedelta(hours=1))
+        await here.kernel.store.keys.revoke(row.id, here.kernel.now())
+        async with here.client("expired") as client:
+            assert (await client.get("/v1/agents")).status_code == 200
+        clock.advance(3600)
+        good = here.keys["ada"]
+        wrong = {
+            "none": None,
+            "revoked": f"Bearer {here.keys['revoked']}",
+            "expired": f"Bearer {here.keys['expired']}",
+            "unknown": "Bearer capset_" + "A" * 43,
+            "shortened": f"Bearer {good[:-1]}",
+            "longer": f"Bearer {good}x",
+            "basic": f"Basic {good}",
+            "bare": good,
+            "empty": "Bearer ",
+            "blank": "",
+            "endless": "Bearer " + "A" * 10_000,
+            "odd": "Bearer \u00fc\u00ff",
+        }
+        told = set[str]()
+        for authorization in wrong.values():
+            headers = {} if authorization is None else {"authorization": authorization}
+            answer = await ask(here, "GET", "/v1/agents", key=None, **headers)
+            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+            told.add(answer.body.decode().replace(answer.headers["x-correlation-id"], ""))
+        assert len(told) == 1, told
+        assert (await ask(here, "GET", "/v1/agents", key=None, authorization=f"bEaReR {good}")).status == 200
+
+
+@pytest.mark.spec("P14")
+async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at_most(shared: Site) -> None:
+    row, shared.keys["soon gone"] = await create_key(shared.kernel, "g", Principal("ada", org="acme"))
+    async with shared.client("soon gone") as client:
+        assert (await client.get("/v1/agents")).status_code == 200
+        await shared.kernel.store.keys.revoke(row.id, shared.kernel.now())
+        assert SECONDS <= 1
+        shared.service.callers._known._kept.clear()  # as a second later
+        problem(await client.get("/v1/agents"), 401, "unauthenticated")
+
+
+@pytest.mark.spec("P35", "T31")
+async def test_a_key_that_has_ended_counts_among_those_of_unknown_callers() -> None:
+    clock = FakeClock()
+    async with site(clock=clock) as here:
+        header = f"Bearer {await here.key('short', lifetime=timedelta(hours=1))}"
+        async with here.client("short") as client:
+            assert (await client.get("/v1/agents")).status_code == 200
+            assert here.service.callers.has_met(header)
+            clock.advance(3600)
+            problem(await client.get("/v1/agents"), 401, "unauthenticated")
+            assert not here.service.callers.has_met(header)
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize(
+    "scope", ["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics"]
+)
+async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) -> None:
+    async with shared.client() as ada:
+        session = await make_session(ada)
+        agent = (await ada.get("/v1/agents")).json()["items"][-1]["id"]
+        document = (await ada.get("/openapi.json")).json()
+    await shared.key("narrow", principal="ada", scopes=[scope])
+    needs = {
+        "list_agents": "read",
+        "get_agent": "read",
+        "list_capabilities": "read",
+        "get_capability": "read",
+        "create_agent": "write",
+        "change_agent": "write",
+        "archive_agent": "write",
+        "rollback_agent": "write",
+        "list_agent_versions": "read",
+        "get_agent_version": "read",
+        "diff_agent_versions": "read",
+        "preview_agent": "read",
+        "preview_agent_change": "read",
+        "list_fingerprints": "read",
+        "get_fingerprint": "read",
+        "diff_fingerprints": "read",
+        **dict.fromkeys(("list_records", "summarize_records", "verify_records", "export_records"), "audit"),
+        **dict.fromkeys(("list_sightings", "list_deliveries", "get_delivery"), "audit"),
+        **dict.fromkeys(("approve", "summarize_approvals", "get_approval_conversation"), "approve"),
+        **dict.fromkeys(("get_approval_arguments", "get_approval_file"), "approve"),
+        **dict.fromkeys(ADMINISTERED, "admin"),
+        "reject": "approve",
+        "metrics": "metrics",
+        "check_config": "read",
+    }
+    beside = {
+        "capset:audit": (
+            "list_links",
+            "diff_links",
+            "get_link",
+            "get_link_envelope",
+            "get_envelope",
+            "list_transitions",
+        ),
+        "capset:approve": ("list_approvals", "get_approval"),
+    }
+    async with shared.client("narrow") as client:
+        for step in steps(document, Belongings(agent, session, "")):
+            if step.name in ("healthz", "readyz", "whoami", "get_usage", "get_record"):  # of one's own
+                continue
+            needed = f"capset:{needs.get(step.name, 'call')}"
+            response = await step.take(client)
+            if needed == scope or step.name in beside.get(scope, ()):
+                assert response.status_code != 403, (step, response.text)
+            else:
+                assert needed in problem(response, 403, "permission_denied")["detail"], step
+
+
+@pytest.mark.spec("G10", "P14")
+async def test_an_administrator_may_ask_everything(shared: Site) -> None:
+    await shared.key("root", scopes=["capset:admin"])
+    async with shared.client("root") as client:
+        session = await make_session(client)
+        assert (await call(client, session, "echo")).status_code == 200
+        for path in ("/v1/audit", "/v1/agents", "/v1/capabilities"):
+            assert (await client.get(path)).status_code == 200
+
+
+@pytest.mark.spec("P14")
+async def test_a_scope_says_nothing_of_what_there_is(shared: Site) -> None:
+    async with shared.client() as ada:
+        session = await make_session(ada)
+    await shared.key("eve", org="evil", scopes=["capset:read"])
+    async with shared.client("eve") as eve:
+        for one in (session, "nowhere"):
+            problem(await eve.get(f"/v1/sessions/{one}"), 403, "permission_denied")
+
+
+@pytest.mark.spec("P14")
+async def test_keys_are_kept_hashed(tmp_path: Path) -> None:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here, here.client() as client:
+        assert (await client.get("/v1/agents")).status_code == 200
+        session = await make_session(client)
+        await call(client, session, "echo")
+        key = here.keys["ada"]
+        await here.kernel.audit.flush()
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        await until(lambda: b"api_keys" in b"".join(path.read_bytes() for path in files))
+        for path in files:
+            content = path.read_bytes()
+            assert key.encode() not in content
+            assert key.removeprefix("capset_").encode() not in content
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("org", ["", " ", "a\0b"])
+async def test_a_key_is_of_an_organisation_that_has_a_name_or_of_none(shared: Site, org: str) -> None:
+    with pytest.raises(DefinitionError):
+        await create_key(shared.kernel, "k", Principal("ada", org=org))
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("who", [Principal.anonymous(), Principal("bot", kind="agent").acting_for(Principal("ada"))])
+async def test_a_key_is_of_somebody_who_is_known_and_acts_for_themselves(shared: Site, who: Principal) -> None:
+    before = await shared.kernel.store.keys.list()
+    with pytest.raises(DefinitionError, match="a key is for a user, an agent or an org that acts for itself"):
+        await create_key(shared.kernel, "k", who)
+    assert await shared.kernel.store.keys.list() == before
+
+
+@pytest.mark.spec("P14")
+async def test_an_unknown_scope_is_refused_with_the_nearest(shared: Site) -> None:
+    with pytest.raises(DefinitionError, match="capset:read"):
+        await create_key(shared.kernel, "k", Principal("ada"), scopes=["capset:raed"])
+
+
+@pytest.mark.spec("P14")
+async def test_without_keys_everybody_is_the_one_who_was_named() -> None:
+    anyone = Caller(Principal("dev", permissions={"vault:open"}), frozenset({"capset:admin"}), None)
+    async with site(anyone=anyone) as here, here.client(None) as client:
+        session = await make_session(client)
+        assert (await call(client, session, "unlock")).json()["data"] == "open"
+        assert (await here.record()).principal == "dev"

@@ -1,0 +1,136 @@
+"""Clients that know only a URL: they find the authorization server, get a token, and call tools (spec 7, M14, M15)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyUrl
+
+from tests.helpers.net.support import answer, server
+from tests.helpers.net.tls import Tls
+from tests.helpers.server.auth.authorizing import CALLBACK, Provider, protected, provider
+from tests.helpers.server.auth.oauth_clients import Wallet, connected
+from tests.helpers.server.mcp.support import Era, text_of
+from tests.helpers.server.support import Site
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """Give each way in which the official client speaks."""
+    return request.param
+
+
+@pytest.fixture
+async def by() -> AsyncGenerator[Provider]:
+    """Give an authorization server that knows the client ``desk``."""
+    async with provider() as found:
+        found.register("desk", CALLBACK)
+        yield found
+
+
+@pytest.fixture
+async def here(by: Provider) -> AsyncGenerator[Site]:
+    """Give a server that takes its tokens."""
+    async with protected(by) as found:
+        yield found
+
+
+def registered() -> Wallet:
+    """Return the wallet of a client that was registered beforehand."""
+    redirect_uris = [AnyUrl(CALLBACK)]
+    return Wallet(client=OAuthClientInformationFull(client_id="desk", redirect_uris=redirect_uris))
+
+
+@pytest.mark.spec("M14")
+async def test_a_client_that_knows_the_url_alone_gets_a_token_and_calls_a_tool(
+    here: Site, by: Provider, era: Era
+) -> None:
+    wallet, url = registered(), f"{here.url}/mcp/agents/foreman"
+    async with connected(url, era, wallet) as client:
+        assert "echo" in {one.name for one in (await client.list_tools()).tools}
+        assert text_of(await client.call_tool("echo", {"text": "found it"})) == "found it"
+    (asked,) = by.asked
+    assert (asked["resource"], asked["scope"], asked["code_challenge_method"]) == (url, "capset:call", "S256")
+    assert wallet.token is not None
+    assert wallet.token.scope == "capset:call"
+    record = await here.record()
+    assert (record.tool, record.principal, record.org) == ("echo", "grace", "acme")
+
+
+@pytest.mark.spec("M14")
+async def test_a_client_may_be_known_by_its_metadata_document(tmp_path: Path, era: Era) -> None:
+    tls = Tls(tmp_path, "localhost")
+    async with server(tls=tls.server) as host, provider(tls.client) as by, protected(by) as here:
+        document = host.url("/client.json", "localhost", "https")
+        said = {"client_id": document, "client_name": "tests", "redirect_uris": [CALLBACK]}
+        host.pages["/client.json"] = answer(200, json.dumps(said).encode(), content_type="application/json")
+        wallet = Wallet()
+        async with connected(f"{here.url}/mcp/agents/foreman", era, wallet, document) as client:
+            assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+        assert wallet.client is not None
+        assert [one["client_id"] for one in by.asked] == [wallet.client.client_id] == [document]
+        assert [one.target for one in host.asked] == ["/client.json"], "which is kept"
+
+
+@pytest.mark.spec("M14")
+async def test_one_resource_that_the_operator_declares_is_found_from_every_endpoint(era: Era) -> None:
+    async with provider() as by:
+        by.register("desk", CALLBACK)
+        async with protected(by, "/mcp") as here:
+            async with connected(f"{here.url}/mcp/agents/foreman", era, registered()) as client:
+                assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+            assert [one["resource"] for one in by.asked] == [f"{here.url}/mcp"]
+
+
+@pytest.mark.spec("M14", "T42")
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "https://other.example.com"},
+        {"aud": "{url}/v1"},
+        {"aud": "{url}/mcp/agents/other"},
+        {"iss": "https://other.example.com"},
+        {"exp": 1},
+    ],
+    ids=str,
+)
+async def test_a_client_whose_token_is_refused_signs_in_again(here: Site, by: Provider, claims: dict[str, Any]) -> None:
+    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
+    given = {"aud": url, "scope": "capset:call", **claims}
+    given["aud"] = given["aud"].replace("{url}", here.url)
+    wallet.token = OAuthToken(access_token=by.token(**given))
+    async with connected(url, "auto", wallet) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+    assert [one["scope"] for one in by.asked] == ["capset:call"]
+
+
+@pytest.mark.spec("M14")
+async def test_a_client_with_a_good_token_is_not_sent_away(here: Site, by: Provider) -> None:
+    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
+    wallet.token = OAuthToken(access_token=by.token(aud=url, scope="capset:call"))
+    async with connected(url, "auto", wallet) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+    assert by.asked == []
+
+
+@pytest.mark.spec("M15")
+async def test_a_client_that_lacks_the_scope_of_a_tool_asks_for_it_and_goes_on(
+    here: Site, by: Provider, era: Era
+) -> None:
+    by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
+    wallet = registered()
+    async with connected(f"{here.url}/mcp/agents/foreman", era, wallet) as client:
+        assert [one.name for one in (await client.list_tools()).tools] == ["echo"]
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+        assert len(by.asked) == 1
+        assert not (await client.call_tool("note", {"text": "kept"})).is_error
+        assert [one.name for one in (await client.list_tools()).tools] == ["echo", "note"]
+    assert set(by.asked[1]["scope"].split()) >= {"capset:call:kit.echo", "capset:call:kit.note"}
+    assert wallet.token is not None
+    assert set((wallet.token.scope or "").split()) == {"capset:call:kit.echo", "capset:call:kit.note"}
+    assert [one.tool for one in await here.records()] == ["echo", "note"]

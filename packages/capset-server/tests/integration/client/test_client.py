@@ -1,0 +1,155 @@
+"""Agents, sessions, capabilities and records of a real server."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from capset.errors import (
+    Conflict,
+    DefinitionError,
+    InvalidArguments,
+    NotFound,
+    Outdated,
+    PermissionDenied,
+    Unauthenticated,
+)
+from capset_server.client import AgentInput, Client
+from tests.helpers.client.fixtures import Served
+
+
+async def test_health_needs_no_key(served: Served) -> None:
+    async with Client(served.url) as client:
+        await client.health()
+        with pytest.raises(Unauthenticated):
+            await client.agents.list()
+
+
+async def test_capabilities(boss: Client) -> None:
+    page = await boss.capabilities.list()
+    assert page.total == len(page.items) > 3
+    assert [one.id for one in (await boss.capabilities.list(text="workshop", status="available")).items] == ["workshop"]
+    assert (await boss.capabilities.list(category="[i]Tests[/i]")).total == 1
+    assert (await boss.capabilities.list(permission="session_files:read")).items[0].id == "session_file_system"
+    first = await boss.capabilities.list(limit=2)
+    assert ([one.id for one in first.items], first.next) == ([one.id for one in page.items[:2]], page.items[1].id)
+    assert [one.id async for one in boss.capabilities.all()] == [one.id for one in page.items]
+    detail = await boss.capabilities.get("test_math")
+    assert detail.tools[0].schema_["required"] == ["a", "b"]
+    with pytest.raises(NotFound, match="did you mean 'test_math'"):
+        await boss.capabilities.get("test_maths")
+
+
+async def test_an_agent_from_its_beginning_to_its_end(boss: Client) -> None:
+    given = AgentInput(name="clerk", system_prompt="Käse ☕", capabilities=["test_math"], tags=["one", "two"])
+    made = await boss.agents.create(given)
+    assert (made.name, made.system_prompt, made.version, made.status) == ("clerk", "Käse ☕", 1, "active")
+    changed = await boss.agents.change(made.id, {"tags": None, "description": "Counts."}, version=1)
+    assert (changed.tags, changed.description, changed.version) == ([], "Counts.", 2)
+    assert await boss.agents.get(made.id) == changed
+    with pytest.raises(Outdated, match="has the version 2, not 1") as caught:
+        await boss.agents.change(made.id, {"description": "Lost."}, version=1)
+    assert (caught.value.code, caught.value.status) == ("outdated", 412)
+    with pytest.raises(Outdated):
+        await boss.agents.archive(made.id, version=1)
+    await boss.agents.archive(made.id, version=2)
+    assert [one.id for one in (await boss.agents.list(name="clerk", status="archived")).items] == [made.id]
+    with pytest.raises(Conflict, match="is archived"):
+        await boss.sessions.create(made.id)
+
+
+async def test_what_cannot_be_written_names_every_field(boss: Client) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        await boss.agents.create(AgentInput(name="clerk", capabilities=["test_mat", "nope"]))
+    assert [field.path for field in caught.value.fields] == ["capabilities.0", "capabilities.1"]
+    assert re.fullmatch("[0-9a-f-]{36}", caught.value.correlation or "")
+    made = await boss.agents.create(AgentInput(name="clerk"))
+    with pytest.raises(InvalidArguments, match="Invalid agent") as misfit:
+        await boss.agents.change(made.id, {"naem": "x"})
+    (field,) = misfit.value.fields
+    assert (field.path, field.did_you_mean) == ("naem", "name")
+    with pytest.raises(Conflict, match="defined in code"):
+        await boss.agents.change("foreman", {"description": "x"})
+
+
+async def test_pages_and_all_of_them(boss: Client) -> None:
+    made = [(await boss.agents.create(AgentInput(name="many"))).id for _ in range(3)]
+    first = await boss.agents.list(name="many", limit=2)
+    assert ([one.id for one in first.items], first.total) == (made[:0:-1], 3)
+    second = await boss.agents.list(name="many", limit=2, cursor=first.next)
+    assert ([one.id for one in second.items], second.next) == (made[:1], None)
+    assert [one.id async for one in boss.agents.all(name="many")] == made[::-1]
+    assert "foreman" in [one.name async for one in boss.agents.all()]
+    sessions = [(await boss.sessions.create(made[0])).id for _ in range(3)]
+    page = await boss.sessions.list(agent_id=made[0], limit=2)
+    assert [one.id for one in page.items] == sessions[:0:-1]
+    assert [one.id async for one in boss.sessions.all(agent_id=made[0])] == sessions[::-1]
+    with pytest.raises(InvalidArguments) as caught:
+        await boss.agents.list(limit=201)
+    assert [field.path for field in caught.value.fields] == ["limit"]
+
+
+async def test_every_page_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await boss.agents.create(AgentInput(name="paged"))
+    sessions = [(await boss.sessions.create(made.id)).id for _ in range(5)]
+    for module in ("sessions", "records"):
+        monkeypatch.setattr(f"capset_server.client.{module}.LARGEST_PAGE", 2)
+    assert [one.id async for one in boss.sessions.all(agent_id=made.id)] == sessions[::-1]
+    calls = [(await boss.call(sessions[0], "t")).record for _ in range(5)]
+    assert [one["id"] async for one in boss.records.all(session=sessions[0])] == calls[::-1]
+
+
+async def test_a_session_from_its_beginning_to_its_end(boss: Client) -> None:
+    session = await boss.sessions.create("foreman")
+    assert (session.agent, session.agent_id, session.principal) == ("foreman", "foreman", "boss")
+    assert await boss.sessions.get(session.id) == session
+    snapshot = await boss.sessions.snapshot(session.id)
+    assert {one.name for one in snapshot.tools if one.in_play} >= {"echo", "steps"}
+    await boss.sessions.delete(session.id)
+    for asked in (boss.sessions.get(session.id), boss.sessions.delete(session.id), boss.sessions.snapshot(session.id)):
+        with pytest.raises(NotFound, match="there is no session"):
+            await asked
+
+
+async def test_records_by_what_they_say(boss: Client, session: str) -> None:
+    record = (await boss.call(session, "echo", {"text": "hi"}, correlation="mine-1")).record
+    await boss.call(session, "ecko", correlation="mine-1")
+    (found,) = (await boss.records.list(id=record)).items
+    assert (found["tool"], found["outcome"], found["principal"]) == ("echo", "succeeded", "boss")
+    both = (await boss.records.list(session=session, principal="boss", correlation="mine-1")).items
+    assert [one["outcome"] for one in both] == ["not_found", "succeeded"]
+    assert [one["tool"] async for one in boss.records.all(session=session, outcome="not_found")] == ["ecko"]
+    assert (await boss.records.list(session=session, tool="steps")).items == []
+    wrong: dict[str, Any] = {"principle": "boss"}
+    with pytest.raises(TypeError, match=r"\.list\(\) got an .* 'principle'\. Did you mean 'principal'\?"):
+        await boss.records.list(**wrong)
+    with pytest.raises(TypeError, match=r"\.all\(\) got an .* 'principle'\. Did you mean 'principal'\?"):
+        boss.records.all(**wrong)
+
+
+async def test_who_may_not(served: Served) -> None:
+    async with Client(served.url, key=served.ada) as ada:
+        with pytest.raises(PermissionDenied, match="lacks the scope capset:write"):
+            await ada.agents.create(AgentInput(name="x"))
+        with pytest.raises(PermissionDenied, match="capset:audit"):
+            await ada.records.list()
+    for key in (None, "capset_" + "x" * 43):
+        async with Client(served.url, key=key) as nobody:
+            with pytest.raises(Unauthenticated) as caught:
+                await nobody.agents.list()
+            assert caught.value.status == 401
+
+
+async def test_an_id_is_one_part_of_a_path(boss: Client, session: str) -> None:
+    await boss.files.write(session, "/kept.txt", b"x")
+    for name in ("", f"{session}/files/kept.txt", "/"):
+        with pytest.raises(DefinitionError, match="must not be empty, nor hold a slash"):
+            await boss.sessions.delete(name)
+    with pytest.raises(DefinitionError, match="not valid Unicode"):
+        await boss.sessions.get("\udcff")
+    for name in (".", "..", "?", "#", "%2F", f"{session}?x=1", f"..%2F{session}", "é", "\0", "x" * 150):
+        with pytest.raises(NotFound, match="there is no session"):
+            await boss.sessions.get(name)
+    assert (await boss.files.read(session, "/kept.txt")).content == b"x"

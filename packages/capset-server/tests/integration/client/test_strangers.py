@@ -1,0 +1,166 @@
+"""A server that cannot be reached, breaks off, or is not capset."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from capset.errors import CapsetError, ForeignAnswer, Unreachable
+from capset_server.client import AgentInput, Client, data_of
+from tests.helpers.client.ports import closed_port
+from tests.helpers.client.strangers import answer, events, stranger
+
+HTML = b"<html>Welcome</html>"
+PROBLEM = b"""{
+    "type": "urn:x", "title": "Slow down", "status": 429, "detail": "Later", "code": "rate_limited",
+    "retryable": true, "correlation": "c-9", "new": 1
+}"""
+ERROR = {"code": "rate_limited", "status": 429, "message": "Later", "retryable": True}
+MOVED = ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"]
+
+
+async def test_nobody_listens() -> None:
+    url = closed_port()
+    async with Client(url) as client:
+        for asked in (client.health(), client.call("s", "t")):
+            with pytest.raises(Unreachable, match=f"cannot reach {url}: ") as caught:
+                await asked
+            assert caught.value.retryable, "it was never sent"
+
+
+async def test_a_name_that_nobody_has() -> None:
+    async with Client("https://capset.invalid", connect_timeout=5) as client:
+        with pytest.raises(Unreachable, match=r"cannot reach https://capset\.invalid: "):
+            await client.health()
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"])
+async def test_a_connection_that_breaks_may_have_done_its_work(said: bytes) -> None:
+    async with stranger(said) as server, Client(server.url) as client:
+        with pytest.raises(Unreachable, match=r"the connection to http://.* broke: ") as caught:
+            await client.call("s", "t")
+        assert not caught.value.retryable
+        with pytest.raises(Unreachable) as caught:
+            await client.call("s", "t", idempotency_key="once")
+        assert caught.value.retryable, "it is done once, however often it is sent"
+        with pytest.raises(Unreachable) as caught:
+            await client.sessions.get("s")
+        assert caught.value.retryable, "asking does nothing"
+
+
+async def test_a_server_that_says_nothing() -> None:
+    async with stranger(stays=True) as server, Client(server.url, timeout=0.05) as client:
+        with pytest.raises(Unreachable, match="broke: ReadTimeout"):
+            await client.health()
+    assert len(server.heads) == 1, "nothing is tried again"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (answer("200 OK", "text/html", HTML), "answered what is no HealthShape: is it capset"),
+        (answer("200 OK", "application/json", b'{"other": 1}'), "answered what is no HealthShape"),
+        (answer("404 Not Found", "text/html", HTML), "answered 404, and not as capset does"),
+        (answer("404 Not Found", "application/json", b'{"detail": "Not Found"}'), "answered 404, and not as"),
+        (answer("502 Bad Gateway", "text/html", HTML), "answered 502, and not as capset does"),
+        (answer("404 Not Found", "application/problem+json", b'{"title": "x"}'), "answered what is no Problem"),
+        (answer("200 OK", "application/json", b"zip", "Content-Encoding: gzip"), "answered what cannot be read"),
+    ],
+)
+async def test_what_is_not_capset_is_named(said: bytes, told: str) -> None:
+    async with stranger(said) as server, Client(server.url) as client:
+        with pytest.raises(ForeignAnswer, match=f"^{server.url} {told}"):
+            await client.health()
+
+
+async def test_what_is_not_even_http_is_named() -> None:
+    async with stranger(b"SSH-2.0-OpenSSH_9.7\r\n\r\n") as server, Client(server.url) as client:
+        with pytest.raises(Unreachable, match="illegal status line"):
+            await client.health()
+
+
+@pytest.mark.parametrize("status", MOVED)
+async def test_no_redirect_is_followed(status: str) -> None:
+    async with stranger(answer("200 OK", "application/json", b"{}")) as elsewhere:
+        moved = answer(status, "text/plain", b"", f"Location: {elsewhere.url}/v1/agents")
+        async with stranger(moved) as server, Client(server.url, key="capset_k") as client:
+            for asked in (client.health(), client.agents.create(AgentInput(name="a")), client.call("s", "t")):
+                with pytest.raises(ForeignAnswer, match=f"redirects to '{elsewhere.url}/v1/agents'"):
+                    await asked
+            with pytest.raises(ForeignAnswer, match="redirects to"):
+                async with client.stream("s", "t"):
+                    pass
+        assert elsewhere.heads == []
+
+
+async def test_a_deletion_that_is_not_told_as_capset_does_did_not_happen() -> None:
+    async with stranger(answer("200 OK", "text/html", HTML)) as server, Client(server.url) as client:
+        with pytest.raises(ForeignAnswer, match="answered 200, where capset answers 204"):
+            await client.sessions.delete("s")
+
+
+async def test_a_problem_of_a_newer_server_is_understood() -> None:
+    said = answer("429 Too Many Requests", "application/problem+json; charset=utf-8", PROBLEM)
+    async with stranger(said) as server, Client(server.url) as client:
+        with pytest.raises(CapsetError, match="Later") as caught:
+            await client.health()
+    error = caught.value
+    assert (error.code, error.status, error.retryable, error.correlation) == ("rate_limited", 429, True, "c-9")
+
+
+@pytest.mark.spec("P31")
+@pytest.mark.parametrize("media_type", ["application/problem+json", "application/json"])
+async def test_a_refused_call_of_a_newer_and_of_an_older_server_is_a_call(media_type: str) -> None:
+    body = json.loads(PROBLEM) if media_type == "application/problem+json" else {}
+    body |= {"success": False, "error": ERROR, "refused": True, "record": "r", "session": "s", "runtime_hash": "h"}
+    said = answer("429 Too Many Requests", media_type, json.dumps(body | {"prompt_hash": "p"}).encode())
+    async with stranger(said) as server, Client(server.url) as client:
+        shape = await client.call("s", "t")
+    assert (shape.success, shape.refused, shape.record) == (False, True, "r")
+    with pytest.raises(CapsetError, match="Later") as caught:
+        data_of(shape)
+    assert caught.value.code == "rate_limited"
+
+
+async def test_a_problem_that_no_call_came_of_is_raised() -> None:
+    said = answer("429 Too Many Requests", "application/problem+json", PROBLEM)
+    async with stranger(said) as server, Client(server.url) as client:
+        with pytest.raises(CapsetError, match="Later") as caught:
+            await client.call("s", "t")
+    assert caught.value.code == "rate_limited"
+
+
+async def test_a_file_without_a_version_is_not_capsets() -> None:
+    for tag in ("", 'ETag: "abc"', 'ETag: "²"'.encode().decode("latin-1")):
+        said = answer("200 OK", "application/octet-stream", b"x", *([tag] if tag else []))
+        async with stranger(said) as server, Client(server.url) as client:
+            with pytest.raises(ForeignAnswer, match="no version"):
+                await client.files.read("s", "/a")
+
+
+async def test_a_list_that_goes_in_circles_ends() -> None:
+    page = answer("200 OK", "application/json", b'{"items": [], "next": "a"}')
+    async with stranger(page) as server, Client(server.url) as client:
+        with pytest.raises(ForeignAnswer, match="one page of a list twice"):
+            _ = [one async for one in client.sessions.all()]
+    assert len(server.heads) == 2
+
+
+async def test_a_stream_that_is_none() -> None:
+    for said in (answer("200 OK", "application/json", b"{}"), answer("200 OK", "text/html", HTML)):
+        async with stranger(said) as server, Client(server.url) as client:
+            with pytest.raises(ForeignAnswer, match="no stream of events"):
+                async with client.stream("s", "t"):
+                    pass
+
+
+async def test_a_stream_that_ends_before_its_result() -> None:
+    for said in (events(b""), events(b'data: {"kind": "event", "type": "x"}\n\nevent: result\ndata: {}')):
+        async with stranger(said) as server, Client(server.url) as client:
+            async with client.stream("s", "t") as found:
+                with pytest.raises(Unreachable, match="ended before the call's result") as caught:
+                    _ = [one async for one in found]
+                with pytest.raises(RuntimeError, match="has not ended"):
+                    _ = found.result
+            assert not caught.value.retryable

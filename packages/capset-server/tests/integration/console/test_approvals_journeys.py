@@ -1,0 +1,271 @@
+"""The inbox in a real browser: live, by keys, and by two people at once (spec 9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from capset import Capability, tool
+from capset_agents.playback.script_model import ScriptedModel
+from capset_agents.playback.scripts import Call
+from capset_agents.runner import AgentRunner
+from capset_testing import FakeClock
+from tests.helpers.server.approving import till
+from tests.helpers.server.console.browsing import faults_of, hold_page, signed_in, visiting
+from tests.helpers.server.console.inbox import EVIL, hostile
+from tests.helpers.server.rest.agent_turns import read_until
+from tests.helpers.server.rest.turns import send
+from tests.helpers.server.support import Site, call, make_session, site
+
+pytestmark = pytest.mark.browser
+SOON = 10_000
+"""Milliseconds within which what happens elsewhere is shown: the 3 s of N5, and what a busy machine takes beside."""
+
+
+@tool(effect="read")
+async def letter() -> str:
+    """Read a letter."""
+    return EVIL
+
+
+post = Capability("post", tools=[letter])
+
+
+@pytest.fixture
+async def shop(store: str) -> AsyncGenerator[Site]:
+    """Give a server with the till, a boss and a chief who decide, and a caller who asks."""
+    async with site(till, store=store) as found:
+        await people(found)
+        yield found
+
+
+async def people(here: Site) -> None:
+    await here.key("boss", scopes=["capset:admin"])
+    await here.key("chief", scopes=["capset:approve", "capset:read"])
+    await here.key("caller", scopes=["capset:call", "capset:write"])
+
+
+async def requested(here: Site, **arguments: Any) -> str:
+    async with here.client("caller") as client:
+        session = await make_session(client, "till")
+        return (await call(client, session, "pay", **(arguments or {"to": "bob"}))).json()["approval"]
+
+
+async def status_of(here: Site, request: str) -> tuple[str, str | None]:
+    row = await here.kernel.approvals.get(request, org="acme")
+    return row.status, row.decided_by
+
+
+async def walk(here: Site, browser: Browser) -> None:
+    """Ask by a turn of an agent, sign in by a link to the request, read all of it, and approve it."""
+    await people(here)
+    async with here.client("caller") as caller:
+        session = await make_session(caller, "till", "post")
+        await send(caller, session, "Read the letter, and do as it says")
+        told = await read_until(caller, session, "turn.suspended")
+        request = next(one.data["data"]["id"] for one in told if one.type == "approval.requested")
+        async with visiting(browser, here.url) as page:
+            await page.goto(f"/approvals/{request}")
+            await page.get_by_label("API key").fill(here.keys["boss"])
+            await page.get_by_role("button", name="Sign in").click()
+            await expect(page).to_have_url(f"{here.url}/approvals/{request}")
+            await expect(page.get_by_role("heading", name="pay")).to_be_visible()
+            await expect(page.get_by_text("Read the letter, and do as it says")).to_be_visible()
+            await expect(page.locator(".said.result")).to_contain_text("<script>alert(1)</script>")
+            await hold_page(page)
+            await page.get_by_label("Reason").fill("as every month")
+            await page.get_by_role("button", name="Approve once").click()
+            await expect(page.locator(".told")).to_contain_text("Approved")
+            await expect(page.locator("#standing")).to_contain_text("used", timeout=10_000)
+            await expect(page.get_by_text("Reason: as every month")).to_be_visible()
+            await hold_page(page)
+        await read_until(caller, session, "turn.ended")
+    row = await here.kernel.approvals.get(request, org="acme")
+    assert (row.status, row.decided_by, row.note) == ("used", "user:boss", "as every month")
+
+
+def moves() -> AgentRunner:
+    return AgentRunner(ScriptedModel([Call("letter")], Call("pay", to="bob", amount=700), "Paid."))
+
+
+@pytest.mark.spec("N5", "N6", "N7")
+async def test_somebody_approves_what_an_agent_asked_for(store: str, browser: Browser) -> None:
+    async with site(till, post, store=store, generator=moves()) as here:
+        await walk(here, browser)
+
+
+@pytest.mark.spec("N5")
+async def test_requests_come_and_go_by_themselves(shop: Site, browser: Browser) -> None:
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        await expect(page.get_by_text("Nothing waits for an approval")).to_be_visible()
+        await hold_page(page)
+        first = await requested(shop, to="bob")
+        await expect(page.locator(f"#request-{first}")).to_be_visible(timeout=SOON)
+        await expect(page).to_have_title("(1) Approvals · capset")
+        second = await requested(shop, to="carla")
+        await expect(page.locator(f"#request-{second}")).to_be_visible(timeout=SOON)
+        await expect(page).to_have_title("(2) Approvals · capset")
+        await expect(page.locator("#announced")).to_have_text("2 requests wait")
+        await hold_page(page)
+        async with shop.client("boss") as client:
+            await client.post(f"/v1/approvals/{first}/reject", json={})
+        await expect(page.locator(f"#request-{first}")).to_have_count(0, timeout=SOON)
+        await expect(page).to_have_title("(1) Approvals · capset")
+
+
+@pytest.mark.spec("N5")
+async def test_nothing_moves_under_the_pointer(shop: Site, browser: Browser) -> None:
+    old = [await requested(shop, to=f"bob {number}") for number in range(3)]
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        row = page.locator(f"#request-{old[1]}")
+        await row.hover()
+        before = await row.bounding_box()
+        new = await requested(shop, to="carla")
+        async with shop.client("boss") as client:
+            await client.post(f"/v1/approvals/{old[2]}/reject", json={})
+        await expect(page.get_by_role("button", name="Show 1 new")).to_be_visible(timeout=SOON)
+        await expect(page.locator(f"#request-{old[2]} .gone")).to_contain_text("it was decided")
+        await expect(page.locator(f"#request-{new}")).to_have_count(0)
+        after = await row.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert (after["x"], after["y"]) == (before["x"], before["y"])
+        assert await faults_of(page) == []
+        await page.get_by_role("button", name="Show 1 new").click()
+        await expect(page.locator(f"#request-{new}")).to_be_visible()
+        await expect(page.locator(f"#request-{old[2]}")).to_have_count(0)
+        await expect(page.locator("#held")).to_be_hidden()
+        await page.mouse.move(5, 5)
+        last = await requested(shop, to="dora")
+        await expect(page.locator(f"#request-{last}")).to_be_visible(timeout=SOON)
+
+
+async def focused(page: Page) -> str:
+    return await page.evaluate("document.activeElement.closest('[data-request]')?.dataset.request ?? ''")
+
+
+@pytest.mark.spec("N5", "N7")
+async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: Site, browser: Browser) -> None:
+    third, second, first = [await requested(shop, to=f"bob {number}") for number in range(3)]
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        for key, request in (("j", first), ("j", second), ("j", third), ("j", third), ("k", second)):
+            await page.keyboard.press(key)
+            assert await focused(page) == request
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await page.locator(f"#request-{second} a").focus()
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{shop.url}/approvals/{second}")
+        await expect(page.locator(f"#beside-{second} a")).to_have_attribute("aria-current", "true")
+        await page.keyboard.press("r")
+        await page.keyboard.type("aje? fine")
+        await expect(page.get_by_label("Reason")).to_have_value("aje? fine")
+        await page.locator("h1").click()
+        await page.keyboard.press("a")
+        await expect(page.get_by_role("button", name="Approve once")).to_be_focused()
+        assert (await status_of(shop, second))[0] == "pending"
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".told")).to_contain_text("Approved")
+        assert await status_of(shop, second) == ("approved", "user:boss")
+        await page.keyboard.press("n")
+        await expect(page).to_have_url(f"{shop.url}/approvals/{third}")
+        await expect(page.locator(f"#beside-{third} a")).to_be_visible()
+        await page.keyboard.press("j")
+        assert await focused(page) in (first, third)
+        await page.keyboard.press("e")
+        await expect(page).to_have_url(f"{shop.url}/approvals/{third}/edit")
+        await hold_page(page)
+
+
+@pytest.mark.spec("N7")
+async def test_of_two_who_decide_at_once_one_does_and_the_other_sees_it(shop: Site, browser: Browser) -> None:
+    for _ in range(3):
+        request = await requested(shop)
+        there = f"/approvals/{request}"
+        async with signed_in(browser, shop, "boss", there) as one, signed_in(browser, shop, "chief", there) as other:
+            await asyncio.gather(
+                one.get_by_role("button", name="Approve once").click(),
+                other.get_by_role("button", name="Reject").click(),
+            )
+            (status, winner) = await status_of(shop, request)
+            won, lost = (one, other) if winner == "user:boss" else (other, one)
+            assert status == ("approved" if won is one else "rejected")
+            await expect(won.locator(".told")).to_contain_text("Approved" if won is one else "Rejected")
+            await expect(lost.get_by_role("alert")).to_contain_text("You were too late")
+            await expect(lost.get_by_role("alert")).to_contain_text(str(winner))
+            assert await lost.get_by_role("button", name="Reject").count() == 0
+        records = await shop.kernel.audit.read(limit=1_000)
+        acts = [row for row in records if row.approval == request and row.phase == "act"]
+        assert len([row for row in acts if row.act in ("approval.approve", "approval.reject")]) == 1
+
+
+@pytest.mark.spec("N6", "N7")
+async def test_a_decision_of_another_is_seen_while_one_writes(shop: Site, browser: Browser) -> None:
+    request = await requested(shop)
+    async with signed_in(browser, shop, "boss", f"/approvals/{request}") as page:
+        await page.get_by_label("Reason").fill("I am still thinking")
+        await page.wait_for_timeout(2_500)
+        await expect(page.get_by_label("Reason")).to_have_value("I am still thinking")
+        async with shop.client("chief") as client:
+            await client.post(f"/v1/approvals/{request}/reject", json={"note": "not today"})
+        await expect(page.get_by_text("Reason: not today")).to_be_visible(timeout=SOON)
+        await expect(page.locator("#standing")).to_contain_text("rejected")
+        await expect(page.get_by_label("Reason")).to_have_count(0)
+
+
+@pytest.mark.spec("N7")
+async def test_arguments_are_edited_and_approved(shop: Site, browser: Browser) -> None:
+    request = await requested(shop, to="bob", amount=700)
+    async with signed_in(browser, shop, "boss", f"/approvals/{request}/edit") as page:
+        await page.get_by_label("amount").fill("seven")
+        await page.get_by_role("button", name="Approve with these arguments").click()
+        await expect(page.get_by_text("a whole number is expected")).to_be_visible()
+        await hold_page(page)
+        await page.get_by_label("amount").fill("7")
+        await page.get_by_role("button", name="Approve with these arguments").click()
+        await expect(page.locator(".told")).to_contain_text("Approved")
+        await hold_page(page)
+    assert (await shop.kernel.approvals.get(request, org="acme")).modified == '{"amount":7,"to":"bob"}'
+
+
+@pytest.mark.spec("N5", "N6")
+async def test_hostile_text_does_nothing_in_a_browser(shop: Site, browser: Browser) -> None:
+    texts = dict.fromkeys(("tool", "agent", "principal", "on_behalf_of", "reason"), EVIL)
+    row = hostile(shop, "01a00000-0000-7000-8000-000000000002", **texts, arguments='{"a":"b\\u202ec<img src=x>"}')
+    await shop.kernel.store.approvals.open(row, most=9)
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: asked.append(dialog.message))
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/x") else None)
+        for path in ("/approvals", f"/approvals/{row.id}", f"/approvals/{row.id}/edit"):
+            await page.goto(path)
+            await expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
+            assert await page.locator("main img, main script").count() == 0
+            await page.wait_for_timeout(2_300)  # what is asked for again is as harmless
+            assert await page.locator("main img, main script").count() == 0
+            await hold_page(page)
+        assert asked == []
+
+
+@pytest.mark.spec("N7")
+async def test_a_request_expires_while_it_is_looked_at(store: str, browser: Browser) -> None:
+    clock = FakeClock()
+    async with site(till, clock=clock, store=store) as here:
+        await people(here)
+        request = await requested(here)
+        async with signed_in(browser, here, "boss", f"/approvals/{request}") as page:
+            await expect(page.get_by_role("button", name="Approve once")).to_be_visible()
+            clock.advance(3_601)
+            await expect(page.get_by_text("It expired without a decision")).to_be_visible(timeout=SOON)
+            await expect(page.get_by_role("button", name="Approve once")).to_have_count(0)
+
+
+async def test_the_sign_in_has_no_fault(shop: Site, browser: Browser) -> None:
+    async with visiting(browser, shop.url) as page:
+        await page.goto("/login")
+        await hold_page(page)

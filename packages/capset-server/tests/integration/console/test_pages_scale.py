@@ -1,0 +1,252 @@
+"""Every page with 500 capabilities, 10,000 agents and 1,000,000 records in the database (spec 9, N34).
+
+``make nightly`` asks a small one, with a bound that any machine keeps; ``make lab-scale`` the large one, with that of
+the specification.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import httpx2
+import pytest
+from pydantic import BaseModel, Field
+
+from capset import Capability, tool
+from capset.fingerprint.canonical import PROFILE, canonical, digest
+from capset.stores.base import PayloadRow
+from capset_cli.serve.process import settle
+from capset_server.console.app import PAGE_ROUTES
+from capset_testing.store_suite.support import NOW, entry
+from tests.helpers.server.approving import asked, till
+from tests.helpers.server.console.auditing import auditing, called, reading
+from tests.helpers.server.rest.wholesale import wholesale
+from tests.helpers.server.support import Site, call
+from tests.helpers.stores.scale.filling import FULL, LARGE, connected_to, fill, sizes
+from tests.helpers.stores.sql.support import opened_at
+
+SECONDS: Final = 0.1
+TIMES: Final = 20 if sizes() is FULL else 5
+_PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
+_PROMPT: Final = {"kind": "prompt", "systemPrompt": "Keep tidy notes.", "instructions": []}
+_DAY: Final = "since=2026-01-01T00:00&until=2026-01-02T00:00"
+
+pytestmark = [pytest.mark.timeout(1_800), pytest.mark.nightly, pytest.mark.realtime]
+
+
+class Folder(BaseModel):
+    """Where a tool works, and how."""
+
+    path: Annotated[str, Field(description="The folder.")] = "/work"
+    keep: Annotated[int, Field(ge=1, le=100, description="How many versions are kept.")] = 3
+
+
+def capabilities() -> list[Capability]:
+    """Return 500 capabilities of two tools each; every fifth needs two others."""
+    made: list[Capability] = []
+    for number in range(500):
+
+        @tool(name=f"read_{number}", effect="read")
+        async def read(path: str, lines: int = 100) -> str:
+            """Read the beginning of a file."""
+            return path * lines
+
+        @tool(name=f"write_{number}", effect="write", permissions={f"folder:f{number % 20}"})
+        async def write(path: str, folder: Folder) -> str:
+            """Write a file into a folder."""
+            return path + folder.path
+
+        made.append(
+            Capability(
+                f"folder_{number:03}",
+                title=f"Folder {number}",
+                description="Reads and writes the files of one folder.",
+                category=f"category {number % 12}",
+                instructions="Read a file before you write it.",
+                tools=[read, write],
+                uses=made[-2:] if number % 5 == 4 else (),
+            )
+        )
+    return made
+
+
+@dataclass
+class Large:
+    """A server with a large database, and what stands for the parameters of its pages' paths."""
+
+    here: Site
+    known: str
+    named: dict[str, str] = field(default_factory=dict[str, str])
+    agent: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    async def prepare(self) -> None:
+        """Make an agent, a session with calls and a file, and a request for an approval."""
+        await self.here.key("chief", org=LARGE, scopes=["capset:admin"])
+        async with self.here.client("chief") as client:
+            uses = [f"folder_{number:03}" for number in range(10)]
+            uses += ["till", "session_file_system"]
+            entry = {"name": "clerk", "system_prompt": "Keep tidy notes.", "capabilities": uses}
+            self.agent = (await client.post("/v1/agents", json=entry)).json()
+            changed = {"system_prompt": "Keep tidy files."}
+            where, tag = f"/v1/agents/{self.agent['id']}", {"If-Match": f'"{self.agent["version"]}"'}
+            done = await client.patch(where, json=changed, headers=tag)
+            assert done.is_success, done.text
+            session = (await client.post("/v1/sessions", json={"agent_id": self.agent["id"]})).json()["id"]
+            put = await client.put(f"/v1/sessions/{session}/files/a.txt", content=b"Two\nlines\n")
+            assert put.is_success, put.text
+            for number in range(20):
+                await call(client, session, f"read_{number % 10}", path="/a.txt")
+            key = (await client.get("/v1/keys", params={"limit": 1})).json()["items"][0]["id"]
+            self.named = {
+                "agents/id": self.agent["id"],
+                "sessions/id": session,
+                "approvals/id": await asked(client, session),
+                "audit/id": "call-00000077",
+                "capabilities/id": "folder_499",
+                "keys/id": key,
+                "servers/name": "shop",
+                "fingerprints/hash": self.known,
+                "fingerprints/before": self.agent["static_hash"],
+                "fingerprints/after": done.json()["static_hash"],
+                "principals/kind": "user",
+                "principals/id": "user-77",
+                "path": "a.txt",
+                "ending": "yaml",
+                "tool": "read_1",
+                "agent": self.agent["id"],
+            }
+
+    def paths(self) -> list[str]:
+        """Return a path to every page, and to those that have filters, with many of them."""
+        found: list[str] = []
+        for route in (one for one in PAGE_ROUTES if one.method == "GET"):
+            if route.path in LEFT_OUT:
+                continue
+            noun = route.path.split("/")[1]
+            found.append(
+                _PARAMETER.sub(lambda part: self.named.get(f"{noun}/{part[1]}") or self.named[part[1]], route.path)  # noqa: B023 - called at once
+            )
+        return [*found, *FILTERED]
+
+    def previews(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the forms that show what would come of them, each with its path."""
+        typed = {"name": "clerk", "system_prompt": "Keep tidy files."}
+        edited: dict[str, Any] = {f"c{number}-id": f"folder_{number:03}" for number in range(10)}
+        edited["capability"] = [f"c{number}" for number in range(10)]
+        return [
+            ("/agents/new", {"do": "preview", **typed, **edited}),
+            (f"/agents/{self.agent['id']}/edit", {"do": "preview", **typed, **edited}),
+            ("/agents/new", {"do": "preview", "search": "folder", **typed}),
+            ("/capabilities/folder_499", {}),
+        ]
+
+
+LEFT_OUT: Final = {
+    "/sessions/{id}/events": "a stream, which ends with its session",
+    "/sessions/{id}/events/{seq}": "part of a conversation",
+    "/sessions/{id}/turns/{turn}": "part of a conversation",
+    "/sessions/{id}/approvals/{approval}": "part of a conversation",
+    "/servers/agents/{agent}/{name}": "as a server of the configuration",
+    "/servers/agents/{agent}/{name}/tools": "as a server of the configuration",
+    "/approvals/{id}/files/{number}": "as long as the file",
+    "/audit/export": "as long as what is exported",
+    "/organisations": "for administrators of the server, who are asked below",
+    "/fingerprints/find": "leads to the page of a fingerprint",
+}
+"""The routes that are not measured, and why."""
+OPERATED: Final = (
+    *("/organisations", "/limits", "/servers", "/servers/shop", "/agents", "/sessions", "/approvals", "/keys"),
+    *("/principals", "/audit", "/audit/timeline", "/audit/charts", "/fingerprints", "/people", "/deliveries"),
+)
+"""Pages that an administrator of the server sees, with what all organisations have."""
+FILTERED: Final = (
+    *("/agents?name=agent", "/agents?name=agent%2077&status=archived", "/agents?capability=notes"),
+    *("/capabilities?text=files", "/capabilities?category=category%205", "/capabilities?permission=folder:f5"),
+    *("/sessions?principal=user-77", "/keys?principal=user-77", "/principals?principal=user-77"),
+    *("/approvals?tool=save", "/approvals?principal=user-77", "/approvals?session=session-00000100"),
+    "/approvals?standing=all",
+    *("/audit?tool=tool_7", "/audit?principal=user-77&outcome=denied", "/audit?outcome=denied", f"/audit?{_DAY}"),
+    *("/audit?session=session-00000100", "/audit?agent=agent%2020&code=permission_denied", "/audit?cursor=15000"),
+    *("/audit?approval=approval-00000500", "/audit?tool=nothing&kind=all", "/audit?principal=nobody&outcome=failed"),
+    *("/audit?correlation=c-00000077", f"/audit/timeline?{_DAY}", f"/audit/charts?{_DAY}"),
+    f"/audit/charts?{_DAY}&tool=tool_7",
+)
+
+
+@asynccontextmanager
+async def large(url: str) -> AsyncGenerator[Large]:
+    """Serve a large database."""
+    known = digest(_PROMPT)
+    async with opened_at(url) as store:
+        await store.lineage.record_payloads([PayloadRow(LARGE, known, PROFILE, "prompt", canonical(_PROMPT).decode())])
+    fill(url, sizes())
+    with connected_to(url) as connection:
+        connection.execute("DELETE FROM loose_parts")  # or the pages would be asked beside the sweep of 10,000
+        connection.execute(f"UPDATE links SET prompt_hash = '{known}'")
+    async with wholesale(url, [till, *capabilities()]) as shop:
+        found = Large(shop.here, known)
+        await found.prepare()
+        with settled():
+            yield found
+
+
+@contextmanager
+def settled() -> Generator[None]:
+    """Set this process's garbage collector as that of a process that serves."""
+    before = gc.get_threshold()
+    settle()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+async def took(client: httpx2.AsyncClient, path: str, form: Mapping[str, Any] | None = None) -> list[float]:
+    """Return how many seconds each of some requests for a page took, fewest first; ``form`` is sent by ``POST``."""
+    found: list[float] = []
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        page = await client.request("GET" if form is None else "POST", path, data=form, follow_redirects=False)
+        found.append(time.perf_counter() - start)
+        assert page.status_code in (200, 303), (path, page.text[:2_000])
+    return sorted(found)
+
+
+@pytest.mark.spec("N16", "N17", "N34")
+async def test_no_page_takes_long_with_much_in_the_database(tmp_path: Path) -> None:
+    slow: dict[str, float] = {}
+    most = SECONDS * (1 if sizes() is FULL else 20)
+    async with large(f"sqlite:///{tmp_path}/x.db") as here:
+        asked_for = {"chief": [*((path, None) for path in here.paths()), *here.previews()]}
+        asked_for["operator"] = [(path, None) for path in OPERATED]
+        for who, pages in asked_for.items():
+            async with reading(here.here, who) as client:
+                for path, form in pages:
+                    await took(client, path, form)
+                    seconds = await took(client, path, form)
+                    p95 = seconds[int(TIMES * 0.95) - 1]
+                    print(f"{path[:70]:70} fastest {seconds[0] * 1000:6.1f} ms  p95 {p95 * 1000:6.1f} ms")
+                    if p95 > most:
+                        slow[f"{who} {path}"] = p95
+    assert slow == {}
+
+
+@pytest.mark.spec("N16")
+async def test_a_part_of_the_chain_is_verified_at_once(tmp_path: Path) -> None:
+    async with auditing(store=f"sqlite:///{tmp_path}/x.db") as shop:
+        for number in range(4_500):
+            shop.kernel.audit.append(entry(f"e{number}", org="acme", act=None, time=NOW))
+        await called(shop, "one")
+        async with reading(shop) as client:
+            start = time.perf_counter()
+            page = await client.post("/audit/verify")
+            print(f"a part of the chain: {(time.perf_counter() - start) * 1000:.1f} ms")
+            assert "Verify on" in page.text

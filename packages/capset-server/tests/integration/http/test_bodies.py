@@ -1,0 +1,476 @@
+"""Bodies that are broken, too large, too slow or too deep (spec 5, P15)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import httpx2
+import pytest
+
+from capset import Capability, tool
+from capset_server.http.request_context import RequestLimits
+from tests.helpers.server.support import Site, call, checked_problem, make_session, problem, site
+from tests.helpers.server.wire import Line, ask, line, request
+from tests.waiting import moment, until
+
+JSON = "application/json"
+SMALL = RequestLimits(body=100_000, large_body=100_000, file=200_000, body_seconds=0.3)
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"{'name': 1}",
+        b'{"name": NaN}',
+        b'{"name": Infinity}',
+        b'{"name": "\xff"}',
+        b'{"name": "\\ud800"}',
+        b'{"name": 1} {}',
+        b"\xef\xbb\xbf{}",
+        b"\x00",
+        b'{"name":}',
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/sessions", "/v1/sessions/ID/calls"])
+async def test_a_broken_body_is_told_so(shared: Site, asker: httpx2.AsyncClient, path: str, body: bytes) -> None:
+    path = path.replace("ID", await make_session(asker))
+    response = await asker.post(path, content=body, headers={"Content-Type": JSON})
+    problem(response, 400, "invalid_json")
+    assert (await shared.records(session=path.split("/")[3] if "calls" in path else None)) == []
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize("body", [b"[]", b"null", b"1", b'"text"', b"true"])
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/sessions", "/v1/sessions/ID/calls"])
+async def test_a_body_that_is_no_object_does_not_fit(asker: httpx2.AsyncClient, path: str, body: bytes) -> None:
+    path = path.replace("ID", await make_session(asker))
+    said = problem(await asker.post(path, content=body, headers={"Content-Type": JSON}), 422, "invalid_arguments")
+    assert said["detail"] == "The body must be a JSON object"
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/sessions", "/v1/sessions/ID/calls"])
+@pytest.mark.parametrize("deep", [b"[" * 15_000, b'{"a":' * 10_000, b"[" * 1_000 + b"]" * 1_000])
+async def test_a_deep_body_is_refused(asker: httpx2.AsyncClient, path: str, deep: bytes) -> None:
+    path = path.replace("ID", await make_session(asker))
+    response = await asker.post(path, content=deep, headers={"Content-Type": JSON})
+    assert "deep" in problem(response, 422, "invalid_arguments")["detail"]
+
+
+@pytest.mark.spec("P15")
+async def test_a_patch_is_as_bounded(asker: httpx2.AsyncClient) -> None:
+    agent = (await asker.post("/v1/agents", json={"name": "a"})).json()["id"]
+    for body, status, code in ((b"{", 400, "invalid_json"), (b"[" * 1_000 + b"]" * 1_000, 422, "invalid_arguments")):
+        response = await asker.patch(f"/v1/agents/{agent}", content=body, headers={"Content-Type": JSON})
+        problem(response, status, code)
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "", "json"]
+)
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/sessions", "/v1/sessions/ID/calls"])
+async def test_only_json_is_json(asker: httpx2.AsyncClient, path: str, content_type: str) -> None:
+    path = path.replace("ID", await make_session(asker))
+    response = await asker.post(path, content=b'{"name": "a"}', headers={"Content-Type": content_type})
+    problem(response, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/x+json"])
+async def test_json_may_say_more_of_itself(asker: httpx2.AsyncClient, content_type: str) -> None:
+    headers = {"Content-Type": content_type}
+    assert (await asker.post("/v1/agents", content=b'{"name": "a"}', headers=headers)).status_code == 201
+
+
+@pytest.mark.spec("P15")
+async def test_a_body_has_a_bound_declared_or_not() -> None:
+    async with site(limits=SMALL) as here:
+        async with here.client() as client:
+            session = await make_session(client)
+            fits = json.dumps({"tool": "echo", "arguments": {"text": "a" * 90_000}}).encode()
+            url = f"/v1/sessions/{session}/calls"
+            assert (await client.post(url, content=fits, headers={"Content-Type": JSON})).status_code == 200
+
+            async def chunks() -> AsyncIterator[bytes]:
+                for _ in range(20):
+                    yield b"a" * 10_000
+
+            for body in (b"a" * 100_001, b"a" * 5_000_000, None):
+                for path in (url, "/v1/agents", f"/mcp/sessions/{session}"):
+                    content = body or chunks()
+                    response = await client.post(path, content=content, headers={"Content-Type": JSON})
+                    problem(response, 413, "body_too_large")
+                    assert response.headers["connection"] == "close"
+            records = await here.records()
+        assert len(records) == 1, "what is too large reaches no tool"
+
+
+@pytest.mark.spec("P15", "P25")
+async def test_a_file_has_a_bound_of_its_own() -> None:
+    async with site(limits=SMALL) as here, here.client() as client:
+        url = f"/v1/sessions/{await make_session(client)}/files/a.bin"
+        assert (await client.put(url, content=b"a" * 200_000)).status_code == 200
+        problem(await client.put(url, content=b"b" * 200_001), 413, "body_too_large")
+        assert (await client.get(url)).content == b"a" * 200_000
+
+
+@pytest.mark.spec("P15")
+async def test_a_client_that_keeps_sending_reads_why_it_was_refused() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        await there.send(
+            request(here, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 9000000")
+        )
+        for _ in range(90):
+            await there.send(b"a" * 100_000)
+        answer = await there.answer()
+        checked_problem(answer.body, answer.headers, 413, "body_too_large")
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_a_body_that_stops_coming_is_given_up() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        await there.send(request(here, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 50"))
+        await there.send(b'{"name":')
+        answer = await there.answer()
+        checked_problem(answer.body, answer.headers, 408, "request_timeout")
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_a_body_that_nobody_reads_does_not_hold_the_connection_for_ever() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        head = request(here, "POST", "/v1/agents", key=None).replace(b"length: 0", b"length: 5000")
+        await there.send(head + b"a")
+        assert (await there.answer()).status == 401
+        await there.send(b"a")
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_a_connection_goes_on_after_a_refused_request_with_a_body() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        await there.send(request(here, "POST", "/v1/agents", b"a" * 50_000, key=None, content_type=JSON))
+        assert (await there.answer()).status == 401
+        await moment(0.5)
+        await there.send(request(here, "GET", "/v1/agents"))
+        assert (await there.answer()).status == 200
+
+
+@pytest.mark.spec("P15")
+async def test_a_connection_goes_on_once_the_rest_of_a_refused_body_has_come() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        whole = request(here, "POST", "/v1/agents", b"a" * 5_000, key=None, content_type=JSON)
+        await there.send(whole[:-2_000])
+        assert (await there.answer()).status == 401
+        await there.send(whole[-2_000:])
+        await moment(0.5)
+        await there.send(request(here, "GET", "/v1/agents"))
+        assert (await there.answer()).status == 200
+
+
+async def test_a_client_waits_with_its_body_until_it_is_asked_for(shared: Site) -> None:
+    async with line(shared) as there:
+        body = b'{"name": "a"}'
+        whole = request(shared, "POST", "/v1/agents", body, content_type=JSON, expect="100-continue")
+        await there.send(whole.removesuffix(body))
+        assert (await there.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        await there.send(body)
+        assert (await there.answer()).status == 201
+    answer = await ask(shared, "POST", "/v1/agents", key=None, expect="100-continue", content_length="13")
+    assert answer.status == 401, "without a key nothing is asked for"
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/agents", "GET, POST"),
+        ("DELETE", "/v1/agents", "GET, POST"),
+        ("POST", "/v1/agents/some", "DELETE, GET, PATCH"),
+        ("PUT", "/v1/sessions", "GET, POST"),
+        ("PUT", "/v1/sessions/some", "DELETE, GET, PATCH"),
+        ("GET", "/v1/sessions/some/calls", "POST"),
+        ("POST", "/v1/sessions/some/snapshot", "GET"),
+        ("POST", "/v1/sessions/some/files/a", "DELETE, GET, PUT"),
+        ("POST", "/v1/sessions/some/files/a/b/c", "DELETE, GET, PUT"),
+        ("POST", "/v1/sessions/some/files/", "DELETE, GET, PUT"),
+        ("POST", "/v1/audit", "GET"),
+        ("POST", "/v1/capabilities", "GET"),
+        ("DELETE", "/v1/capabilities/kit", "GET"),
+        ("POST", "/v1/healthz", "GET"),
+        ("POST", "/openapi.json", "GET"),
+    ],
+)
+async def test_a_method_that_there_is_not_is_told_with_those_there_are(
+    asker: httpx2.AsyncClient, method: str, path: str, allowed: str
+) -> None:
+    response = await asker.request(method, path)
+    problem(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == allowed
+
+
+async def test_mcp_says_which_method_it_takes(asker: httpx2.AsyncClient) -> None:
+    for method in ("GET", "PUT", "PATCH", "DELETE"):
+        response = await asker.request(method, "/mcp/agents/foreman")
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/agents/", "/v2/agents", "/v1/agents/a/b", "/mcp", "/mcp/agents/"])
+async def test_a_path_that_there_is_not_is_told_so(asker: httpx2.AsyncClient, path: str) -> None:
+    problem(await asker.get(path), 404, "not_found")
+
+
+@pytest.mark.spec("P34")
+async def test_a_body_of_a_megabyte_is_for_tools_that_say_so(ada: httpx2.AsyncClient, here: Site) -> None:
+    session = await make_session(ada)
+    text = "é" * 600_000  # 1.2 MB in UTF-8
+    written = await call(ada, session, "session_file_system.write_file", path="/a.txt", content=text)
+    assert written.json()["success"], written.text
+    refused = await call(ada, session, "echo", text=text)
+    assert "at most 1048576 bytes" in problem(refused, 413, "arguments_too_large")["detail"]
+    (record,) = [one for one in await here.records() if one.tool == "echo"]
+    assert (record.outcome, record.code) == ("invalid", "arguments_too_large")
+    url = f"/v1/sessions/{session}/calls"
+    problem(await ada.post(url, content=b" " * (16 * 2**20 + 1), headers={"Content-Type": JSON}), 413, "body_too_large")
+    big = {"name": "a", "description": "d" * 2**20}
+    problem(await ada.post("/v1/agents", json=big), 413, "body_too_large")
+
+
+@pytest.mark.spec("P34")
+@pytest.mark.parametrize(
+    "path", ["/v1/agents", "/v1/sessions/ID/calls", "/mcp/sessions/ID", "/v1/sessions/ID/messages"]
+)
+async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: httpx2.AsyncClient, path: str) -> None:
+    path = path.replace("ID", await make_session(asker))
+    few = b'{"a":[' + b"1," * 19_000 + b"1]}"
+    assert "too_many" not in (await asker.post(path, content=few, headers={"Content-Type": JSON})).text
+    async with line(shared) as there:
+        head = request(shared, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 1000000")
+        await there.send(head + b'{"a":[' + b"[]," * 10_000)
+        answer = await there.answer()  # though most of the body is still to come
+        told = json.loads(answer.body)
+        assert (answer.status, told["code"]) == (413, "too_many_values")
+        assert "at most 20000 values" in told["detail"]
+
+
+@dataclass
+class WaitingRoom:
+    """A capability ``room`` whose tool ``wait`` waits until all may go on, and how many calls do."""
+
+    inside: int = 0
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def capability(self) -> Capability:
+        """Return the capability."""
+
+        @tool(effect="read")
+        async def wait(text: str) -> int:
+            """Wait."""
+            self.inside += 1
+            await self.go_on.wait()
+            return len(text)
+
+        return Capability("room", tools=[wait])
+
+
+UPLOAD = "/v1/sessions/ID/files/a.bin"
+
+
+def begun(here: Site, method: str, path: str, key: str = "ada", size: int = 50_000_000) -> bytes:
+    """Return the beginning of a request with a large body."""
+    head = request(here, method, path, key=key, content_type=JSON)
+    return head.replace(b"content-length: 0\r\n", b"").replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n{" % size)
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P46", "T32")
+async def test_large_bodies_that_do_not_come_hold_up_only_their_principal() -> None:
+    async with site(limits=RequestLimits(share_seconds=0.3)) as here, here.client() as ada, AsyncExitStack() as slow:
+        await here.key("bob")
+        await here.key("eve", org="other")
+        path = UPLOAD.replace("ID", await make_session(ada))
+        for _ in range(2):
+            there = await slow.enter_async_context(line(here))
+            await there.send(begun(here, "PUT", path))
+
+        async def is_refused() -> bool:
+            return (await ada.put(path, content=b"a" * 100_000)).status_code == 429
+
+        await until(is_refused, "both bodies to be under way")
+        problem(await ada.put(path, content=b"a" * 100_000), 429, "too_many_transfers")
+        assert (await ada.put(path, content=b"a" * 60_000)).status_code == 200, "small ones are none"
+        for name in ("bob", "eve"):
+            async with here.client(name) as client:
+                own = UPLOAD.replace("ID", await make_session(client))
+                assert (await client.put(own, content=b"a" * 10_000_000)).status_code == 200
+        await slow.aclose()
+        await until(lambda: _is_stored(ada, path), "the bodies that were left to be over")
+
+
+async def _is_stored(client: httpx2.AsyncClient, path: str) -> bool:
+    return (await client.put(path, content=b"a" * 100_000)).status_code == 200
+
+
+@pytest.mark.spec("P46", "T32")
+@pytest.mark.parametrize(
+    ("method", "path", "key", "status"),
+    [
+        ("PUT", UPLOAD, "metrics", 403),
+        ("PUT", UPLOAD.replace("ID", "none"), "ada", 404),
+        ("PUT", UPLOAD, "bob", 404),
+        ("PUT", UPLOAD, "reader", 403),
+        ("POST", "/v1/sessions/ID/calls", "metrics", 403),
+        ("POST", "/v1/sessions/ID/calls", "bob", 404),
+        ("POST", "/v1/sessions/ID/messages", "metrics", 403),
+        ("POST", "/v1/sessions/ID/messages", "bob", 404),
+        ("POST", "/v1/agents", "metrics", 403),
+        ("POST", "/v1/responses", "metrics", 403),
+        ("POST", "/v1/agents/none/ag-ui", "metrics", 403),
+        ("POST", "/mcp/sessions/ID", "metrics", 403),
+        ("POST", "/mcp/sessions/ID", "bob", 404),
+        ("POST", "/mcp/agents/none", "ada", 404),
+        ("POST", "/v1/nothing", "ada", 404),
+        ("PUT", "/v1/sessions/ID/messages", "ada", 405),
+    ],
+)
+async def test_who_may_not_send_a_large_body_is_told_before_it_comes(
+    shared: Site, asker: httpx2.AsyncClient, method: str, path: str, key: str, status: int
+) -> None:
+    await shared.key("metrics", scopes=["capset:metrics"])
+    await shared.key("bob")
+    await shared.key("reader", principal="ada", permissions=["session_files:read"])
+    path = path.replace("ID", await make_session(asker))
+    async with line(shared) as there:
+        await there.send(begun(shared, method, path, key, 1_000_000))
+        assert (await there.answer()).status == status
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_large_json_that_is_handled_leaves_memory_to_others() -> None:
+    room = WaitingRoom()
+    limits = RequestLimits(memory=8 * 2**20, share_seconds=0.3)
+    async with site(room.capability(), limits=limits) as here, here.client() as ada:
+        await here.key("eve", org="other")
+        session = await make_session(ada, "kit", "room")
+        text = "a" * 900_000  # which counts four times: one call has all that is given to one caller
+        async with asyncio.TaskGroup() as calls:
+            waiting = calls.create_task(call(ada, session, "wait", text=text))
+            await until(lambda: room.inside == 1, "the first call to hold its memory")
+            problem(await call(ada, session, "echo", text=text), 503, "overloaded")
+            async with here.client("eve") as eve:
+                own = await make_session(eve)
+                assert (await call(eve, own, "echo", text="a" * 200_000)).status_code == 200
+            room.go_on.set()
+        assert waiting.result().status_code == 200
+        assert (await call(ada, session, "echo", text=text)).status_code == 200
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P46", "T32")
+async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
+    async with site(limits=RequestLimits(body_seconds=0.4)) as here, here.client() as ada, line(here) as there:
+        path = f"/v1/sessions/{await make_session(ada)}/calls"
+        await there.send(request(here, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 70000"))
+        for _ in range(20):
+            await there.send(b" ")
+            await asyncio.sleep(0.1)
+        assert (await there.answer()).status == 408
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P46", "T32")
+async def test_downloads_that_are_not_read_are_cut_off() -> None:
+    async with site(limits=RequestLimits(send_seconds=2, share_seconds=0.2)) as here, here.client() as ada:
+        url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
+        size = 40_000_000  # more than sockets on the way take
+        assert (await ada.put(url, content=b"a" * size)).status_code == 200
+        async with line(here) as one, line(here) as two:
+            for there in (one, two):
+                await there.send(request(here, "GET", url))
+
+            async def refusals() -> list[httpx2.Response]:
+                answer = await ada.get(url)
+                return [] if answer.status_code == 200 else [answer]
+
+            async def is_answered() -> bool:
+                return (await ada.get(url)).status_code == 200
+
+            (refused,) = await until(refusals, "both downloads to begin")
+            problem(refused, 429, "too_many_transfers")
+            await until(is_answered, "a download to be cut off")
+            for there in (one, two):
+                with contextlib.suppress(ConnectionError):
+                    assert len(await there.rest()) < size
+
+
+@pytest.mark.spec("P25", "P46")
+async def test_a_download_is_broken_off_if_its_file_is_changed() -> None:
+    async with site() as here, here.client() as ada, line(here) as there:
+        url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
+        size = 40_000_000
+        assert (await ada.put(url, content=b"a" * size)).status_code == 200
+        await there.send(request(here, "GET", url))
+        assert (await there.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert (await ada.put(url, content=b"b" * size)).status_code == 200
+        content = await there.rest()
+        assert len(content) < size
+        assert set(content) == set(b"a")
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_idle_connections_make_room_for_new_ones() -> None:
+    async with AsyncExitStack() as lines:
+        here = await lines.enter_async_context(site(limits=RequestLimits(connections=3)))
+        health = request(here, "GET", "/v1/healthz", key=None)
+        connections: list[Line] = []
+        for _ in range(4):
+            connections.append(await lines.enter_async_context(line(here)))
+            await connections[-1].send(health)
+            assert (await connections[-1].answer()).status == 200
+        one, two, *_ = connections
+        assert await one.closed(), "it was idle for the longest time"
+        await two.send(health)
+        assert (await two.answer()).status == 200
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_requests_without_a_credential_leave_connections_to_others() -> None:
+    async with AsyncExitStack() as lines:
+        here = await lines.enter_async_context(site(limits=RequestLimits(connections=10)))
+        begun = request(here, "POST", "/approve/none", key=None).replace(b"length: 0", b"length: 5000")
+        for _ in range(5):
+            there = await lines.enter_async_context(line(here))
+            await there.send(begun + b"a")
+        async with line(here) as there:
+            await there.send(request(here, "POST", "/approve/none", key=None))
+            assert (await there.answer()).status == 429
+        async with here.client() as ada:
+            assert (await ada.get("/v1/agents")).status_code == 200
+            assert (await ada.get("/v1/healthz")).status_code == 200
+
+
+@pytest.mark.spec("P46", "T32")
+async def test_requests_of_an_organisation_leave_connections_to_others() -> None:
+    room = WaitingRoom()
+    async with site(room.capability(), limits=RequestLimits(connections=10)) as here, here.client() as ada:
+        await here.key("eve", org="other")
+        session = await make_session(ada, "kit", "room")
+        async with asyncio.TaskGroup() as calls:
+            waiting = [calls.create_task(call(ada, session, "wait", text="a")) for _ in range(5)]
+            await until(lambda: room.inside == 5, "as many calls as a principal may have under way")
+            refused = await call(ada, session, "echo", text="a")
+            problem(refused, 429, "too_many_requests")
+            assert refused.headers["retry-after"] == "1"
+            async with here.client("eve") as eve:
+                assert (await eve.get("/v1/agents")).status_code == 200
+            room.go_on.set()
+        assert [answer.result().status_code for answer in waiting] == [200] * 5

@@ -1,0 +1,184 @@
+"""What comes before a body: too much, too slow, or no HTTP at all (spec 5, P15)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from capset_server.http.request_context import RequestLimits
+from tests.helpers.server.support import Site, Sleeper, checked_problem, make_session, site
+from tests.helpers.server.wire import ask, line, request
+
+pytestmark = pytest.mark.realtime
+
+
+@pytest.mark.spec("P15")
+async def test_headers_have_a_bound(shared: Site) -> None:
+    answer = await ask(shared, "GET", "/v1/agents", x_big="a" * 40_000)
+    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+    assert answer.headers["connection"] == "close"
+    answer = await ask(shared, "GET", "/v1/agents?name=" + "a" * 40_000)
+    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+    assert (await ask(shared, "GET", "/v1/agents", x_big="a" * 30_000)).status == 200
+
+
+@pytest.mark.spec("P15")
+async def test_headers_that_are_many_have_the_same_bound(shared: Site) -> None:
+    many = {f"x_{number}": "a" for number in range(5_000)}
+    answer = await ask(shared, "GET", "/v1/agents", **many)
+    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize("start", [b"GET /v1/agents HTTP/1.1\r\nx-endless: ", b"GET /", b"GET /v1/agents HTTP/1.1\r\n"])
+async def test_a_head_without_end_is_cut_off(shared: Site, start: bytes) -> None:
+    filler = b"x-more: 1\r\n" * 100 if start.endswith(b"1\r\n") else b"a" * 1_000
+    async with line(shared) as there:
+        await there.send(start)
+        sent = 0
+        try:
+            for _ in range(1_000):
+                await there.send(filler)
+                sent += len(filler)
+                await asyncio.sleep(0)
+        except OSError:
+            pass
+        assert sent < 1_000 * len(filler) or await there.rest() is not None
+    assert (await ask(shared, "GET", "/v1/healthz")).status == 200
+
+
+@pytest.mark.spec("P15")
+async def test_a_head_that_is_too_large_is_told_so_before_it_ends(shared: Site) -> None:
+    async with line(shared) as there:
+        await there.send(b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000)
+        answer = await there.answer()
+        checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_a_head_that_comes_too_slowly_is_refused() -> None:
+    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
+        await there.send(b"GET /v1/agents HTTP/1.1\r\nhost: ")
+        for _ in range(4):
+            await asyncio.sleep(0.03)
+            await there.send(b"a")
+        answer = await there.answer()
+        checked_problem(answer.body, answer.headers, 408, "request_timeout")
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_a_client_that_says_nothing_is_let_go() -> None:
+    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200,
+        b"hello\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /v1/agents\r\n\r\n",
+        b"GET /v1/agents HTTP/9.9\r\n\r\n",
+        b"GET /v1/\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /v1/agents HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /v1/agents HTTP/1.1\r\nhost : localhost\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET http://localhost HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /v1/agents HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/agents HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        b"POST /v1/agents HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        b"POST /v1/agents HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n"
+        b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/agents HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_told_so_and_let_go(shared: Site, garbage: bytes) -> None:
+    async with line(shared) as there:
+        await there.send(garbage)
+        answer = await there.answer()
+        assert 400 <= answer.status < 500
+        code = {400: "invalid_http", 401: "unauthenticated", 405: "method_not_allowed", 421: "wrong_host"}[
+            answer.status
+        ]
+        checked_problem(answer.body, answer.headers, answer.status, code)
+        if answer.status == 400:
+            assert await there.closed()
+    assert (await ask(shared, "GET", "/v1/healthz")).status == 200
+
+
+@pytest.mark.spec("P15")
+async def test_an_upgrade_is_not_taken(shared: Site) -> None:
+    for upgrade in ("websocket", "h2c"):
+        answer = await ask(shared, "GET", "/v1/agents", connection="Upgrade", upgrade=upgrade)
+        assert answer.status == 200, "the request itself is answered"
+
+
+@pytest.mark.spec("P15")
+async def test_a_connection_serves_one_request_after_another(shared: Site) -> None:
+    async with line(shared) as there:
+        for _ in range(3):
+            await there.send(request(shared, "GET", "/v1/agents"))
+            assert (await there.answer()).status == 200
+        await there.send(request(shared, "POST", "/v1/agents", b"{", content_type="application/json"))
+        assert (await there.answer()).status == 400
+        await there.send(request(shared, "GET", "/v1/agents", connection="close"))
+        assert (await there.answer()).status == 200
+        assert await there.closed()
+
+
+@pytest.mark.spec("P15")
+async def test_requests_in_a_row_are_answered_in_their_order(shared: Site) -> None:
+    async with line(shared) as there:
+        paths = ["/v1/agents", "/v1/nothing", "/v1/healthz", "/v1/capabilities/kit"]
+        await there.send(b"".join(request(shared, "GET", path) for path in paths))
+        assert [(await there.answer()).status for _ in paths] == [200, 404, 200, 200]
+
+
+@pytest.mark.spec("P15")
+async def test_a_head_behind_a_large_body_is_not_taken_for_large(shared: Site) -> None:
+    async with shared.client() as client:
+        session = await make_session(client)
+    put = request(shared, "PUT", f"/v1/sessions/{session}/files/a", b"x" * 60_000)
+    head = request(shared, "GET", "/v1/healthz")
+    async with line(shared) as there:
+        await there.send(put + head[:20])
+        assert (await there.answer()).status == 200
+        await there.send(head[20:])
+        assert (await there.answer()).status == 200
+
+
+@pytest.mark.spec("P15")
+@pytest.mark.parametrize("behind", [b"\0\0garbage\r\n\r\n", b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000])
+async def test_what_comes_behind_a_request_does_not_cut_off_its_answer(behind: bytes) -> None:
+    async with site(limits=RequestLimits(head_seconds=0.3)) as here, line(here) as there:
+        await there.send(request(here, "GET", "/v1/agents") + behind)
+        answer = await there.answer()
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+        await there.rest()
+
+
+@pytest.mark.spec("P15")
+async def test_half_a_head_behind_a_running_request_does_not_cut_off_its_answer() -> None:
+    sleeper = Sleeper()
+    async with site(sleeper.capability(), limits=RequestLimits(head_seconds=0.2)) as here:
+        async with here.client() as client:
+            session = await make_session(client, "bed")
+        async with line(here) as there:
+            body = b'{"tool": "sleep"}'
+            call = request(here, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
+            await there.send(call + b"GET /v1/ag")
+            await sleeper.started.wait()
+            await asyncio.sleep(0.4)
+            sleeper.woken.set()
+            answer = await there.answer()
+            assert (answer.status, b'"awake"' in answer.body) == (200, True)
+            await there.rest()

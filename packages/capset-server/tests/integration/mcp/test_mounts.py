@@ -1,0 +1,64 @@
+"""A real server at its three paths: files, prompts and questions of the session that a path leads to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextResourceContents
+
+from tests.helpers.server.mcp.support import Era
+from tests.helpers.server.support import Site, make_agent, make_session
+
+
+@asynccontextmanager
+async def client(shared: Site, path: str, era: Era, key: str = "ada") -> AsyncGenerator[Client]:
+    async with shared.client(key) as http:
+        transport = streamable_http_client(f"{shared.url}{path}", http_client=http)
+        async with Client(transport, mode=era) as found:
+            yield found
+
+
+@pytest.mark.spec("M11", "P16")
+async def test_files_that_came_by_rest_are_resources_of_their_session(shared: Site, era: Era) -> None:
+    async with shared.client() as ada:
+        session = await make_session(ada)
+        other = await make_session(ada)
+        assert (await ada.put(f"/v1/sessions/{session}/files/notes/a b.md", content=b"# A" * 50_000)).status_code == 200
+    async with client(shared, f"/mcp/sessions/{session}", era) as here:
+        (listed,) = (await here.list_resources()).resources
+        assert (listed.uri, listed.size) == ("capset://files/notes/a%20b.md", 150_000)
+        (read,) = (await here.read_resource(listed.uri)).contents
+        assert isinstance(read, TextResourceContents)
+        assert read.text == "# A" * 50_000
+    async with client(shared, f"/mcp/sessions/{other}", era) as here:
+        assert (await here.list_resources()).resources == []
+        with pytest.raises(MCPError):
+            await here.read_resource(listed.uri)
+
+
+@pytest.mark.spec("M11", "P16")
+async def test_the_session_of_an_agents_path_has_its_own(shared: Site) -> None:
+    async with shared.client() as ada:
+        agent = (await make_agent(ada))["id"]
+    await shared.key("mcp default", principal="ada", agent=agent)
+    async with client(shared, f"/mcp/agents/{agent}", "auto") as here:
+        await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+    async with client(shared, "/mcp", "auto", "mcp default") as here:
+        assert [one.name for one in (await here.list_resources()).resources] == ["/a.txt"]
+
+
+@pytest.mark.spec("M11")
+async def test_a_key_without_the_permission_sees_no_files(shared: Site) -> None:
+    async with shared.client() as ada:
+        agent = (await make_agent(ada))["id"]
+    await shared.key("blind", permissions=["session_files:write"])
+    async with client(shared, f"/mcp/agents/{agent}", "auto", "blind") as here:
+        await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+        assert (await here.list_resources()).resources == []
+        with pytest.raises(MCPError, match="lacks the permission session_files:read"):
+            await here.read_resource("capset://files/a.txt")

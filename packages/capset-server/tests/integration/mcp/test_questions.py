@@ -1,0 +1,336 @@
+"""Tools that ask the person behind their client, in several rounds."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Literal
+
+import httpx2
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CallToolResult,
+    ElicitRequest,
+    ElicitResult,
+    InputRequiredResult,
+    TextContent,
+)
+from pydantic import BaseModel, Field
+
+from capset import Context, Principal, tool
+from capset.definitions.limits import Limit
+from capset.ext import Answer, McpPrompt, McpResource
+from capset.stores.base import ApprovalQuery
+from tests.helpers.server.mcp.person import Person, accept
+from tests.helpers.server.mcp.support import PREFIX, Site, bench, site, text_of
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+started: list[str] = []
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Order(BaseModel):
+    size: Size = Size.SMALL
+    pieces: int = Field(ge=1, le=9, description="How many.")
+    note: str | None = None
+
+
+class Sure(BaseModel):
+    sure: bool
+
+
+@tool(effect="write")
+async def order(ctx: Context, article: str) -> str:
+    """Order something."""
+    started.append(article)
+    wanted = await ctx.ask_client("order", f"How many of {article}?", Order)
+    if wanted.data is None:
+        return wanted.action
+    if wanted.data.pieces > 5:
+        sure = await ctx.ask_client("sure", "That many?", Sure)
+        if sure.data is None or not sure.data.sure:
+            return "not that many"
+    return f"{wanted.data.pieces} {wanted.data.size.value} {article}"
+
+
+@tool(effect="read")
+async def greeting(ctx: Context) -> str:
+    """Greet."""
+    answer = await ctx.ask_client("sure", "Sure?", Sure)
+    return f"Hello: {answer.action}"
+
+
+@tool(effect="write", approval="ask")
+async def pay(ctx: Context) -> str:
+    """Pay."""
+    await ctx.ask_client("sure", "Sure?", Sure)
+    started.append("paid")
+    return "paid"
+
+
+@tool(effect="read", limits=[Limit(3, "1h")])
+async def limited(ctx: Context) -> str:
+    """Ask, a few times."""
+    await ctx.ask_client("sure", "Sure?", Sure)
+    return "done"
+
+
+@tool(effect="read")
+async def relay(ctx: Context, article: str) -> str:
+    """Order by way of another tool."""
+    return await ctx.call(order, article=article)
+
+
+@tool(effect="read")
+async def picky(ctx: Context) -> str:
+    """Need something."""
+    ctx.require_client("extensions.io.example/ui")
+    return "done"
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_started() -> None:
+    started.clear()
+
+
+@pytest.mark.spec("M12")
+async def test_a_call_asks_and_is_made_again_with_the_answer() -> None:
+    person = Person(accept(pieces=2, size="large"))
+    async with bench("auto", order, elicitation_callback=person) as here:
+        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "2 large tea"
+        (asked,) = person.asked
+        assert asked.message == "How many of tea?"
+        assert asked.requested_schema == {
+            "type": "object",
+            "properties": {
+                "size": {"type": "string", "enum": ["small", "large"], "default": "small"},
+                "pieces": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many."},
+                "note": {"type": "string"},
+            },
+            "required": ["pieces"],
+        }
+        assert started == ["tea", "tea"]
+        first, second = await here.records()
+        assert (first.outcome, first.code, first.decision) == ("denied", "input_required", "allow")
+        assert second.outcome == "succeeded"
+        intents = [one for one in await here.kernel.audit.read() if one.phase == "intent"]
+        assert len(intents) == 2, "each round may have effects, as far as anybody can know"
+
+
+@pytest.mark.spec("M12")
+async def test_questions_follow_each_other_and_earlier_answers_stay() -> None:
+    person = Person(accept(pieces=8), accept(sure=True))
+    async with bench("auto", order, elicitation_callback=person) as here:
+        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "8 small tea"
+        assert [one.message for one in person.asked] == ["How many of tea?", "That many?"]
+        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded"]
+
+
+@pytest.mark.spec("M12")
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_may_say_no_or_nothing(action: Literal["decline", "cancel"]) -> None:
+    async with bench("auto", order, elicitation_callback=Person(ElicitResult(action=action))) as here:
+        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == action
+
+
+@pytest.mark.spec("M12")
+@pytest.mark.parametrize("wrong", [{}, {"pieces": 99}, {"pieces": "2"}, {"pieces": 2, "more": "x"}, {"pieces": 2.5}])
+async def test_what_does_not_fit_is_asked_for_again(wrong: dict[str, Any]) -> None:
+    person = Person(accept(**wrong), accept(pieces=1))
+    async with bench("auto", order, elicitation_callback=person) as here:
+        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "1 small tea"
+        assert [one.message for one in person.asked] == ["How many of tea?"] * 2
+
+
+@pytest.mark.spec("M12")
+async def test_a_nested_call_may_ask_too() -> None:
+    async with bench("auto", order, relay, elicitation_callback=Person(accept(pieces=1))) as here:
+        assert text_of(await here.client.call_tool("relay", {"article": "tea"})) == "1 small tea"
+
+
+@pytest.mark.spec("M12")
+async def test_prompts_and_resources_ask_in_the_same_way() -> None:
+    offers = [McpPrompt(greeting), McpResource("kit://greeting", greeting)]
+    person = Person(accept(sure=True), accept(sure=False))
+    async with bench("auto", greeting, offers=offers, elicitation_callback=person) as here:
+        (message,) = (await here.client.get_prompt("greeting")).messages
+        assert isinstance(message.content, TextContent)
+        assert message.content.text == "Hello: accept"
+        (read,) = (await here.client.read_resource("kit://greeting")).contents
+        assert read.model_dump()["text"] == "Hello: accept"
+        assert [one.outcome for one in await here.records()] == ["denied", "succeeded"] * 2
+
+
+@pytest.mark.spec("M12")
+async def test_an_approval_is_used_up_by_the_round_that_does_it() -> None:
+    person = Person(accept(sure=True))
+    async with bench("auto", pay, elicitation_callback=person) as here:
+        assert (await here.client.call_tool("pay")).is_error
+        (request,) = (await here.kernel.approvals.list(ApprovalQuery(None))).items
+        await here.kernel.approvals.decide(request.id, Answer(approved=True), by=Principal("boss"))
+        assert text_of(await here.client.call_tool("pay")) == "paid"
+        again = await here.client.call_tool("pay")
+        assert again.is_error
+        assert "code: approval_required" in text_of(again)
+        assert started == ["paid"]
+        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded", "denied"]
+
+
+@pytest.mark.spec("M12")
+async def test_each_round_counts_in_limits() -> None:
+    person = Person(*(accept(sure=True) for _ in range(3)))
+    async with bench("auto", limited, elicitation_callback=person) as here:
+        assert text_of(await here.client.call_tool("limited")) == "done"
+        refused = await here.client.call_tool("limited")
+        assert "code: limit_exceeded" in text_of(refused)
+
+
+@pytest.mark.spec("M12")
+async def test_a_client_without_forms_is_told_what_it_lacks() -> None:
+    async with bench("auto", order, picky) as here:
+        for name, arguments, lacks in (
+            ("order", {"article": "tea"}, {"elicitation": {"form": {}}}),
+            ("picky", {}, {"extensions": {"io.example/ui": {}}}),
+        ):
+            with pytest.raises(MCPError) as caught:
+                await here.client.call_tool(name, arguments)
+            assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert caught.value.data == {"requiredCapabilities": lacks}
+        assert {(one.outcome, one.code) for one in await here.records()} == {("denied", "client_capability_missing")}
+
+
+@pytest.mark.spec("M12")
+async def test_an_older_client_cannot_be_asked() -> None:
+    async with bench("legacy", order, elicitation_callback=Person()) as here:
+        result = await here.client.call_tool("order", {"article": "tea"})
+        assert result.is_error
+        assert "revision 2026-07-28" in text_of(result)
+        assert "code: client_capability_missing" in text_of(result)
+
+
+async def post(here: Site, token: str, name: str, path: str = "/mcp/agents/tester", **params: Any) -> httpx2.Response:
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "_meta": META, **params},
+    }
+    sent = {
+        "Accept": "application/json, text/event-stream",
+        "Authorization": f"Bearer {token}",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": name,
+    }
+    async with httpx2.AsyncClient() as http:
+        return await http.post(f"{here.url}{path}", json=message, headers=sent)
+
+
+@pytest.mark.spec("M12")
+async def test_a_state_is_for_its_caller_path_tool_and_arguments() -> None:
+    async with site(order, greeting) as here:
+        arguments = {"article": "tea"}
+        first = (await post(here, "ada", "order", arguments=arguments)).json()["result"]
+        assert first["resultType"] == "input_required"
+        answers = {"order": {"action": "accept", "content": {"pieces": 8}}}
+        second = (
+            await post(
+                here, "ada", "order", arguments=arguments, inputResponses=answers, requestState=first["requestState"]
+            )
+        ).json()["result"]
+        state = second["requestState"]
+        assert state != first["requestState"]
+        assert "pieces" not in state, "it is encrypted"
+        started.clear()
+        sure = {"sure": {"action": "accept", "content": {"sure": True}}}
+        good: dict[str, Any] = {"arguments": arguments, "inputResponses": sure, "requestState": state}
+        for token, name, path, changed in (
+            ("bob", "order", "/mcp/agents/tester", {}),
+            ("ada", "order", "/mcp/agents/other", {}),
+            ("ada", "greeting", "/mcp/agents/tester", {"arguments": {}}),
+            ("ada", "order", "/mcp/agents/tester", {"arguments": {"article": "gold"}}),
+            ("ada", "order", "/mcp/agents/tester", {"requestState": state + "x"}),
+            (
+                "ada",
+                "order",
+                "/mcp/agents/tester",
+                {"requestState": state[:-2] + ("AA" if state[-2:] != "AA" else "BB")},
+            ),
+            ("ada", "order", "/mcp/agents/tester", {"requestState": '{"answers": {}}'}),
+            ("ada", "order", "/mcp/agents/tester", {"requestState": ""}),
+        ):
+            response = await post(here, token, name, path, **{**good, **changed})
+            assert response.json()["error"]["code"] == INVALID_PARAMS, changed
+            assert started == [], "no handler has seen it"
+        done = (await post(here, "ada", "order", **good)).json()["result"]
+        assert done["content"][0]["text"] == "8 small tea"
+
+
+@pytest.mark.spec("M12")
+async def test_a_missing_capability_is_400_by_http() -> None:
+    async with site(order, picky) as here:
+        response = await post(here, "ada", "picky", arguments={})
+        assert response.status_code == 400
+        assert response.json()["error"]["code"] == MISSING_REQUIRED_CLIENT_CAPABILITY
+
+
+@pytest.mark.spec("M12")
+async def test_answers_that_nobody_asked_for_change_nothing() -> None:
+    async with bench("auto", order, elicitation_callback=Person()) as here:
+        extra = {"other": accept(pieces=3), "order": accept(pieces=2)}
+        result = await here.client.session.call_tool(
+            "order", {"article": "tea"}, input_responses=dict(extra), allow_input_required=True
+        )
+        assert isinstance(result, CallToolResult)
+        assert text_of(result) == "2 small tea"
+
+
+@pytest.mark.spec("M12")
+async def test_the_first_answer_to_a_question_stands() -> None:
+    async with bench("auto", order, elicitation_callback=Person()) as here:
+        call = here.client.session.call_tool
+        asked = await call(
+            "order", {"article": "tea"}, input_responses={"order": accept(pieces=8)}, allow_input_required=True
+        )
+        assert isinstance(asked, InputRequiredResult)
+        assert asked.input_requests is not None
+        assert isinstance(asked.input_requests["sure"], ElicitRequest)
+        assert asked.meta is not None
+        assert asked.meta[f"{PREFIX}record"] == (await here.records())[0].id
+        other = {"order": accept(pieces=1), "sure": accept(sure=True)}
+        done = await call(
+            "order",
+            {"article": "tea"},
+            input_responses=dict(other),
+            request_state=asked.request_state,
+            allow_input_required=True,
+        )
+        assert isinstance(done, CallToolResult)
+        assert text_of(done) == "8 small tea"
+
+
+@pytest.mark.spec("M12")
+async def test_answers_that_grow_without_end_are_refused() -> None:
+    class Essay(BaseModel):
+        text: str
+
+    @tool(effect="read")
+    async def collect(ctx: Context) -> str:
+        """Ask, and ask."""
+        for number in range(3):
+            await ctx.ask_client(f"part {number}", "More?", Essay)
+        return "done"
+
+    person = Person(*(accept(text="x" * 40_000) for _ in range(3)))
+    async with bench("auto", collect, elicitation_callback=person) as here:
+        with pytest.raises(MCPError, match="more than 65,536 characters"):
+            await here.client.call_tool("collect")

@@ -1,0 +1,130 @@
+"""What has been used so far of limits and budgets, over REST (spec 5, P51)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from capset import Agent, Capability, Principal, tool
+from capset.definitions.usage import AgentUsage
+from capset.ext import Allowance, Budget, Governance, Limit
+from capset.kernel.governance.quotas import session_limits
+from capset.kernel.governance.usage import UsageMeter
+from capset_server.auth.keys import create_key
+from tests.helpers.server.rest.keys import ADMIN
+from tests.helpers.server.support import Site, call, foreman, problem, site
+
+pytestmark = pytest.mark.spec("P51")
+
+
+@tool(effect="read", limits=["2/1h", Limit(9, "1d", per="session"), Limit(5, "1h", scope="process")])
+async def stamp() -> str:
+    """Stamp."""
+    return "stamped"
+
+
+office = Agent(
+    "office", uses=[Capability("stamps", tools=[stamp])], allowance=Allowance(limits=Limit(50, "1d", per="org"))
+)
+GOVERNANCE = Governance(allowance=Allowance(limits=Limit(100, "1d", per="all"), session=Budget(calls=20, cost=4)))
+OWN = Allowance(limits=["10/1h", Limit(7, "1h", per="session")], usage="tokens=1000,cost=2.5/1d")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    """Give the URL of a new store of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
+
+
+async def limited(here: Site, name: str = "carl", **more: Any) -> None:
+    """Make a key with limits."""
+    who = Principal(name, org="acme", allowance=OWN)
+    _, here.keys[name] = await create_key(here.kernel, name, who, scopes=["capset:call", "capset:read"], **more)
+
+
+async def used(client: httpx2.AsyncClient, **query: str) -> dict[tuple[str, str, float], float | None]:
+    """Return what was used, by subject, resource and what is allowed."""
+    answer = await client.get("/v1/usage", params=query)
+    assert answer.status_code == 200, answer.text
+    items = answer.json()["items"]
+    for one in items:
+        assert one["left"] == (None if one["used"] is None else one["most"] - one["used"])
+    return {(one["subject"], one["resource"], one["most"]): one["used"] for one in items}
+
+
+async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
+    async with site(store=store, agents=[foreman, office], governance=GOVERNANCE) as here:
+        await limited(here)
+        async with here.client("carl") as client:
+            usual = {("this server", "calls", 100.0): 0.0, ("this principal", "calls", 10.0): 0.0}
+            models = {("this principal", "model_tokens", 1_000.0): 0.0, ("this principal", "model_cost", 2.5): 0.0}
+            assert await used(client) == usual | models
+            session = (await client.post("/v1/sessions", json={"agent_id": "office"})).json()["id"]
+            for _ in range(3):
+                await call(client, session, "stamp")
+            terms = session_limits(
+                "", Principal("carl", org="acme"), agent="", agent_id=None, allowances=[("principal", OWN)], budgets=()
+            )
+            assert terms is not None
+            meter = UsageMeter(terms.usage, here.kernel.store, here.kernel.clock)
+            for step in ("settled", "under way"):
+                await meter.reserve(step, AgentUsage(steps=1, tokens=400, cost=1.0))
+            await meter.settle("settled", AgentUsage(tokens=300, cost=0.5))
+            after = dict.fromkeys(usual, 2.0)
+            models = {("this principal", "model_tokens", 1_000.0): 300.0, ("this principal", "model_cost", 2.5): 0.5}
+            assert await used(client) == after | models, "two were let through, the third was refused"
+            of_session = await used(client, session=session)
+            assert of_session == after | models | {
+                ("this principal", "calls", 7.0): 2.0,
+                ("the agent 'office'", "calls", 50.0): 2.0,
+                ("'stamp'", "calls", 2.0): 2.0,
+                ("'stamp'", "calls", 9.0): 2.0,
+                ("'stamp'", "calls", 5.0): 2.0,
+                ("this session", "calls", 20.0): 2.0,
+                ("this session", "cost", 4.0): 0.0,
+            }
+            items = (await client.get("/v1/usage", params={"session": session})).json()["items"]
+            windows = {one["most"]: (one.get("window"), one["per"], one["scope"]) for one in items}
+            assert windows[2.0] == ("1h", "principal", "shared")
+            assert windows[5.0] == ("1h", "principal", "process")
+            assert windows[20.0] == (None, "session", "shared")
+
+
+async def test_others_are_seen_by_those_who_administer_or_audit() -> None:
+    async with site(agents=[foreman, office], governance=GOVERNANCE) as here:
+        await limited(here)
+        await here.key("boss", scopes=ADMIN)
+        await here.key("auditor", scopes=["capset:audit"])
+        await here.key("eve", org="evil", scopes=ADMIN)
+        await here.key("operator", org=None, scopes=ADMIN)
+        async with here.client("carl") as carl:
+            session = (await carl.post("/v1/sessions", json={"agent_id": "office"})).json()["id"]
+            await call(carl, session, "stamp")
+            own = await used(carl)
+            problem(await carl.get("/v1/usage", params={"principal": "boss"}), 403, "permission_denied")
+        for name, more in (("boss", {}), ("auditor", {}), ("operator", {"org": "acme"})):
+            async with here.client(name) as client:
+                assert await used(client, principal="carl", **more) == own
+                agent = await used(client, principal="carl", kind="agent", **more)
+                assert [*agent] == [("this server", "calls", 100.0)], "another principal of the same id"
+                problem(
+                    await client.get("/v1/usage", params={"session": session}),
+                    404 if name != "auditor" else 403,
+                    "not_found" if name != "auditor" else "permission_denied",
+                )
+        async with here.client("eve") as eve:
+            problem(await eve.get("/v1/usage", params={"principal": "carl", "org": "acme"}), 403, "permission_denied")
+            theirs = await used(eve, principal="carl")
+            assert theirs == {("this server", "calls", 100.0): 1.0}, "of their own carl, who has no key"
+            both = {"principal": "carl", "session": session}
+            problem(await eve.get("/v1/usage", params=both), 422, "invalid_arguments")
+            problem(await eve.get("/v1/usage", params={"org": "evil"}), 422, "invalid_arguments")
+
+
+async def test_nothing_is_said_where_nothing_is_limited() -> None:
+    async with site() as here, here.client() as client:
+        assert await used(client) == {}

@@ -1,0 +1,3 @@
+from tests.helpers.server.runs.fixtures import url
+
+__all__ = ["url"]

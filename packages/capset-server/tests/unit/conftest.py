@@ -1,0 +1,3 @@
+from tests.helpers.server.fixtures import ada, anyio_backend, asker, here, nothing_is_left_behind, shared
+
+__all__ = ["ada", "anyio_backend", "asker", "here", "nothing_is_left_behind", "shared"]

@@ -1,0 +1,3 @@
+from tests.helpers.server.console.fixtures import browser, store
+
+__all__ = ["browser", "store"]

@@ -1,0 +1,213 @@
+"""Requests of calls for approvals: what they need and cover, those of equal calls, and new ones (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from capset.clock import iso
+from capset.composition.installation import Installed
+from capset.definitions.approvals import ApprovalRow, EqualCall
+from capset.definitions.approvers import ApprovalSubject, ApproverRule, written
+from capset.definitions.capabilities import Risk
+from capset.definitions.principals import Attributes, Principal
+from capset.errors import ArgumentsTooLarge, FileError, LimitExceeded
+from capset.evaluation.code import code_of
+from capset.evaluation.policies import Ruling
+from capset.fingerprint.canonical import PROFILE, canonical
+from capset.fingerprint.payloads import tool_payload
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.governance.approval_arguments import check_size
+from capset.kernel.governance.approval_needs import ApprovalNeeds, ApproverNeed
+from capset.kernel.governance.audit import arguments_to_approve
+from capset.kernel.governance.file_arguments import FileArgument, normalised, written_files
+from capset.kernel.governance.marked_values import marked_files
+from capset.schemas.json_schema_graph import SchemaNode
+from capset.schemas.plain_data import plain, unmasked
+from capset.stores.base import ArgumentsFull, PayloadRow
+
+PENDING_BYTES: Final = 64 * 1024 * 1024
+"""The size of the arguments of all open requests of an organisation together."""
+FILES: Final = 100
+"""How many files the arguments of a call that waits for an approval may name."""
+
+
+async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
+    """Return the files that the arguments of a call name, as they are now; ``root`` is the schema of the arguments.
+
+    Raises ``ArgumentsTooLarge`` for more than ``FILES`` of them.
+    """
+    named = marked_files(root, plain(unmasked(call.arguments.recorded)))
+    if len(named) > FILES:
+        raise ArgumentsTooLarge(
+            f"Invalid arguments for {call.compiled.name!r}: what waits for an approval names at most {FILES} files"
+        )
+    files: list[FileArgument] = []
+    for place, path, is_secret in named:
+        argument = ".".join(map(str, place))
+        try:
+            stat, digest = await call.context.files.digest(path)
+            files.append(FileArgument(argument, stat.path, stat.size_bytes, digest, is_secret))
+        except FileError:
+            files.append(FileArgument(argument, normalised(path), None, None, is_secret))
+    return tuple(files)
+
+
+def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Installed) -> ApprovalNeeds | None:
+    """Return what the rules that are for a call demand, or ``None`` if none is for it."""
+    if not rules:
+        return None
+    subject = _subject(call, installed)
+    found = [one for one in rules if one.applies_to(subject)]
+    if not found:
+        return None
+    needs = [_need(one, call.context.principal) for one in found if one.is_selective]
+    times = [one.expires_after for one in found if one.expires_after is not None]
+    return ApprovalNeeds(
+        tuple(sorted(needs, key=repr)),
+        max(one.approvals for one in found),
+        any(one.forbid_own for one in found),
+        min(times, default=None),
+    )
+
+
+def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
+    """Return the facts about a call; where something is not known, so much that every rule is for it."""
+    context = call.context
+    composition = context.snapshot.composition
+    owners = {level.owner for level in installed.levels} | {installed.owner}
+    risk_of: dict[str, Risk] = {one.name: one.risk for one in composition.capabilities}
+    named = {name for name in (installed.source.capability,) if name is not None} | (owners & risk_of.keys())
+    risks: set[Risk] = {"low"} if not named else set()  # a tool of an agent's own
+    for name in named:
+        risks |= {risk_of[name]} if name in risk_of else {"low", "medium", "high"}
+    names = {installed.name, installed.tool.name}
+    return ApprovalSubject(
+        frozenset(names | {f"{owner}.{name}" for owner in owners for name in names}),
+        frozenset({context.block.name, context.agent.name}),
+        installed.tool.effect,
+        frozenset(risks),
+    )
+
+
+def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
+    allowed = {name: [*values] for name, values in rule.attributes.items()}
+    for name in rule.same_attributes:
+        stated = _stated(name, (requester.attributes, *requester.on_behalf_of_attributes))
+        among = allowed.get(name)
+        allowed[name] = stated if among is None else [one for one in stated if written(one) in map(written, among)]
+    return ApproverNeed(
+        rule.permission,
+        dict(sorted(allowed.items())),
+        sorted(rule.same_attributes),
+        rule.escalate_after,
+        rule.escalate_to,
+    )
+
+
+def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
+    """Return the one value that a requester and those it acts for state, or none: no approver can be like several."""
+    values = {written(one[name]): one[name] for one in people if name in one and one[name] is not None}
+    return [*values.values()] if len(values) == 1 else []
+
+
+async def standing_request(call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
+    """Return the request that applies to a call: that of an equal call with equal needs, until it expires."""
+    context, tool = call.context, call.compiled
+    who, runtime = context.principal, context.runtime
+    equal = EqualCall(
+        org=who.org,
+        session=context.id,
+        agent=context.block.name,
+        principal=_named(who),
+        on_behalf_of=who.on_behalf_of,
+        tool=tool.name,
+        tool_hash=tool.hash or "",
+        digest=digest,
+        needs=needs and needs.written(),
+        code_hash=(_code_hash(call) or "") if runtime.governance.code_voids_approvals else None,
+    )
+    return await runtime.store.approvals.standing(equal, iso(runtime.clock.time_ns()))
+
+
+async def open_request(call: Invocation, question: Ruling, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow:
+    """Open a request for the approval of a call, or join that of an equal call, and return it.
+
+    Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or their
+    arguments and those of all others of the org are too large together.
+    """
+    context, tool = call.context, call.compiled
+    runtime = context.runtime
+    arguments, unmasked = arguments_to_approve(call)
+    for text in (arguments, unmasked):
+        check_size(tool.name, text or "")
+    now = runtime.clock.time_ns()
+    seconds = (needs and needs.expires_after) or runtime.governance.approval_seconds
+    row = ApprovalRow(
+        id=runtime.ids.new(),
+        call=call.id,
+        org=context.principal.org,
+        session=context.id,
+        agent=context.block.name,
+        principal=_named(context.principal),
+        on_behalf_of=context.principal.on_behalf_of,
+        tool=tool.name,
+        tool_hash=tool.hash or "",
+        runtime_hash=context.snapshot.runtime_hash,
+        arguments=arguments,
+        unmasked=unmasked,
+        files=written_files(call.named_files),
+        digest=digest,
+        reason=question.reason if runtime.redactor is None else runtime.redactor(question.reason),
+        policies=json.dumps(question.policies),
+        created_at=iso(now),
+        expires_at=iso(now + round(seconds * 1e9)),
+        code_hash=_code_hash(call),
+        needs=needs and needs.written(),
+        escalates_at=needs and needs.next_escalation(iso(now)),
+        makers=json.dumps(context.principal.makers) if context.principal.makers else None,
+    )
+    if tool.tool is not None and tool.hash is not None:
+        # An approver in another process needs the schema to check other arguments.
+        payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
+        code = code_of(tool.tool)
+        if code.hash is not None and code.covers is not None:
+            payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
+        await runtime.store.lineage.record_payloads(payloads)
+    most = runtime.governance.pending_approvals
+    by_code = runtime.governance.code_voids_approvals
+    told = runtime.deliveries.for_event("approval.requested", row)
+    try:
+        found = await runtime.store.approvals.open(
+            row, most=most, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=told
+        )
+    except ArgumentsFull:
+        call.deny("the arguments of open requests for approvals are too large together")
+        raise LimitExceeded(
+            f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals have at "
+            f"most {PENDING_BYTES} bytes together (pending_arguments).",
+            hint="have some of them decided, or wait until they expire",
+        ) from None
+    if found is None:
+        call.deny(f"{most} requests for approvals are open")
+        raise LimitExceeded(
+            f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
+            hint="have some of them decided, or wait until they expire",
+        )
+    runtime.deliveries.wake(told)
+    return found
+
+
+def is_of_other_code(row: ApprovalRow, call: Invocation) -> bool:
+    """Whether a request was for other code than the call's, if that matters."""
+    return call.context.runtime.governance.code_voids_approvals and row.code_hash != _code_hash(call)
+
+
+def _code_hash(call: Invocation) -> str | None:
+    """Return the hash of a call's code, if it has one."""
+    return None if call.compiled.tool is None else code_of(call.compiled.tool).hash
+
+
+def _named(principal: Principal) -> str:
+    return f"{principal.kind}:{principal.id}"

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from pydantic import BaseModel, Field, model_validator
+from typing_extensions import TypedDict
+
+from capset import Agent, Capability, Context, DefinitionError, Kernel, Policy, Request, Resource, ToolError, deny, tool
+from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
+from capset.flows import Flow, Generator, Handler, Router, Sequencer, as_tool, handler
+from capset_testing import Call, Say, ScriptedRunner
+from tests.helpers.flows.support import ADA, add, opened, records, run
+
+
+class Order(BaseModel):
+    article: str = Field(description="What to order.")
+    pieces: int = Field(default=1, ge=1)
+    notes: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def not_too_many(self) -> Order:
+        if self.pieces > 5 and self.article == "pianos":
+            raise ValueError("no more than 5 pianos")
+        return self
+
+
+class Loose(TypedDict):
+    article: str
+    pieces: NotRequired[int]
+
+
+@dataclass
+class Box:
+    size: int
+    labels: list[str] = field(default_factory=list)
+
+
+def order(order: Order) -> str:
+    """Order something."""
+    assert type(order) is Order
+    return f"{order.pieces} {order.article} {order.notes}"
+
+
+def loose(order: Loose) -> list[str]:
+    """Order loosely."""
+    return sorted(order)
+
+
+def box(given: Box) -> str:
+    """Box something."""
+    assert type(given) is Box
+    return f"{given.size} {given.labels}"
+
+
+def plain(text: Annotated[str, Field(max_length=5)]) -> str:
+    """Say something."""
+    return text.upper()
+
+
+def nothing() -> int:
+    """Do nothing."""
+    return 0
+
+
+def holder(*tools: Any) -> Generator:
+    return Generator("holder", tools=tools)
+
+
+@pytest.mark.spec("C37")
+@pytest.mark.parametrize(
+    ("function", "schema", "arguments", "result"),
+    [
+        (
+            order,
+            {
+                "article": {"type": "string", "description": "What to order."},
+                "pieces": {"type": "integer", "minimum": 1, "default": 1},
+                "notes": {"type": "array", "items": {"type": "string"}},
+            },
+            {"article": "pens"},
+            "1 pens []",
+        ),
+        (loose, {"article": {"type": "string"}, "pieces": {"type": "integer"}}, {"article": "pens"}, ["article"]),
+        (
+            box,
+            {"size": {"type": "integer"}, "labels": {"type": "array", "items": {"type": "string"}}},
+            {"size": 3},
+            "3 []",
+        ),
+        (plain, {"input": {"type": "string", "maxLength": 5}}, {"input": "hello"}, "HELLO"),
+        (nothing, {}, {}, 0),
+    ],
+)
+async def test_its_arguments_are_the_blocks_input(
+    function: Any, schema: Any, arguments: dict[str, Any], result: object
+) -> None:
+    made = as_tool(Handler("block", function))
+    assert made.arguments.json_schema["properties"] == schema
+    assert made.arguments.json_schema["additionalProperties"] is False
+    assert (made.name, made.description, made.effect, made.block and made.block.name) == (
+        "block",
+        function.__doc__,
+        "write",
+        "block",
+    )
+    runner = ScriptedRunner({"holder": [Call("block", **arguments), Say("done")]})
+    await run(holder(made), runner=runner)
+    (came,) = runner.seen[-1].results
+    assert (came.error, came.data) == (None, result)
+    async with opened(holder(made)) as session:
+        assert await session.call(made, **arguments) == result
+
+
+@pytest.mark.spec("C37", "G12")
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ({"article": "pens", "pieces": 0}, "pieces: Input should be greater than or equal to 1"),
+        ({"article": "pens", "peices": 1}, "peices: no such parameter (did you mean 'pieces'?)"),
+        ({}, "article: required, but missing"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_before_the_block_runs(arguments: dict[str, Any], wrong: str) -> None:
+    made = as_tool(Handler("block", order))
+    async with opened(holder(made)) as session:
+        with pytest.raises(InvalidArguments) as refused:
+            await session.call(made, **arguments)
+    assert [str(one) for one in refused.value.fields] == [wrong]
+
+
+async def test_a_models_own_validator_is_told_too() -> None:
+    made = as_tool(Handler("block", order))
+    async with opened(holder(made)) as session:
+        with pytest.raises(ToolError, match="no more than 5 pianos") as refused:
+            await session.call(made, article="pianos", pieces=6)
+    assert refused.value.code == "invalid_arguments"
+
+
+@pytest.mark.spec("C37")
+async def test_it_goes_the_whole_governed_road(store: str) -> None:
+    asked: list[Any] = []
+
+    def limits(request: Request) -> Any:
+        if request.tool is not None:
+            asked.append(dict(request.arguments or {}))
+        return deny("too many") if request.tool is not None and (request.arguments or {})["pieces"] > 9 else True
+
+    made = as_tool(
+        Handler("block", order),
+        name="buy",
+        effect="external",
+        permissions=["orders:write"],
+        policies=[Policy("limits", limits)],
+    )
+    unheld = as_tool(Handler("other", order), permissions=["orders:delete"])
+    async with Kernel(store) as kernel, kernel.open(holder(made, unheld), principal=ADA) as session:
+        assert await session.call(made, article="pens", pieces=2) == "2 pens []"
+        with pytest.raises(PermissionDenied, match="too many"):
+            await session.call(made, article="pens", pieces=10)
+        with pytest.raises(PermissionDenied):
+            await session.call(unheld, article="pens")
+        found = await records(kernel)
+    assert [(one.tool, one.outcome) for one in found] == [
+        ("buy", "succeeded"),
+        ("buy", "denied"),
+        ("other", "denied"),
+    ]
+    assert asked[0] == {"article": "pens", "pieces": 2, "notes": []}
+
+
+@pytest.mark.spec("C37", "G23")
+async def test_what_runs_inside_is_on_record_with_its_cause(store: str) -> None:
+    @tool
+    async def save(ctx: Context, text: str) -> int:
+        """Save."""
+        return len(text)
+
+    inner = Generator("inner", tools=[save], input=str, description="Save well.")
+    made = as_tool(Sequencer("work", description="Work.").then(inner).tap(add_text()))
+    runner = ScriptedRunner(
+        {"inner": [Call("save", text="abc"), Say("saved")], "holder": [Call("work", input="go"), Say("done")]}
+    )
+    async with Kernel(store, generator=runner) as kernel, kernel.open(holder(made), principal=ADA) as session:
+        await session.run("start")
+        found = {one.tool: one for one in await records(kernel)}
+    assert found["save"].causation == found["work"].id
+    assert found["save"].correlation == found["work"].correlation
+    assert runner.of("holder")[-1].results[0].data == "saved"
+    assert runner.of("inner")[0].input == "go"
+    assert runner.of("inner")[0].tools == ("save",)
+
+
+def add_text() -> Handler:
+    @handler()
+    def look(text: str) -> int:
+        return len(text)
+
+    return look
+
+
+@pytest.mark.spec("C20", "C37")
+async def test_its_resources_come_up_to_whoever_has_the_tool(store: str) -> None:
+    kept = Resource("kept", list[str], scope="session", default=list)
+
+    @handler(resources=[kept], description="Keep.")
+    async def keep(ctx: Context, text: str) -> list[str]:
+        return await ctx.resource(kept).push(text)
+
+    made = as_tool(keep)
+    agent = Agent("clerk", uses=[Capability("kit", tools=[made])])
+    async with opened(agent, store=store) as session:
+        assert [await session.call(made, "a"), await session.call(made, "b")] == [["a"], ["a", "b"]]
+
+
+@pytest.mark.spec("C37")
+async def test_an_agent_and_a_generator_without_input_take_text() -> None:
+    inner = Agent("helper", description="Helps.")
+    made = as_tool(inner)
+    assert made.arguments.json_schema["properties"] == {"input": {"type": "string"}}
+    assert made.output.json_schema == {"type": "string"}
+    runner = ScriptedRunner({"helper": [Say("hello back")]})
+    async with opened(holder(made), runner=runner) as session:
+        assert await session.call(made, input="hello") == "hello back"
+        assert as_tool(Generator("g", description="d")).parameters == ("input",)
+
+
+async def test_a_field_may_have_any_name() -> None:
+    class Odd(BaseModel):
+        ctx: int
+        block: int
+
+    def odd(given: Odd) -> int:
+        return given.ctx + given.block
+
+    odd.__annotations__["given"] = Odd
+    made = as_tool(Handler("odd", odd), description="d")
+    async with opened(holder(made)) as session:
+        assert await session.call(made, ctx=1, block=2) == 3
+
+
+@pytest.mark.spec("C37")
+async def test_it_has_a_timeout_of_its_own() -> None:
+    @handler(description="Sleep.")
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    made = as_tool(Sequencer("s", description="Sleep.").parallel(sleep), timeout=0.02)
+    async with opened(holder(made)) as session:
+        with pytest.raises(DeadlineExceeded):
+            await session.call(made, input=30.0)
+
+
+@pytest.mark.spec("C15")
+async def test_a_block_may_be_exposed_twice_with_different_gates() -> None:
+    one = add("one", 1)
+    read, write = as_tool(one, name="peek", description="d", effect="read"), as_tool(one, description="d")
+    async with opened(holder(read, write)) as session:
+        assert (await session.call(read, input=1), await session.call(write, input=2)) == (2, 3)
+
+
+class Open(BaseModel, extra="allow"):
+    a: int = 0
+
+
+class Aliased(BaseModel):
+    a: int = Field(default=0, alias="b")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: as_tool(Flow("f", add("a", 1)), description="d"), "is a flow"),
+        (lambda: as_tool(add("a", 1)), "needs a description: the model chooses by it"),
+        (lambda: as_tool(Agent("Old hand", description="d")), "a tool's name must match"),
+        (lambda: as_tool(Sequencer("s", description="d")), "it is not known what the sequencer takes"),
+        (
+            lambda: as_tool(Router("r", lambda value: "a", routes={"a": add("a", 1)}, description="d")),
+            "it is not known what the router takes",
+        ),
+        (lambda: as_tool(Sequencer("s", input=Open, description="d")), "Open allows extra fields"),
+        (lambda: as_tool(Sequencer("s", input=Aliased, description="d")), "Aliased.a has an alias"),
+        (lambda: as_tool(add("a", 1), description="d", timeout=0), "timeout must be a positive number"),
+        (lambda: as_tool(order), "a block was expected"),  # pyright: ignore[reportArgumentType]  # on purpose
+    ],
+)
+def test_what_can_be_no_tool_is_refused(wrong: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        wrong()

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from capset import Agent, Capability, CapsetError, Context, DefinitionError, Kernel, Policy, Resource, tool
+from capset.errors import InternalError, InvalidArguments, InvalidOutput, PermissionDenied
+from capset.flows import Generator
+from capset.kernel.blocks.generation import Turn
+from capset_testing import Call, Say, ScriptedRunner
+from tests.helpers.flows.support import ADA, records, run
+
+
+class Verdict(BaseModel):
+    good: bool
+    why: str
+
+
+class Draft(BaseModel):
+    text: str
+
+
+drafts = Resource("drafts", list[str], scope="session", default=list)
+
+
+@tool
+async def keep(ctx: Context, text: str) -> int:
+    """Keep a draft."""
+    return len(await ctx.resource(drafts).push(text))
+
+
+def shown(input: Draft, ctx: Context) -> dict[str, str]:
+    return {"draft": input.text, "reader": ctx.principal.id}
+
+
+JUDGE = Generator(
+    "judge",
+    system_prompt="You judge drafts.",
+    instructions=["Be fair."],
+    tools=[keep],
+    context=[shown],
+    resources=[drafts],
+    model_settings={"temperature": 0},
+    input=Draft,
+    output=Verdict,
+)
+
+
+@pytest.mark.spec("C37")
+async def test_a_generator_is_told_everything_and_works_with_its_tools(store: str) -> None:
+    runner = ScriptedRunner({"judge": [Call("keep", text="a"), Say(Verdict(good=True, why="short"))]})
+    async with Kernel(store, generator=runner) as kernel, kernel.open(JUDGE, principal=ADA) as session:
+        assert await session.run(Draft(text="hello")) == Verdict(good=True, why="short")
+        (record,) = await records(kernel)
+    first, second = runner.seen
+    assert first.system_text == (
+        "You judge drafts.\n\nBe fair.\n\n<draft>\n  hello\n</draft>\n<reader>\n  ada\n</reader>"
+    )
+    assert (first.tools, first.model_settings) == (("keep",), {"temperature": 0})
+    assert [result.data for result in second.results] == [1]
+    assert (record.tool, record.runtime_hash) == ("keep", second.runtime_hash)
+
+
+@pytest.mark.spec("C37")
+@pytest.mark.parametrize("said", ["nice", {"good": "yes", "why": ""}, None, Draft(text="no")])
+async def test_its_output_is_checked_whatever_the_runner_says(said: Any) -> None:
+    with pytest.raises(InvalidOutput, match="The block 'judge' gave an output that does not fit its type"):
+        await run(JUDGE, Draft(text=""), runner=ScriptedRunner({"judge": [Say(said)]}))
+
+
+@pytest.mark.spec("C37")
+async def test_without_an_output_type_it_gives_text() -> None:
+    plain = Generator("plain")
+    assert await run(plain, 3, runner=ScriptedRunner({"plain": [Say("three")]})) == "three"
+    with pytest.raises(InvalidOutput):
+        await run(plain, 3, runner=ScriptedRunner({"plain": [Say(3)]}))
+
+
+async def test_the_runner_is_told_what_is_wanted() -> None:
+    told: list[Any] = []
+
+    class Asking:
+        async def run(self, turn: Turn) -> Any:
+            told.append((turn.name, turn.input, turn.output and turn.output.json_schema["required"]))
+            return "said" if turn.output is None else Verdict(good=False, why="")
+
+    await run(JUDGE, Draft(text="x"), runner=Asking())
+    await run(Generator("plain"), "x", runner=Asking())
+    assert told == [("judge", Draft(text="x"), ["good", "why"]), ("plain", "x", None)]
+
+
+@pytest.mark.spec("C37", "P4")
+async def test_the_runner_is_told_which_model_an_agent_names() -> None:
+    told: list[str | None] = []
+
+    class Asking:
+        async def run(self, turn: Turn) -> Any:
+            told.append(turn.model)
+            return "said"
+
+    for block in (Agent("named", model="openai:gpt-9"), Agent("open"), Generator("plain")):
+        await run(block, "x", runner=Asking())
+    assert told == ["openai:gpt-9", None, None]
+
+
+async def test_its_input_is_checked_before_any_step() -> None:
+    runner = ScriptedRunner({"judge": [Say("never")]})
+    with pytest.raises(InvalidArguments, match="Invalid input for the block 'judge'"):
+        await run(JUDGE, "hello", runner=runner)
+    assert runner.seen == []
+
+
+async def test_a_kernel_without_a_runner_says_what_to_do() -> None:
+    with pytest.raises(CapsetError, match="this kernel has no runner for models") as refused:
+        await run(Generator("plain"))
+    assert str(refused.value.hint).startswith("give it one: Kernel(generator=AgentRunner(")
+
+
+async def test_a_runner_that_fails_is_contained() -> None:
+    class Failing:
+        async def run(self, turn: Turn) -> Any:
+            raise ConnectionError("https://key@provider")
+
+    with pytest.raises(InternalError, match="'plain' failed unexpectedly") as failed:
+        await run(Generator("plain"), runner=Failing())
+    assert failed.value.__cause__ is failed.value.__context__ is None
+
+
+async def test_its_policies_gate_every_tool_that_it_has() -> None:
+    shut = Policy("shut", lambda request: request.tool is None)
+    block = Generator("gated", uses=[Capability("kit", tools=[keep], resources=[drafts])], policies=[shut])
+    runner = ScriptedRunner({"gated": [Call("keep", text="a"), Say("done")]})
+    assert await run(block, runner=runner) == "done"
+    assert isinstance(runner.seen[-1].results[0].error, PermissionDenied)
+
+
+@pytest.mark.spec("C38")
+async def test_an_agent_is_a_generator_too() -> None:
+    agent = Agent("Old hand", system_prompt="Be.", tools=[keep], context=["Shown."], resources=[drafts])
+    assert agent.kind == "generator"
+    assert await run(agent, runner=ScriptedRunner({"Old hand": [Call("keep", text="a"), Say("done")]})) == "done"
+
+
+@pytest.mark.spec("C38")
+def test_sequencer_state_is_not_for_a_generator() -> None:
+    class Progress(BaseModel):
+        steps: int = 0
+
+    with pytest.raises(DefinitionError, match="declares sequencer_state, which only a sequencer can have"):
+        Generator("g", uses=[Capability("c", sequencer_state=Progress)])
+
+
+@pytest.mark.spec("C27")
+async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_tell(store: str) -> None:
+    class Mode(BaseModel):
+        expert: bool = False
+
+    @tool
+    async def become_expert(ctx: Context) -> bool:
+        """Become an expert."""
+        return (await ctx.state(Mode).patch(expert=True)).expert
+
+    @tool(effect="read")
+    def deep_dive() -> str:
+        """Dive deeply."""
+        return "deep"
+
+    expert = Capability("expert", tools=[deep_dive], instructions="Go deep.")
+    block = Generator(
+        "learner",
+        uses=[Capability("kit", tools=[become_expert]), lambda ctx: [expert] if ctx.session.state.expert else []],
+        state={"session": Mode},
+    )
+    moves = [Call("deep_dive"), Call("become_expert"), Call("deep_dive"), Say("done")]
+    runner = ScriptedRunner({"learner": moves})
+    async with Kernel(store, generator=runner) as kernel, kernel.open(block, principal=ADA) as session:
+        await session.run()
+        found = await records(kernel)
+    one, two, three, four = runner.seen
+    assert (one.tools, two.tools) == (("become_expert",), ("become_expert",))
+    assert (three.tools, four.tools) == (("become_expert", "deep_dive"), ("become_expert", "deep_dive"))
+    assert "Go deep." not in two.system_text
+    assert "Go deep." in three.system_text
+    assert one.runtime_hash == two.runtime_hash != three.runtime_hash == four.runtime_hash
+    assert [(one.tool, one.outcome, one.runtime_hash) for one in found] == [
+        ("deep_dive", "not_found", two.runtime_hash),
+        ("become_expert", "succeeded", two.runtime_hash),
+        ("deep_dive", "succeeded", three.runtime_hash),
+    ]
+    assert [result.success for result in four.results] == [False, True, True]
+
+
+@pytest.mark.spec("C37")
+@pytest.mark.parametrize("named", [5, None, keep])
+async def test_a_runner_that_calls_a_tool_by_anything_but_its_name_is_told_so(named: Any) -> None:
+    class Careless:
+        async def run(self, turn: Turn) -> Any:
+            step = await turn.step()
+            with pytest.raises(DefinitionError, match="a model calls a tool by its name"):
+                await step.call(named, {})
+            return Verdict(good=True, why="nothing happened")
+
+    async with Kernel("memory://", generator=Careless()) as kernel, kernel.open(JUDGE, principal=ADA) as session:
+        await session.run(Draft(text="hello"))
+        assert await records(kernel) == []

@@ -1,0 +1,164 @@
+"""The hash of a tool's code on its records; the opening of a session waits while it is read, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Context, Kernel, Principal, tool
+from capset.definitions.tools.definition import AnyTool
+from capset.evaluation.code import code_of, is_read
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.hydrate import hydrate
+from capset.fingerprint.hashes import tool_hash
+from tests.distributions import fresh_import
+from tests.helpers.kernel.support import desk, records_of, turns
+from tests.waiting import until
+
+pytestmark = pytest.mark.spec("F35", "F32")
+WHO = Principal("user-1")
+HERE = '''
+from capset import Context, ToolError, tool
+
+
+@tool(effect="write")
+async def write(text: str) -> int:
+    """Write."""
+    return len(text)
+
+
+@tool(effect="read")
+async def fail(text: str) -> int:
+    """Fail."""
+    raise ToolError(text)
+
+
+@tool(effect="read", permissions=["notes:read"])
+async def closed(text: str) -> int:
+    """Read."""
+    return len(text)
+'''
+
+
+@pytest.fixture
+async def kernel() -> AsyncGenerator[Kernel]:
+    async with Kernel(store="memory://") as opened:
+        yield opened
+
+
+def theirs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a third party's module, a file by itself."""
+    (folder / "tinycode.py").write_text(HERE, encoding="utf-8")
+    return fresh_import("tinycode", folder, monkeypatch)
+
+
+async def test_it_stands_on_both_records_of_a_call(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = theirs(tmp_path, monkeypatch)
+    async with desk(module.write, module.fail, module.closed, store=store) as here:
+        (tmp_path / "tinycode.py").unlink()  # so nothing reads it when it is recorded
+        await here.session.call(module.write, "tea")
+        await here.session.try_call(module.write, text=1)
+        await here.session.try_call(module.fail, "no")
+        await here.session.try_call(module.closed, "no")
+        await here.session.try_message(here.session.message("nothing", {}))
+        await here.kernel.audit.flush()
+        records = await here.kernel.audit.read()
+        assert (await here.kernel.audit.verify()).problem is None
+    found = [(record.tool, record.phase, record.outcome, record.code_hash is not None) for record in records]
+    assert found == [
+        ("write", "intent", None, True),
+        ("write", "outcome", "succeeded", True),
+        ("write", "outcome", "invalid", True),
+        ("fail", "outcome", "failed", True),
+        ("closed", "outcome", "denied", True),
+        ("nothing", "outcome", "not_found", False),
+    ]
+    hashes = {record.code_hash for record in records[:-1]}
+    assert hashes == {code_of(module.write).hash}
+    assert {record.tool_hash for record in records[:2]} == {tool_hash(module.write)}
+
+
+async def test_code_that_has_no_hash_leaves_the_column_empty(store: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec('async def typed() -> int:\n    "Do."\n    return 1', namespace)  # as a console does
+    typed = tool(effect="write")(namespace["typed"])
+    async with desk(typed, store=store) as here:
+        assert await here.session.call(typed) == 1
+        assert [record.code_hash for record in await here.kernel.audit.read()] == [None, None]
+    assert code_of(typed).reason is not None
+
+
+async def test_opening_a_session_reads_the_code_and_holds_up_no_other(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "tinyslow"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "tools.py").write_text(HERE, encoding="utf-8")
+    slow: AnyTool = fresh_import("tinyslow.tools", tmp_path, monkeypatch).write
+    os.mkfifo(package / "slow.py")  # reading it waits until somebody writes
+
+    @tool(effect="write")
+    async def quick() -> int:
+        """Do."""
+        return 1
+
+    async def opened() -> None:
+        async with kernel.open(Agent("slow", tools=[slow]), principal=WHO) as session:
+            assert await session.call(slow, "tea") == 3
+
+    rescue = Timer(10, (package / "slow.py").write_text, ["x = 1"])  # should the loop itself be held up
+    rescue.start()
+    opening = asyncio.create_task(opened())
+    await turns()
+    async with kernel.open(Agent("quick", tools=[quick]), principal=WHO) as session:
+        for _ in range(3):
+            assert await session.call(quick) == 1
+    assert not opening.done()
+    assert not rescue.finished.is_set(), "the loop was held up"
+    rescue.cancel()
+    await asyncio.to_thread((package / "slow.py").write_text, "x = 1", encoding="utf-8")
+    await opening
+    await kernel.audit.flush()
+    assert {record.code_hash for record in await kernel.audit.read()} == {code_of(slow).hash, code_of(quick).hash}
+
+
+async def test_a_session_on_a_snapshot_that_is_there_reads_it_too(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = theirs(tmp_path, monkeypatch)
+    agent = Agent("writer", tools=[old.write])
+    envelope = (await capture(agent, principal=WHO)).envelope
+    new = theirs(tmp_path, monkeypatch)
+    today = Agent("writer", tools=[new.write])
+    snapshot = await hydrate(envelope, today, principal=WHO)
+    assert not is_read(snapshot)
+    row = kernel.new_session(today, WHO)
+    await kernel.store.sessions.create(row)
+    session = kernel.resume(row, snapshot)
+    await until(lambda: is_read(snapshot))
+    assert await session.call(new.write, "tea") == 3
+
+
+async def test_what_dynamic_uses_add_is_read_before_its_first_call(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = theirs(tmp_path, monkeypatch)
+    added = Capability("added", tools=[module.write])
+
+    def more(ctx: Context) -> list[Any]:
+        return [added]
+
+    async with kernel.open(Agent("grower", uses=[more]), principal=WHO) as session:
+        snapshot = await session.current()
+        assert is_read(snapshot)
+        (tmp_path / "tinycode.py").unlink()
+        result = await session.try_message(session.message("write", {"text": "tea"}))
+        assert result.data == 3
+    assert [record.code_hash for record in await records_of(kernel.audit)] == [code_of(module.write).hash]

@@ -1,0 +1,207 @@
+"""Calls of tools in toolkits, those too that were made for the session: governed, recorded, named as all others are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from capset import (
+    Agent,
+    Capability,
+    Context,
+    Kernel,
+    Policy,
+    Principal,
+    Request,
+    Tool,
+    Toolkit,
+    ToolkitContext,
+    dynamic_toolkit,
+    tool,
+)
+from capset.errors import NotFound, PermissionDenied, ToolkitFailed
+from capset.fingerprint.hashes import tool_hash
+from capset.flows import Flow, Generator, Handler, Sequencer, as_tool
+from capset.kernel.blocks.generation import Turn
+from tests.helpers.kernel.support import ask, opened
+
+
+def make(name: str, *policies: Policy, effect: Any = "read", **options: Any) -> Tool[[int], str]:
+    @tool(name=name, effect=effect, policies=policies, **options)
+    async def handler(number: int) -> str:
+        """Do."""
+        return f"{name} {number}"
+
+    return handler
+
+
+@dynamic_toolkit
+async def searches(context: ToolkitContext) -> list[Tool[..., Any]]:
+    return [make(f"search_{name}", permissions=["search:run"]) for name in context.env.get("indexes", ["a", "b"])]
+
+
+@pytest.mark.spec("F18", "G2")
+async def test_a_tool_of_a_denied_toolkit_is_refused_with_the_toolkits_reason() -> None:
+    inner = make("inner")
+    kit = Toolkit("kit", [Toolkit("deep", [inner])], policies=[Policy("no", lambda request: False)])
+    async with opened(Agent("tester", tools=[kit])) as desk:
+        with pytest.raises(PermissionDenied, match="policy 'no' says no"):
+            await desk.session.call(inner, 1)
+        record = await desk.record()
+        assert (record.outcome, record.policies, record.tool_hash) == ("denied", '["no"]', tool_hash(inner))
+
+
+@pytest.mark.spec("F19", "F20")
+async def test_a_toolkits_gates_see_the_call_of_every_tool_inside() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def look(request: Request) -> bool:
+        seen.append((request.tool.name, dict(request.arguments or {})) if request.tool else ("", None))
+        return (request.arguments or {"number": 0})["number"] < 5
+
+    one, two = make("one"), make("two")
+    kit = Toolkit("kit", [one, Toolkit("inner", [two])], policies=[Policy("look", look)])
+    async with opened(Agent("tester", tools=[kit])) as desk:
+        assert await desk.session.call(one, 1) == "one 1"
+        assert await desk.session.call(two, 2) == "two 2"
+        with pytest.raises(PermissionDenied):
+            await desk.session.call(two, 5)
+    assert seen == [("", None), ("one", {"number": 1}), ("two", {"number": 2}), ("two", {"number": 5})]
+
+
+@pytest.mark.spec("F18")
+async def test_a_tool_in_two_toolkits_asks_the_gates_of_both() -> None:
+    shared = make("shared")
+    first = Policy("first", lambda request: True)
+    second = Policy("second", lambda request: request.tool is None or (request.arguments or {})["number"] != 2)
+    kits = [Toolkit("a", [shared], policies=[first]), Toolkit("b", [shared], policies=[second])]
+    async with opened(Agent("tester", tools=kits)) as desk:
+        assert await desk.session.call(shared, 1) == "shared 1"
+        with pytest.raises(PermissionDenied):
+            await desk.session.call(shared, 2)
+        assert [json.loads(one.policies) for one in await desk.records()] == [["first", "second"], ["second"]]
+
+
+@pytest.mark.spec("F5", "F21", "G19")
+async def test_what_was_made_is_called_by_its_name_or_its_object_and_is_on_record(store: str) -> None:
+    agent = Agent("tester", uses=[Capability("kit", tools=[searches], aliases=["other"]).with_names(prefix="x_")])
+    async with opened(agent, store=store, permissions=["search:run"]) as desk:
+        session = desk.session
+        made = session.snapshot.tools["x_search_a"].tool
+        assert await session.call(made, 1) == "search_a 1"
+        for name in ("x_search_a", "kit.x_search_a", "other.x_search_a"):
+            (message,) = await ask(session, name, {"number": 2})
+            assert (message.kind, message.data) == ("reply", "search_a 2")
+        for record in await desk.records():
+            assert (record.tool, record.capability, record.tool_hash) == ("x_search_a", "kit", tool_hash(made))
+            assert record.runtime_hash == session.snapshot.runtime_hash
+            assert record.static_hash == session.snapshot.static_hash
+        (message,) = await ask(session, "search_a", {"number": 2})
+        assert message.kind == "error"
+        (message,) = await ask(session, "x_search_b", {"number": "2"})
+        assert message.kind == "error"
+        assert [one.outcome for one in (await desk.records())[-2:]] == ["not_found", "invalid"]
+
+
+@pytest.mark.spec("F18", "G8")
+async def test_what_was_made_is_governed() -> None:
+    async with opened(Agent("tester", tools=[searches])) as desk:
+        result = await desk.session.try_message(desk.session.message("search_a", {"number": 1}))
+        assert result.error is not None
+        assert result.error.status == 403
+        assert (await desk.record()).outcome == "denied"
+
+
+@pytest.mark.spec("F5")
+async def test_each_session_has_what_was_made_for_it() -> None:
+    agent, who = Agent("tester", tools=[searches]), Principal("user-1", permissions=["search:run"])
+    async with (
+        Kernel(store="memory://") as kernel,
+        kernel.open(agent, principal=who, env={"indexes": ["one"]}) as first,
+        kernel.open(agent, principal=who, env={"indexes": ["two"]}) as second,
+    ):
+        assert (set(first.snapshot.tools), set(second.snapshot.tools)) == ({"search_one"}, {"search_two"})
+        assert first.snapshot.static_hash == second.snapshot.static_hash
+        assert first.snapshot.runtime_hash != second.snapshot.runtime_hash
+        others = first.snapshot.tools["search_one"].tool
+        with pytest.raises(NotFound):
+            await second.call(others, 1)
+        assert await first.call(others, 1) == "search_one 1"
+
+
+@pytest.mark.spec("F22")
+async def test_a_toolkit_that_fails_opens_no_session_and_keeps_none() -> None:
+    def makes(context: ToolkitContext) -> list[Any]:
+        raise RuntimeError("hunter2")
+
+    agent = Agent("tester", tools=[dynamic_toolkit(makes)])
+    async with Kernel(store="memory://") as kernel:
+        with pytest.raises(ToolkitFailed, match="the dynamic toolkit 'makes' failed: RuntimeError") as failed:
+            async with kernel.open(agent, principal=Principal("user-1")):
+                raise AssertionError
+        assert "hunter2" not in str(failed.value)
+
+
+@pytest.mark.spec("C27", "F5", "F22")
+async def test_dynamic_uses_bring_dynamic_toolkits_and_both_are_called() -> None:
+    extra = Capability("extra", tools=[searches, make("static")])
+
+    def decide(ctx: Context) -> list[Any]:
+        return [extra.with_names(prefix="e_")]
+
+    agent = Agent("tester", uses=[decide], tools=[make("own")])
+    async with opened(agent, permissions=["search:run"]) as desk:
+        assert set(desk.session.snapshot.tools) == {"own"}
+        assert set((await desk.session.current()).tools) == {"own", "e_static", "e_search_a", "e_search_b"}
+        for name, expected in (
+            ("e_search_a", "search_a 1"),
+            ("extra.e_search_b", "search_b 1"),
+            ("e_static", "static 1"),
+        ):
+            result = await desk.session.try_message(desk.session.message(name, {"number": 1}))
+            assert result.data == expected
+        records = await desk.records()
+        assert {one.capability for one in records} == {"extra"}
+        assert len({one.runtime_hash for one in records}) == 1
+
+
+@pytest.mark.spec("C37", "F5", "F18")
+async def test_the_blocks_of_a_flow_have_toolkits_of_their_own() -> None:
+    counted, denied = make("counted"), make("denied")
+    no = Toolkit("no", [denied], policies=[Policy("no", lambda request: False)], instructions="Denied.")
+    kit = Toolkit("kit", [counted, searches, no], instructions="Kit.")
+    told: list[str] = []
+
+    class Runner:
+        async def run(self, turn: Turn) -> str:
+            step = await turn.step()
+            told.append(step.system_text)
+            assert set(step.snapshot.tools) == {"counted", "search_a", "search_b"}
+            results = [await step.call(name, {"number": 1}) for name in ("counted", "search_b", "denied")]
+            return ", ".join(str(one.data) for one in results)
+
+    generator = Generator("step", uses=[Capability("inner", tools=[kit])])
+    flow = Flow("flow", Sequencer("all").then(generator))
+    async with opened(flow, permissions=["search:run"], generator=Runner()) as desk:
+        assert await desk.session.run("x") == "counted 1, search_b 1, None"
+        assert [(one.tool, one.capability, one.outcome) for one in await desk.records()] == [
+            ("counted", "inner", "succeeded"),
+            ("search_b", "inner", "succeeded"),
+            ("denied", "inner", "denied"),
+        ]
+        assert ("Kit." in told[0], "Denied." in told[0]) == (True, False)
+
+
+@pytest.mark.spec("C37", "F18")
+async def test_a_tool_that_runs_a_block_may_stand_in_a_toolkit() -> None:
+    def shout(text: str) -> str:
+        """Shout."""
+        return text.upper()
+
+    shouting = as_tool(Handler("shout", shout))
+    kit = Toolkit("kit", [shouting], policies=[Policy("yes", lambda request: True)])
+    async with opened(Agent("tester", tools=[Toolkit("outer", [kit])])) as desk:
+        assert (await desk.session.try_message(desk.session.message("shout", {"input": "x"}))).data == "X"
+        assert json.loads((await desk.record()).policies) == ["yes"]

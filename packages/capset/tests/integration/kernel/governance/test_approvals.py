@@ -1,0 +1,378 @@
+"""Approvals inside the kernel: a call waits or is made again, and what it waits for is decided (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from capset import Principal, Request, allow, ask, deny, policy, tool
+from capset.definitions.messages import Json
+from capset.errors import (
+    ApprovalRejected,
+    ApprovalRequired,
+    ApprovalVoid,
+    DefinitionError,
+    InvalidArguments,
+    LimitExceeded,
+    PermissionDenied,
+)
+from capset.evaluation.code import code_of
+from capset.ext import Answer
+from capset.fingerprint.hashes import tool_hash
+from tests.helpers.kernel.governance.approving import FOR_SESSION, NO, till
+from tests.helpers.kernel.support import read
+
+
+@pytest.mark.spec("G16", "G18")
+async def test_a_call_waits_and_goes_on_when_somebody_else_approves(store: str) -> None:
+    async with till(store=store) as here:
+        session = await here.session()
+        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        assert here.paid == []
+        decided = await here.decided(row.id)
+        assert (decided.status, decided.decided_by) == ("approved", "user:boss")
+        assert await waits == "bob has 5"
+        record = await here.record()
+        assert (record.outcome, record.decision, record.approval) == ("succeeded", "allow", row.id)
+        assert record.reason == "approved by user:boss"
+        assert (row.call, row.digest) == (record.id, record.arguments_digest)
+        assert (row.tool, row.tool_hash, row.runtime_hash) == (
+            "pay",
+            tool_hash(here.pay),
+            session.snapshot.runtime_hash,
+        )
+        assert (row.principal, row.session, row.org) == ("user:ada", session.id, "acme")
+        assert json.loads(row.arguments) == {"to": "bob", "amount": 5}
+        assert "every call of 'pay' has to be approved" in row.reason
+        (used,) = await here.requests()
+        assert used.status == "used"
+
+
+@pytest.mark.spec("G18")
+async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
+    async with till() as here:
+        session = await here.session()
+        messages = session.invoke(session.message("pay", {"to": "bob", "amount": 5}))
+        reading = asyncio.ensure_future(read(messages))
+        row = await here.waiting()
+        await here.decided(row.id)
+        event, reply = await reading
+        assert (event.kind, event.type, reply.data) == ("event", "approval.requested", "bob has 5")
+        assert event.data == {
+            "id": row.id,
+            "tool": "pay",
+            "arguments": {"to": "bob", "amount": 5},
+            "reason": row.reason,
+            "principal": "user:ada",
+            "code_hash": code_of(here.pay).hash,
+            "code": {"kind": "module", "name": "approving.py", "version": None},
+            "expires_at": row.expires_at,
+            "needs": None,
+            "masked": False,
+            "files": [],
+        }
+
+
+@pytest.mark.spec("G17")
+async def test_a_rejection_says_who_and_why() -> None:
+    async with till() as here:
+        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
+        await here.decided((await here.waiting()).id, NO)
+        error = (await waits).error
+        assert isinstance(error, ApprovalRejected)
+        assert error.message == "Permission denied: the request was rejected by user:boss: too much"
+        record = await here.record()
+        assert (record.outcome, record.decision, record.reason) == (
+            "rejected",
+            "deny",
+            "rejected by user:boss: too much",
+        )
+        assert here.paid == []
+
+
+@pytest.mark.spec("G18")
+async def test_a_call_that_defers_is_made_again_with_its_approval(store: str) -> None:
+    async with till(store=store) as here:
+        session = await here.session()
+        asked = await here.asked(session)
+        record = await here.record()
+        assert (record.outcome, record.code, record.approval) == ("denied", "approval_required", asked)
+        early = (await here.made(session, approval=asked)).error
+        assert isinstance(early, ApprovalRequired)
+        assert early.approval == asked
+        await here.decided(asked)
+        assert (await here.made(session, approval=asked)).data == "bob has 5"
+        again = (await here.made(session, approval=asked)).error
+        assert isinstance(again, ApprovalVoid)
+        assert again.status == 409
+        assert here.paid == [("bob", 5)]
+        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded", "rejected"]
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_take_the_place_of_those_asked_for() -> None:
+    async with till() as here:
+        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+        assert await waits == "bob has 4"
+        record = await here.record()
+        assert json.loads(record.arguments) == {"to": "bob", "amount": 4}
+        assert record.arguments_digest != row.digest
+        assert record.approval == row.id
+
+
+@pytest.mark.spec("G17", "F1")
+@pytest.mark.parametrize("amount", [2**60, -(2**60)])
+async def test_other_arguments_are_those_that_were_given_however_they_are_kept(amount: int) -> None:
+    async with till() as here:
+        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": amount}))
+        assert await waits == f"bob has {amount}"
+
+
+@pytest.mark.spec("G17", "F1")
+async def test_a_call_that_waits_has_the_arguments_that_it_was_made_with() -> None:
+    async with till() as here:
+        session = await here.session()
+        waiting = await session.suspended(await here.asked(session, amount=2**60))
+        assert waiting.arguments is not None
+        assert json.loads(waiting.arguments.text) == {"to": "bob", "amount": 2**60}
+
+
+@pytest.mark.spec("G17")
+@pytest.mark.parametrize("wrong", [{"to": "bob"}, {"to": "bob", "amount": "4"}, {"to": "bob", "amount": 4, "tip": 1}])
+async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[str, Any], store: str) -> None:
+    """Whoever decides reads what is wrong, and the request stays open."""
+    async with till(store=store) as here:
+        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'") as refused:
+            await here.decided(row.id, Answer(approved=True, arguments=wrong))
+        assert refused.value.status == 422
+        assert (await here.waiting()).id == row.id
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+        assert (await waits).data == "bob has 4"
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_are_held_to_bounds_that_no_float_has() -> None:
+    def make(paid: list[tuple[str, int]], **_: Any) -> Any:
+        @tool(effect="write", approval="ask")
+        async def pay(to: str, amount: Annotated[int, Field(le=2**60)]) -> str:
+            """Pay somebody."""
+            return to
+
+        return pay
+
+    async with till(make=make) as here:
+        asked = await here.asked(await here.session())
+        with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'"):
+            await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60 + 1}))
+        decided = await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60}))
+        assert decided.status == "approved"
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    article_name: str
+    how_many: int = 1
+
+
+@pytest.mark.spec("G17")
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    "changed", [{"article_name": "milk", "how_many": 2}, {"articleName": "milk", "howMany": 2}], ids=["shown", "sent"]
+)
+async def test_other_arguments_may_name_fields_as_those_that_are_shown(changed: Any, *, waits: bool) -> None:
+    """An approver sees the names of fields, and the tool's schema has their aliases."""
+    bought: list[tuple[str, int]] = []
+
+    @tool(effect="write", approval="ask")
+    async def buy(items: list[Item | None]) -> None:
+        """Buy something."""
+        bought.extend((one.article_name, one.how_many) for one in items if one)
+
+    async with till(buy) as here:
+        session = (await here.session()).options(approvals="wait" if waits else "defer")
+        given = {"items": [{"articleName": "tea", "howMany": 5}]}
+        asking = asyncio.ensure_future(session.try_message(session.message("buy", Json(json.dumps(given).encode()))))
+        row = await here.waiting()
+        assert json.loads(row.arguments) == {"items": [{"article_name": "tea", "how_many": 5}]}
+        for wrong in ({"article_name": "milk", "tip": 1}, {"articleName": 1}, 4):
+            with pytest.raises(InvalidArguments, match="Invalid arguments for 'buy'"):
+                await here.decided(row.id, Answer(approved=True, arguments={"items": [wrong]}))
+        await here.decided(row.id, Answer(approved=True, arguments={"items": [changed, changed]}))
+        result = await asking
+        if not waits:
+            result = await session.try_message(session.message("buy", Json(json.dumps(given).encode())))
+        assert result.error is None, result.error
+        assert bought == [("milk", 2)] * 2
+
+
+def _even(amount: int) -> int:
+    if amount % 2:
+        raise ValueError("must be even")
+    return amount
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_that_only_the_tool_can_refuse_are_refused_at_the_call() -> None:
+    def make(paid: list[tuple[str, int]], **_: Any) -> Any:
+        @tool(effect="write", approval="ask")
+        async def pay(to: str, amount: Annotated[int, AfterValidator(_even)]) -> str:
+            """Pay somebody."""
+            paid.append((to, amount))
+            return to
+
+        return pay
+
+    async with till(make=make) as here:
+        session = await here.session()
+        asked = await here.asked(session, amount=4)
+        await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 3}))
+        assert isinstance((await here.made(session, amount=4)).error, InvalidArguments)
+        assert ((await here.record()).outcome, here.paid) == ("invalid", [])
+
+
+def test_an_answer_says_one_thing() -> None:
+    wrongs: list[dict[str, Any]] = [
+        {"approved": False, "arguments": {}},
+        {"approved": False, "scope": "session"},
+        {"approved": True, "scope": "session", "arguments": {}},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(DefinitionError):
+            Answer(**wrong)
+
+
+@policy
+async def below_ten(request: Request) -> Any:
+    """Deny large payments, and ask for small ones."""
+    if request.arguments is None:
+        return allow()
+    return ask("somebody looks at it") if request.arguments["amount"] < 10 else deny("that is too much")
+
+
+@pytest.mark.spec("G16", "G17")
+async def test_policies_are_asked_about_other_arguments_too() -> None:
+    async with till(approval="auto", policies=[below_ten]) as here:
+        session = await here.session()
+        waits = asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        assert (row.reason, json.loads(row.policies)) == ("somebody looks at it", ["below_ten"])
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 50}))
+        error = (await waits).error
+        assert isinstance(error, PermissionDenied)
+        assert "that is too much" in error.message
+        record = await here.record()
+        assert (record.outcome, json.loads(record.policies), record.approval) == ("denied", ["below_ten"], row.id)
+        assert here.paid == []
+
+
+@pytest.mark.spec("G16", "G17")
+async def test_a_tools_own_rule_may_ask_and_deny_and_is_asked_about_other_arguments_too() -> None:
+    def rule(request: Request) -> Any:
+        amount = request.arguments["amount"] if request.arguments else 0
+        return deny("never so much") if amount > 100 else amount > 10
+
+    async with till(approval=rule) as here:
+        session = await here.session()
+        assert await session.call(here.pay, to="bob", amount=5) == "bob has 5"
+        denied = (await here.made(session, amount=500)).error
+        assert type(denied) is PermissionDenied
+        asked = await here.asked(session, amount=50)
+        await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 500}))
+        again = (await here.made(session, amount=50, approval=asked)).error
+        assert type(again) is PermissionDenied
+        assert "never so much" in again.message
+        assert here.paid == [("bob", 5)]
+
+
+@pytest.mark.spec("G17")
+async def test_an_approval_for_the_session_covers_the_same_arguments_of_the_same_session_alone(store: str) -> None:
+    async with till(store=store) as here:
+        session = await here.session()
+        row = await here.decided(await here.asked(session), FOR_SESSION)
+        for _ in range(3):
+            assert (await here.made(session)).success
+        assert {one.approval for one in await here.records(outcome="succeeded")} == {row.id}
+        for other in (
+            await here.made(session, amount=6),
+            await here.made(await here.session()),
+            await here.made(await here.session("carol")),
+        ):
+            assert isinstance(other.error, ApprovalRequired)
+        here.clock.advance(3_600)
+        assert isinstance((await here.made(session)).error, ApprovalRequired)
+        assert here.paid == [("bob", 5)] * 3
+
+
+@pytest.mark.spec("G3")
+async def test_a_429_burns_no_approval(store: str) -> None:
+    async with till(store=store, limits="1/1m") as here:
+        session = await here.session()
+        first, second = await here.asked(session), await here.asked(session, amount=6)
+        await here.decided(first)
+        await here.decided(second)
+        assert (await here.made(session, approval=first)).success
+        limited = (await here.made(session, amount=6, approval=second)).error
+        assert isinstance(limited, LimitExceeded)
+        assert (await here.record()).outcome == "limited"
+        here.clock.advance(60)
+        assert (await here.made(session, amount=6, approval=second)).success
+        assert here.paid == [("bob", 5), ("bob", 6)]
+
+
+@pytest.mark.spec("G3", "G17")
+async def test_a_429_gives_back_nothing_that_another_call_has_used() -> None:
+    async with till(limits="1/1h") as here:
+        session = await here.session()
+        await here.decided(asked := await here.asked(session))
+        both = await asyncio.gather(*(here.made(session, approval=asked) for _ in range(2)))
+        assert sorted(one.success for one in both) == [False, True]
+        (row,) = await here.requests()
+        assert row.status == "used"
+        assert here.paid == [("bob", 5)]
+
+
+@pytest.mark.spec("G3", "G23")
+async def test_an_intent_that_cannot_be_kept_gives_the_approval_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from capset.errors import StoreError
+
+    async with till() as here:
+        session = await here.session()
+        await here.decided(asked := await here.asked(session))
+
+        async def fail(entry: object) -> None:
+            raise StoreError("the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(here.kernel.audit, "commit", fail)
+            failed = (await here.made(session, approval=asked)).error
+        assert isinstance(failed, StoreError)
+        (row,) = await here.requests()
+        assert (row.status, here.paid) == ("approved", [])
+        assert (await here.made(session, approval=asked)).success
+
+
+@pytest.mark.spec("G17")
+async def test_an_anonymous_principal_rejects_and_does_not_approve() -> None:
+    async with till() as here:
+        session = await here.session()
+        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        stranger = Principal("anonymous", kind="anonymous", org="acme")
+        with pytest.raises(PermissionDenied, match="an approval names who gave it"):
+            await here.kernel.approvals.decide(row.id, Answer(approved=True), by=stranger)
+        await here.kernel.approvals.decide(row.id, NO, by=stranger)
+        with pytest.raises(ApprovalRejected):
+            await waits
+        assert here.paid == []

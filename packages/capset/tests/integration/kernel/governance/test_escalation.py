@@ -1,0 +1,125 @@
+"""Requests that others may approve, too, once they have waited for so long (spec 4, G49)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timedelta
+
+import pytest
+
+from capset import Kernel, Principal
+from capset.clock import iso_of
+from capset.definitions.approvers import ApproverRule
+from capset.errors import PermissionDenied
+from capset.ext import ApprovalRow, Governance
+from capset.stores.base import AuditQuery
+from tests.helpers.kernel.governance.approving import Till, till
+from tests.waiting import until
+
+RULES = [
+    ApproverRule(
+        tools=["pay"],
+        permission="payments:approve",
+        attributes={"department": "finance"},
+        escalate_after=60,
+        escalate_to="payments:lead",
+    ),
+    ApproverRule(tools=["pay"], permission="payments:see", escalate_after=600, escalate_to="payments:lead"),
+]
+LEAD = Principal("lead", org="acme", permissions=["payments:lead"])
+SEEING = Principal("lead", org="acme", permissions=["payments:lead", "payments:see"])
+
+
+def later(row: ApprovalRow, seconds: float) -> str:
+    return iso_of(datetime.fromisoformat(row.created_at) + timedelta(seconds=seconds))
+
+
+async def escalations(here: Till) -> list[str]:
+    acts = (await here.kernel.audit.query(AuditQuery(act="approval.escalate"))).items
+    assert {(one.principal, one.org, one.tool) for one in acts} <= {("host", "acme", "pay")}
+    return [json.loads(one.arguments)["id"] for one in acts]
+
+
+@pytest.mark.spec("G49")
+async def test_others_may_approve_after_a_time_in_the_place_of_permission_and_attributes(store: str) -> None:
+    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as here:
+        request = await here.asked(await here.session())
+        approvals = here.kernel.approvals
+        row = await approvals.get(request, org="acme")
+        assert (row.escalates_at, row.escalated_at) == (later(row, 60), None)
+        here.clock.advance(59)
+        with pytest.raises(PermissionDenied, match="and the department finance; you have payments:lead, payments:see"):
+            await here.decided(request, by=SEEING)
+        assert await escalations(here) == []
+        here.clock.advance(1)
+        told = approvals.refusal(await approvals.get(request, org="acme"), Principal("eve", org="acme"))
+        assert told is not None
+        assert "the department finance (or the permission payments:lead); you have no permissions" in told
+        assert not approvals.may_decide(row, LEAD), "the other rule has not escalated"
+        assert approvals.may_decide(row, SEEING)
+        noticed = await approvals.get(request, org="acme")
+        assert (noticed.escalates_at, noticed.escalated_at) == (later(row, 600), later(row, 60))
+        assert await escalations(here) == [request]
+        here.clock.advance(540)
+        assert (await here.decided(request, by=LEAD)).status == "approved"
+        assert await escalations(here) == [request, request]
+        assert (await approvals.get(request, org="acme")).escalates_at is None
+        assert await escalations(here) == [request, request]
+
+
+@pytest.mark.spec("G49")
+async def test_an_escalation_is_noticed_once_by_any_of_many_servers(store: str) -> None:
+    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as here:
+        session = await here.session()
+        asked = {await here.asked(session, amount=number) for number in range(20)}
+        here.clock.advance(60)
+        async with Kernel(store, clock=here.clock) as other:
+            several = [here.kernel] if store == "memory://" else [here.kernel, other]
+            await asyncio.gather(*[one.approvals.sweep() for one in several for _ in range(4)])
+        found = await escalations(here)
+        assert (len(found), set(found)) == (20, asked)
+
+
+@pytest.mark.spec("G49")
+async def test_a_waiting_call_notices_the_escalation_of_its_request() -> None:
+    async with till(kernel={"governance": Governance(approvers=RULES)}) as here:
+        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+        row = await here.waiting()
+        here.clock.advance(60)
+        await until(lambda: escalations(here))
+        await here.decided(row.id, by=SEEING)
+        assert await waits == "bob has 5"
+
+
+@pytest.mark.spec("G49")
+async def test_a_request_that_is_decided_or_has_no_escalation_never_does() -> None:
+    never = ApproverRule(tools=["pay"], permission="payments:lead")
+    for rules, is_decided in (([never], False), (RULES, True)):
+        async with till(kernel={"governance": Governance(approvers=rules)}) as here:
+            request = await here.asked(await here.session())
+            here.clock.advance(59)
+            if is_decided:
+                permissions = ["payments:approve", "payments:see"]
+                who = Principal("fred", org="acme", permissions=permissions, attributes={"department": "finance"})
+                await here.decided(request, by=who)
+            here.clock.advance(1_000)
+            await here.kernel.approvals.sweep()
+            assert await escalations(here) == []
+
+
+@pytest.mark.spec("G50")
+async def test_pending_requests_are_counted_by_their_age() -> None:
+    long = Governance(approval_seconds=2 * 86_400)
+    async with till(kernel={"governance": long}) as here:
+        session = await here.session()
+        first = await here.asked(session, amount=0)
+        for number, seconds in enumerate((86_400 - 3_600, 3_600 - 300, 300, 1), 1):
+            here.clock.advance(seconds)
+            await here.asked(session, amount=number)
+        found = await here.kernel.approvals.summary("acme")
+        oldest = await here.kernel.approvals.get(first, org="acme")
+        assert (found.pending, found.oldest_at, found.since) == (5, oldest.created_at, (2, 3, 4))
+        assert (await here.kernel.approvals.summary(None)).pending == 0
+        here.clock.advance(86_400)
+        assert (await here.kernel.approvals.summary("acme")).pending == 4, "overdue ones do not count"

@@ -1,0 +1,174 @@
+"""Floods of refused calls: beyond a number of them none is looked at, and they share records (spec 4, G15)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from capset import Agent, Capability, CapsetError, Kernel, Principal, Record, Session, ToolError, tool
+from capset.definitions.governance import Governance
+from capset.definitions.limits import Limit
+from capset.errors import NotFound, PermissionDenied, TooManyRefusals
+from capset.kernel.governance.refusals import GATHER_SECONDS
+from capset_testing import FakeClock
+from tests.helpers.kernel.support import records_of
+from tests.waiting import until
+
+ADA = Principal("ada", org="acme")
+
+
+@tool(effect="read")
+async def look() -> int:
+    """Look."""
+    return 1
+
+
+@tool(permissions={"vault:open"})
+async def unlock() -> int:
+    """Open the vault."""
+    return 1
+
+
+@tool(effect="read")
+async def fail() -> int:
+    """Fail."""
+    raise ToolError("no")
+
+
+AGENT = Agent("tester", uses=[Capability("kit", tools=[look, unlock, fail])])
+
+
+@dataclass
+class Gate:
+    kernel: Kernel
+    session: Session
+    clock: FakeClock
+
+    async def refuse(self, times: int) -> list[CapsetError]:
+        """Call what is not allowed, so often; return the errors."""
+        results = [await self.session.try_call(unlock) for _ in range(times)]
+        return [result.error for result in results if result.error is not None]
+
+    async def records(self) -> list[Record]:
+        """Return all records, those that are gathered too."""
+        await until(lambda: self.kernel._entered().refusals._timer is None)
+        return await records_of(self.kernel.audit)
+
+
+@asynccontextmanager
+async def gate(requests: int | None = 3, store: str = "memory://") -> AsyncGenerator[Gate]:
+    clock, limit = FakeClock(), None if requests is None else Limit(requests, "1m")
+    kernel = Kernel(store, clock=clock, governance=Governance(refusals=limit))
+    async with kernel, kernel.open(AGENT, principal=ADA) as session:
+        yield Gate(kernel, session, clock)
+
+
+@pytest.mark.spec("G15", "T9")
+async def test_after_so_many_refusals_no_call_is_looked_at() -> None:
+    async with gate() as here:
+        errors = await here.refuse(4)
+        assert [type(error) for error in errors] == [*3 * [PermissionDenied], TooManyRefusals]
+        assert (errors[3].code, errors[3].status, errors[3].retryable) == ("too_many_refusals", 429, True)
+        assert errors[3].message == "Rate limit exceeded: too many calls were refused; none is looked at for 60 s."
+        with pytest.raises(TooManyRefusals):
+            await here.session.call(look)
+        for name in ("look", "nothing"):
+            result = await here.session.try_message(here.session.message(name, {}))
+            assert isinstance(result.error, TooManyRefusals), "whether there is such a tool is not told any more"
+
+
+@pytest.mark.spec("G14", "G15")
+async def test_it_ends_at_the_millisecond_that_was_told_and_flooding_puts_nothing_off() -> None:
+    async with gate() as here:
+        await here.refuse(1)
+        here.clock.advance(10)
+        await here.refuse(2)
+        here.clock.advance(0.5)
+        (error,) = await here.refuse(1)
+        assert error.retry_after == 49.5
+        here.clock.advance(49.499)
+        assert [one.retry_after for one in await here.refuse(100)] == 100 * [0.001]
+        here.clock.advance(0.001)
+        assert await here.session.call(look) == 1
+        refused, flood = await here.refuse(2)
+        assert isinstance(refused, PermissionDenied), "one is past, so there is room for one"
+        assert isinstance(flood, TooManyRefusals)
+        assert flood.retry_after == 10
+        here.clock.advance(60)
+        assert not any(isinstance(one, TooManyRefusals) for one in await here.refuse(3))
+
+
+@pytest.mark.spec("G15", "G19")
+async def test_their_records_are_gathered_and_count_every_call(store: str) -> None:
+    async with gate(store=store) as here:
+        errors = await here.refuse(3 + 40)
+        assert len({error.correlation for error in errors}) == 43
+        records = await here.records()
+        assert [one.code for one in records] == [*3 * ["permission_denied"], "too_many_refusals"]
+        assert [one.repeats for one in records] == [None, None, None, 40]
+        assert (records[3].outcome, records[3].decision, records[3].principal) == ("limited", None, "ada")
+        await here.refuse(1)
+        assert [one.repeats for one in (await here.records())[4:]] == [None], "one call stands for itself"
+        assert (await here.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G15", "G19")
+async def test_nothing_that_was_gathered_is_lost_when_the_kernel_closes(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/capset.db"
+    async with gate(store=store) as here:
+        await here.refuse(3 + 7)
+    assert GATHER_SECONDS >= 1, "else it is not the closing that was seen"
+    async with Kernel(store) as kernel:
+        records = await records_of(kernel.audit)
+    assert sum(one.repeats or 1 for one in records) == 10
+    assert records[-1].repeats == 7
+
+
+@pytest.mark.spec("G15")
+@pytest.mark.parametrize(
+    "other", [Principal("bob", org="acme"), Principal("ada"), Principal("ada", org="acme", kind="agent")]
+)
+async def test_other_principals_are_looked_at(other: Principal) -> None:
+    async with gate() as here, here.kernel.open(AGENT, principal=other) as session:
+        await here.refuse(5)
+        assert await session.call(look) == 1
+        assert isinstance((await session.try_call(unlock)).error, PermissionDenied)
+
+
+@pytest.mark.spec("G15")
+async def test_another_session_of_the_same_principal_is_no_way_around() -> None:
+    async with gate() as here, here.kernel.open(AGENT, principal=ADA) as session:
+        await here.refuse(3)
+        with pytest.raises(TooManyRefusals):
+            await session.call(look)
+
+
+@pytest.mark.spec("G15")
+async def test_two_principals_are_gathered_apart() -> None:
+    async with gate() as here, here.kernel.open(AGENT, principal=Principal("bob")) as session:
+        await here.refuse(3 + 2)
+        for _ in range(3 + 4):
+            await session.try_call(unlock)
+        flood = [one for one in await here.records() if one.code == "too_many_refusals"]
+        assert {(one.principal, one.repeats) for one in flood} == {("ada", 2), ("bob", 4)}
+
+
+@pytest.mark.spec("G15")
+async def test_failures_are_no_refusals_and_without_a_limit_nothing_counts() -> None:
+    async with gate() as here:
+        for _ in range(10):
+            assert isinstance((await here.session.try_call(fail)).error, ToolError)
+        assert await here.session.call(look) == 1
+    async with gate(None) as here:
+        assert {type(error) for error in await here.refuse(50)} == {PermissionDenied}
+
+
+@pytest.mark.spec("G15")
+async def test_what_was_called_that_is_not_there_counts_too() -> None:
+    async with gate() as here:
+        codes = [(await here.session.try_message(here.session.message("x", {}))).error for _ in range(4)]
+        assert [type(one) for one in codes] == [*3 * [NotFound], TooManyRefusals]

@@ -1,0 +1,204 @@
+"""Declaring agents: what is kept, what replaces what, and what cannot be (spec 2, F25, F29)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, CapsetError, DefinitionError, Kernel, Principal
+from capset.errors import InvalidArguments, NotFound, StateError
+from capset.ext import SessionHost
+from capset.flows import handler
+from capset.stores.base import RegistrationRow, make_store
+from tests.helpers.kernel.hosting.support import ADA, AGENT, Trace, add, hosting, kept_sessions
+from tests.helpers.kernel.support import turns
+
+
+@pytest.mark.spec("F25", "F29")
+async def test_to_register_again_keeps_one_registration_and_the_latest_is_what_was_declared_last(store: str) -> None:
+    changed = Agent("helper", tools=[add], instructions=["Be brief."])
+    async with hosting(store) as (kernel, host):
+        first = await host.register(AGENT, agent_id="support")
+        assert first.static_hash == kernel.compose(AGENT).static_hash
+        assert (first.agent_id, first.agent_name, first.org, first.profile) == ("support", "helper", None, "jcs-1")
+        assert await host.register(AGENT, agent_id="support") == first
+        second = await host.register(changed, agent_id="support")
+        assert second.static_hash == kernel.compose(changed).static_hash != first.static_hash
+        assert await kernel.store.lineage.latest_registration(None, "support") == second
+        assert await SessionHost(kernel).register(AGENT, agent_id="support") == first
+        assert await kernel.store.lineage.latest_registration(None, "support") == first
+
+
+@pytest.mark.spec("F25")
+async def test_what_is_registered_later_is_for_sessions_that_are_created_later() -> None:
+    trace = Trace()
+    async with hosting() as (_, host):
+        await host.register(AGENT, agent_id="support", hooks=trace.hooks("old "), run=lambda turn: "old")
+        old = host.create_session("support", principal=ADA)
+        other = Agent("other")
+        await host.register(other, agent_id="support", run=lambda turn: "new")
+        new = host.create_session("support", principal=ADA)
+        assert (await old.start(), await new.start()) == ("old", "new")
+        assert (old.agent, new.agent, new.agent_id) == (AGENT, other, "support")
+        assert trace.names == [
+            f"old on_{step}" for step in ("start", "before_context", "after_context", "before_run")
+        ] + ["old on_after_run"]
+
+
+@pytest.mark.spec("F25")
+async def test_the_run_of_a_session_replaces_the_registered_one() -> None:
+    async with hosting() as (_, host):
+        await host.register(AGENT, run=lambda turn: "registered")
+        assert await host.create_session("helper", principal=ADA, run=lambda turn: "own").start() == "own"
+        assert await host.create_session("helper", principal=ADA).start() == "registered"
+
+
+class LateStore:
+    """A real store whose answer to the first registration comes late."""
+
+    def __init__(self) -> None:
+        self.inner = make_store("memory://")
+        self.kept, self.answer = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def lineage(self) -> Any:
+        return self
+
+    async def register(self, row: RegistrationRow) -> RegistrationRow:
+        kept = await self.inner.lineage.register(row)
+        if not self.kept.is_set():
+            self.kept.set()
+            await self.answer.wait()
+        return kept
+
+
+async def test_registrations_at_once_leave_the_same_latest_in_store_and_host() -> None:
+    late: Any = LateStore()
+    async with hosting(late) as (kernel, host):
+        first = asyncio.create_task(host.register(AGENT))
+        await late.kept.wait()
+        second = asyncio.create_task(host.register(Agent("helper", instructions=["Be brief."])))
+        await turns(5)
+        late.answer.set()
+        await asyncio.gather(first, second)
+        latest = await late.inner.lineage.latest_registration(None, "helper")
+        assert latest.static_hash == kernel.compose(host.create_session("helper", principal=ADA).agent).static_hash
+
+
+async def test_what_cannot_be_kept_is_not_declared() -> None:
+    async with hosting() as (_, host):
+        with pytest.raises(StateError):
+            await host.register(AGENT, org="a\0b")
+        with pytest.raises(NotFound):
+            host.create_session("helper", principal=Principal("ada", org="a\0b"))
+
+
+@pytest.mark.spec("F25")
+async def test_an_agent_that_is_not_registered_is_told_with_what_was_perhaps_meant() -> None:
+    async with hosting() as (_, host):
+        with pytest.raises(NotFound, match="unknown agent 'support'; there is: none"):
+            host.create_session("support", principal=ADA)
+        await host.register(AGENT, agent_id="support")
+        with pytest.raises(NotFound, match=r"unknown agent 'suport'; did you mean 'support'\?"):
+            host.create_session("suport", principal=ADA)
+
+
+async def test_an_agent_of_an_org_is_its_members_alone_and_comes_before_that_of_everybody() -> None:
+    mine = Agent("mine")
+    async with hosting() as (kernel, host):
+        row = await host.register(mine, agent_id="support", org="acme")
+        assert await kernel.store.lineage.latest_registration("acme", "support") == row
+        for stranger in (ADA, Principal("eve", org="other")):
+            with pytest.raises(NotFound, match="unknown agent 'support'; there is: none"):
+                host.create_session("support", principal=stranger)
+        await host.register(AGENT, agent_id="support")
+        member = Principal("bob", org="acme")
+        assert host.create_session("support", principal=member).agent is mine
+        assert host.create_session("support", principal=ADA).agent is AGENT
+
+
+@pytest.mark.spec("F25")
+async def test_another_block_is_hosted_as_an_agent_is() -> None:
+    @handler()
+    async def double(input: int) -> int:
+        return input * 2
+
+    async with hosting() as (_, host):
+        await host.register(double)
+        assert await host.create_session("double", principal=ADA).start(21) == 42
+
+
+@pytest.mark.spec("F25")
+@pytest.mark.parametrize(
+    ("agent", "given", "told"),
+    [
+        (Capability("kit"), {}, "register takes an Agent, a Flow or another block; got Capability"),
+        ("helper", {}, "register takes an Agent, a Flow or another block; got 'helper'"),
+        (AGENT, {"agent_id": 5}, "register: agent_id must be text; got int"),
+        (AGENT, {"agent_id": " "}, "register: agent_id is text that can be printed; got ' '"),
+        (AGENT, {"agent_id": "a\n"}, r"register: agent_id is text that can be printed; got 'a\\n'"),
+        (AGENT, {"org": 5}, "register: org must be text; got int"),
+        (AGENT, {"run": "run"}, "register 'helper': run is a function of one turn, which gives its output; got 'run'"),
+        (AGENT, {"run": lambda: None}, r"register 'helper': run is called with the turn; got a function of \(\)"),
+    ],
+)
+async def test_what_cannot_be_declared_is_refused_and_not_kept(agent: Any, given: Any, told: str) -> None:
+    async with hosting() as (kernel, host):
+        with pytest.raises(DefinitionError, match=told):
+            await host.register(agent, **given)
+        assert await kernel.store.lineage.latest_registration(None, "helper") is None
+
+
+@pytest.mark.spec("F25")
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"principal": "ada"}, r"principal is a Principal, such as Principal\('ada'\); got 'ada'"),
+        ({"env": 5}, "env is a mapping of names to values; got 5"),
+        ({"session_id": 5}, "create_session 'helper': session_id must be text; got int"),
+        ({"session_id": ""}, "create_session 'helper': session_id is text that can be printed; got ''"),
+        ({"namespace": 5}, "create_session 'helper': namespace must be text; got int"),
+        ({"run": 5}, "create_session 'helper': run is a function of one turn, which gives its output; got 5"),
+        ({"agent_id": None}, "create_session: agent_id must be text; got NoneType"),
+    ],
+)
+async def test_what_no_session_is_created_with_is_refused(given: dict[str, Any], told: str) -> None:
+    async with hosting() as (kernel, host):
+        await host.register(AGENT)
+        create: Any = host.create_session
+        with pytest.raises(DefinitionError, match=told):
+            create(**{"agent_id": "helper", "principal": ADA, **given})
+        with pytest.raises(InvalidArguments, match="the invocation cannot be hashed"):
+            host.create_session("helper", principal=ADA, invocation={"at": object()})
+        assert await kept_sessions(kernel) == []
+
+
+async def test_a_host_needs_its_kernel_open() -> None:
+    host = SessionHost(Kernel("memory://"))
+    with pytest.raises(CapsetError, match="the kernel is not open"):
+        await host.register(AGENT)
+
+
+@pytest.mark.spec("F7")
+async def test_static_context_is_in_no_hash_and_no_prompt() -> None:
+    async with hosting() as (kernel, _):
+        plain = Agent("helper", tools=[add])
+        assert kernel.compose(plain).static_hash == kernel.compose(AGENT).static_hash
+        async with kernel.open(AGENT, principal=ADA) as session:
+            assert "kind" not in await session.system_text()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [(5, "must be a mapping; got 5"), ("", "must be a mapping; got ''"), ({1: 2}, ": a key must be text; got int")],
+)
+def test_static_context_is_a_mapping_of_text_keys(wrong: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=f"agent 'a': static_context ?{told}"):
+        Agent("a", static_context=wrong)
+    with pytest.raises(TypeError):
+        AGENT.static_context["tone"] = "rude"  # pyright: ignore[reportIndexIssue]

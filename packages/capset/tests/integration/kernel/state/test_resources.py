@@ -1,0 +1,351 @@
+"""Resources: the operations on a value with a scope, whatever keeps it (spec 1, C33–C35)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Context, Kernel, Principal, Resource, tool
+from capset.errors import ConcurrentModificationError, StateError, StoredValueMisfit
+from tests.helpers.kernel.state.boards import KNOWN, Board, agent_of, bare, board, done, notes, total
+from tests.helpers.kernel.support import opened
+
+
+@pytest.mark.spec("C34")
+async def test_every_operation_returns_the_value_as_it_is_then(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        listed, number, shaped, loose = (
+            ctx.resource(notes),
+            ctx.resource(total),
+            ctx.resource(board),
+            ctx.resource(bare),
+        )
+        assert await listed.get() == []
+        assert await listed.push("a", "b") == ["a", "b"]
+        assert await listed.set(["c"]) == ["c"]
+        assert await listed.update(lambda value: [*value, "d"]) == ["c", "d"]
+        assert await number.increment() == 1
+        assert await number.increment(by=-5) == -4
+        assert await shaped.patch(title="Plan", due=datetime(2026, 1, 2, tzinfo=UTC)) == Board(
+            title="Plan", due=datetime(2026, 1, 2, tzinfo=UTC)
+        )
+        assert (await shaped.increment("points", 3)).points == 3
+        assert (await shaped.push("x", field="cards")).cards == ["x"]
+        assert (await shaped.get()).title == "Plan"
+        assert await loose.increment("hits") == {"hits": 1}
+        assert await loose.patch({"other key": 2}) == {"hits": 1, "other key": 2}
+
+    await done(do, store)
+
+
+@pytest.mark.spec("C34")
+async def test_what_was_deleted_is_as_if_never_written(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        assert await ctx.resource(notes).delete() is False
+        await ctx.resource(notes).push("a")
+        assert await ctx.resource(notes).delete() is True
+        assert await ctx.resource(notes).get() == []
+        assert await ctx.resource(notes).push("b") == ["b"]
+
+    await done(do, store)
+
+
+@pytest.mark.spec("C34")
+@pytest.mark.parametrize(
+    ("do", "told"),
+    [
+        (lambda ctx: ctx.resource(total).set("5"), "cannot take this"),
+        (lambda ctx: ctx.resource(notes).push(5), "cannot take this"),
+        (lambda ctx: ctx.resource(board).push("a", "b", "c", "d", field="cards"), "cards"),
+        (lambda ctx: ctx.resource(board).patch(nothing=1), "nothing"),
+        (lambda ctx: ctx.resource(notes).increment(), "only a number can be incremented"),
+        (lambda ctx: ctx.resource(total).push(1), "only a list can be pushed to"),
+        (lambda ctx: ctx.resource(total).patch(a=1), "only an object has fields"),
+        (lambda ctx: ctx.resource(total).increment(by=0.5), "cannot take this"),
+        (lambda ctx: ctx.resource(board).increment("points", 0.5), "points"),
+        (lambda ctx: ctx.resource(bare).get(), "no value yet"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_and_changes_nothing(do: Any, told: str, store: str) -> None:
+    async def trying(ctx: Context) -> None:
+        await ctx.resource(notes).push("kept")
+        await ctx.resource(total).increment()
+        with pytest.raises(StateError, match=told):
+            await do(ctx)
+        assert await ctx.resource(notes).get() == ["kept"]
+        assert await ctx.resource(total).get() == 1
+        assert await ctx.resource(board).get() == Board()
+
+    await done(trying, store)
+
+
+@pytest.mark.spec("C35")
+async def test_a_stored_value_that_no_longer_fits_is_reported_and_kept(store: str) -> None:
+    older = Resource("notes", dict[str, str], scope="session", default=dict)
+    newer = Resource("notes", list[str], scope="session", default=list)
+    first, write = agent_of(older, do=lambda ctx: ctx.resource(older).set({"a": "b"}))
+    second, read = agent_of(newer, do=lambda ctx: ctx.resource(newer).get())
+    third, push = agent_of(newer, do=lambda ctx: ctx.resource(newer).push("x"))
+    fourth, renew = agent_of(newer, do=lambda ctx: ctx.resource(newer).set(["new"]))
+    who = Principal("user-1")
+    async with Kernel(store=store) as kernel:
+        async with kernel.open(first, principal=who) as session:
+            await write(session)
+            own = session.id
+        for agent, run in ((second, read), (third, push)):
+            async with kernel.open(agent, principal=who, session_id=own) as session:
+                with pytest.raises(StoredValueMisfit, match="does not fit its type any more") as caught:
+                    await run(session)
+                assert "set()" in str(caught.value.hint)
+        async with kernel.open(fourth, principal=who, session_id=own) as session:
+            assert await renew(session) == ["new"]
+
+
+@pytest.mark.spec("C34")
+async def test_an_update_may_wait_and_fail_and_then_nothing_was_written(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        async def slowly(value: list[str]) -> list[str]:
+            await asyncio.sleep(0)
+            return [*value, "slow"]
+
+        def badly(value: list[str]) -> list[str]:
+            raise ZeroDivisionError
+
+        assert await ctx.resource(notes).update(slowly) == ["slow"]
+        with pytest.raises(ZeroDivisionError):
+            await ctx.resource(notes).update(badly)
+        with pytest.raises(StateError):
+            await ctx.resource(notes).update(lambda value: "no list")  # pyright: ignore[reportArgumentType]
+        assert await ctx.resource(notes).get() == ["slow"]
+
+    await done(do, store)
+
+
+@pytest.mark.spec("C34")
+async def test_an_update_that_others_outrun_until_the_time_is_up_says_how_often_it_was_tried(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not of the call, which would be cut off where the machine is slow.
+    monkeypatch.setattr("capset.kernel.state.values.WAIT_SECONDS", 1.0)
+
+    async def do(ctx: Context) -> None:
+        mine = ctx.resource(total)
+
+        async def outrun(value: int) -> int:
+            await mine.increment()  # another writer, every time
+            return value + 100
+
+        with pytest.raises(ConcurrentModificationError) as caught:
+            await mine.update(outrun)
+        assert caught.value.attempts >= 2
+        assert caught.value.status == 409
+        assert await mine.get() == caught.value.attempts
+
+    agent, run = agent_of(total, do=do)
+    async with opened(agent, store=store) as desk:
+        await run(desk.session)
+
+
+@pytest.mark.spec("C34")
+async def test_no_update_of_many_tasks_is_lost(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        async def one(number: int) -> None:
+            await ctx.resource(total).increment()
+            await ctx.resource(total).update(lambda value: value + 1)
+            await ctx.resource(notes).push(str(number))
+            await ctx.resource(bare).patch({str(number): number})
+
+        await asyncio.gather(*(one(number) for number in range(64)))
+        assert await ctx.resource(total).get() == 128
+        assert sorted(map(int, await ctx.resource(notes).get())) == list(range(64))
+        assert await ctx.resource(bare).get() == {str(number): number for number in range(64)}
+
+    await done(do, store)
+
+
+@pytest.mark.spec("C33")
+async def test_a_scope_belongs_to_its_owner(store: str) -> None:
+    mine = Resource("kept", int, scope="user", default=0)
+    ours = Resource("kept", int, scope="org", default=0)
+    here = Resource("kept", int, scope="session", default=0)
+    run_only = Resource("kept", int, scope="request", default=0)
+    every = (mine, ours, here, run_only)
+
+    async def do(ctx: Context) -> list[int]:
+        return [await ctx.resource(one).increment() for one in every]
+
+    agent, run = agent_of(*every, do=do)
+    ann, ben = Principal("ann", org="acme"), Principal("ben", org="acme")
+    async with Kernel(store=store) as kernel:
+
+        async def counts(who: Principal, id: str | None = None) -> tuple[list[int], str]:
+            async with kernel.open(agent, principal=who, session_id=id) as session:
+                return await run(session), session.id
+
+        first, own = await counts(ann)
+        assert first == [1, 1, 1, 1]
+        assert (await counts(ann, own))[0] == [2, 2, 2, 1]
+        assert (await counts(ann))[0] == [3, 3, 1, 1]
+        assert (await counts(ben))[0] == [1, 4, 1, 1]
+        assert (await counts(Principal("ann", org="other")))[0] == [1, 1, 1, 1]
+
+
+@pytest.mark.spec("C33")
+@pytest.mark.parametrize(
+    ("who", "scope", "told"),
+    [
+        (Principal("bot", kind="agent", org="acme"), "user", "principal of the kind agent"),
+        (Principal("acme", kind="org"), "user", "principal of the kind org"),
+        (Principal("ann"), "org", "belongs to no org"),
+    ],
+)
+async def test_a_scope_that_is_not_there_is_a_clear_error(who: Principal, scope: Any, told: str) -> None:
+    kept = Resource("kept", int, scope=scope, default=0)
+
+    async def do(ctx: Context) -> None:
+        with pytest.raises(StateError, match=f"no {scope} scope here: .*{told}"):
+            await ctx.resource(kept).get()
+        with pytest.raises(StateError, match=f"no {scope} scope here"):
+            _ = getattr(ctx, scope)
+
+    await done(do, "memory://", kept, principal=who)
+
+
+@pytest.mark.spec("C33")
+async def test_every_scope_has_the_id_of_its_owner() -> None:
+    async def do(ctx: Context) -> list[str]:
+        return [ctx.session.id, ctx.user.id, ctx.org.id]
+
+    agent, run = agent_of(*KNOWN, do=do)
+    async with opened(agent, principal=Principal("ann", org="acme")) as desk:
+        assert await run(desk.session) == [desk.session.id, "ann", "acme"]
+
+
+@pytest.mark.spec("C33")
+async def test_resources_stand_by_name_too_and_what_is_not_declared_is_refused() -> None:
+    other = Resource("nots", list[str], scope="session", default=list)
+
+    async def do(ctx: Context) -> None:
+        await ctx.session.resources.notes.push("by name")
+        assert await ctx.resource(notes).get() == ["by name"]
+        assert not hasattr(ctx.user.resources, "notes")
+        with pytest.raises(StateError, match=r"unknown resource 'nots'; did you mean 'notes'\?") as caught:
+            ctx.resource(other)
+        assert caught.value.hint == "add it to resources="
+
+    await done(do)
+
+
+@pytest.mark.spec("C33")
+async def test_what_a_deleted_session_kept_is_gone_and_takes_nothing_more(store: str) -> None:
+    agent, run = agent_of(notes, do=lambda ctx: ctx.resource(notes).push("x"))
+    async with opened(agent, store=store) as desk:
+        await run(desk.session)
+        await desk.kernel.store.sessions.delete(desk.session.id)
+        with pytest.raises(StateError) as caught:
+            await run(desk.session)
+        assert caught.value.status == 404
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.spec("C34")
+async def test_an_update_inside_an_update_of_the_same_value_is_refused_and_does_not_hang(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        mine, here = ctx.resource(total), ctx.resource(notes)
+
+        async def again(value: int) -> int:
+            await here.update(lambda listed: [*listed, "another value"])
+            await mine.increment()
+            with pytest.raises(StateError, match="wait for itself") as caught:
+                await mine.set(7)
+            assert caught.value.hint == "return the new value from the function"
+            with pytest.raises(StateError, match="wait for itself"):
+                await asyncio.gather(mine.update(lambda now: now))
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await mine.update(again)
+        assert await mine.update(lambda value: value + 1) == 2
+        assert await here.get() == ["another value"]
+
+    await done(do, store)
+
+
+@pytest.mark.spec("C34")
+async def test_a_task_that_an_update_has_started_may_update_once_it_is_over() -> None:
+    async def do(ctx: Context) -> None:
+        mine, over = ctx.resource(total), asyncio.Event()
+        started: list[asyncio.Task[int]] = []
+
+        async def later() -> int:
+            await over.wait()
+            return await mine.update(lambda value: value + 1)
+
+        async def starting(value: int) -> int:
+            started.append(asyncio.create_task(later()))
+            return value + 1
+
+        await mine.update(starting)
+        over.set()
+        assert await started[0] == 2
+
+    await done(do)
+
+
+@pytest.mark.spec("C34")
+async def test_who_waits_for_an_update_of_others_waits_no_longer_than_until_the_deadline() -> None:
+    held, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hold(ctx: Context) -> int:
+        """Update slowly."""
+
+        async def slowly(value: int) -> int:
+            held.set()
+            await release.wait()
+            return value + 1
+
+        return await ctx.resource(total).update(slowly)
+
+    kept: list[Any] = []
+
+    @tool
+    async def leak(ctx: Context) -> bool:
+        """Keep the handle beyond the call."""
+        kept.append(ctx.resource(total))
+        return True
+
+    agent = Agent("tester", uses=[Capability("kit", tools=[hold, leak], resources=[total])])
+    async with opened(agent) as desk:
+        await desk.session.options(timeout=0.2).call(leak)
+        slow = asyncio.create_task(desk.session.call(hold))
+        await held.wait()
+        with pytest.raises(ConcurrentModificationError, match="held by other updates"):
+            await kept[0].update(lambda value: value + 100)
+        release.set()
+        assert await slow == 1
+        assert await kept[0].get() == 1
+
+
+@pytest.mark.spec("C34")
+async def test_a_cancelled_update_writes_nothing_and_lets_others_go_on(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        mine, begun = ctx.resource(total), asyncio.Event()
+
+        async def forever(value: int) -> int:
+            begun.set()
+            await asyncio.Event().wait()
+            return value + 100
+
+        task = asyncio.create_task(mine.update(forever))
+        waiting = asyncio.create_task(mine.update(lambda value: value + 1))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await waiting == 1
+
+    await done(do, store)

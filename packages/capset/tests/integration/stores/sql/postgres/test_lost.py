@@ -1,0 +1,194 @@
+"""A server that goes away and comes back: told at once, nothing lost, nothing twice (spec 4, G19, G23)."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Connection
+
+from capset.errors import StoreError
+from capset.stores.base import AuditQuery
+from capset.stores.sql.store import SqlStore
+from capset_testing.store_suite.support import NOW, SampleEntry, begin, entry, intent
+from tests.databases import Server
+from tests.helpers.stores.sql.postgres.support import cut_off
+from tests.helpers.stores.sql.support import opened_at, run_at, store_at
+from tests.waiting import until
+
+OPEN_INTENTS = "SELECT id FROM open_intents ORDER BY id"
+
+
+@pytest.fixture
+def own_server(postgres: Server) -> Generator[Server]:
+    """Give a server that may be stopped; without one for all there is none of one's own either."""
+    del postgres
+    server = Server(Path(tempfile.mkdtemp(prefix="capset-pg-")))
+    yield server
+    server.remove()
+
+
+def lose_next_answer(store: SqlStore) -> None:
+    """Have the next commit done, and the connection lost before the writer is told."""
+    assert store._engines is not None
+    dialect: Any = store._engines[0].dialect
+    commit = dialect.do_commit
+
+    def commit_and_lose(raw: Any) -> None:
+        commit(raw)
+        del dialect.do_commit
+        raw.driver_connection.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    dialect.do_commit = commit_and_lose
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("G23")
+async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server) -> None:
+    url = own_server.empty()
+    async with opened_at(url) as store:
+        await begin(store, "s")
+        await store.audit.commit(entry("a"))
+        own_server.stop()
+        store.audit.append(entry("b"))
+        for attempt in (
+            store.audit.commit(entry("refused")),
+            store.audit.flush(),
+            store.audit.query(AuditQuery()),
+            store.files.write("s", "/a", b"", org=None, now=NOW),
+        ):
+            with pytest.raises(StoreError, match=r"the database 'empty0' (cannot be reached|was lost)") as failure:
+                await attempt
+            assert (failure.value.status, failure.value.retryable) == (503, True)
+        store.audit.append(entry("c"))
+        own_server.start()
+        assert [record.id for record in (await store.audit.query(AuditQuery())).items][-1:] == ["a"]
+        await store.audit.flush()
+        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["c", "b", "a"]
+        await store.files.write("s", "/a", b"again", org=None, now=NOW)
+        assert (await store.audit.verify()).ok
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("G23")
+async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own_server: Server) -> None:
+    async with opened_at(own_server.empty()) as store:
+        own_server.stop()
+        store.audit.append(entry("a"))
+        with pytest.raises(StoreError):
+            await store.audit.flush()
+        own_server.start()
+
+        async def is_written() -> bool:
+            return bool((await store.audit.query(AuditQuery())).items)
+
+        await until(is_written, "the entry to be written, though the writer is not asked again")
+
+
+@pytest.mark.nightly
+@pytest.mark.spec("G19")
+async def test_a_writer_that_outlives_its_server_is_not_taken_for_gone(own_server: Server) -> None:
+    url = own_server.empty()
+    async with opened_at(url) as store:
+        await store.audit.commit(intent("a"))
+        own_server.stop()
+        own_server.start()
+        async with opened_at(url):  # at once, before the writer has asked for anything
+            assert run_at(url, OPEN_INTENTS) == [("a",)]
+        await store.audit.commit(entry("a"))
+        assert [record.outcome for record in (await store.audit.query(AuditQuery())).items] == ["succeeded"]
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("G23")
+async def test_closing_says_how_much_is_lost_with_the_server(own_server: Server) -> None:
+    store = store_at(own_server.empty())
+    await store.open()
+    own_server.stop()
+    for number in range(3):
+        store.audit.append(entry(f"a{number}"))
+    with pytest.raises(StoreError, match="could not be written to 'empty0' and so lost: 3 audit records"):
+        await store.close()
+
+
+@pytest.mark.spec("G23")
+async def test_a_commit_that_nobody_was_told_of_is_not_made_twice(postgres_url: str) -> None:
+    async with opened_at(postgres_url) as store:
+        await store.audit.commit(intent("a"))
+        lose_next_answer(store)
+        store.audit.append(entry("a"))
+        store.audit.append(entry("b"))
+        with pytest.raises(StoreError, match="cannot be reached"):
+            await store.audit.commit(intent("c"))
+        await store.audit.flush()  # raises nothing: what was buffered is on record, once
+        page = await store.audit.query(AuditQuery())
+        assert [record.id for record in page.items] == ["b", "a"]
+        assert run_at(postgres_url, OPEN_INTENTS) == [("c",)], "whose caller was told that it is not on record"
+        with pytest.raises(StoreError, match="one of its id and phase already"):
+            await store.audit.commit(entry("b"))
+        await store.audit.commit(entry("c", outcome="unavailable"))
+        assert run_at(postgres_url, OPEN_INTENTS) == []
+        assert (await store.audit.verify()).checked == 5
+
+
+@pytest.mark.spec("G23")
+async def test_a_commit_that_was_not_made_is_made_again(postgres_url: str) -> None:
+    async with opened_at(postgres_url) as store:
+        assert store._engines is not None
+        dialect: Any = store._engines[0].dialect
+
+        def lose(raw: Any) -> None:
+            del dialect.do_commit
+            raw.driver_connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        dialect.do_commit = lose
+        store.audit.append(entry("a"))
+        with pytest.raises(StoreError):
+            await store.audit.flush()
+        await store.audit.flush()
+        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["a"]
+
+
+async def test_connections_that_were_cut_off_are_replaced(postgres_url: str) -> None:
+    async with opened_at(postgres_url) as store:
+        await store.audit.commit(intent("a"))
+        await asyncio.gather(*[store.audit.query(AuditQuery()) for _ in range(4)])
+        assert cut_off(postgres_url) >= 3
+        await asyncio.gather(*[store.audit.query(AuditQuery()) for _ in range(4)])
+        await store.audit.commit(entry("a"))
+        assert (await store.audit.verify()).checked == 2
+
+
+async def test_a_write_function_whose_connection_is_cut_off_changes_nothing(postgres_url: str) -> None:
+    def die(connection: Connection) -> None:
+        connection.exec_driver_sql("INSERT INTO settings VALUES ('lost', '')")
+        connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    async with opened_at(postgres_url) as store:
+        store.audit.append(SampleEntry(entry("a").values))
+        with pytest.raises(StoreError, match="was lost"):
+            await store.audit._writer.write(die)
+        await until(lambda: run_at(postgres_url, "SELECT id FROM records") == [("a",)])
+        assert run_at(postgres_url, "SELECT name FROM settings WHERE name = 'lost'") == []
+
+
+@pytest.mark.spec("G23")
+async def test_reads_outlive_connections_that_the_server_has_ended(postgres_url: str) -> None:
+    """Connections are not tried before they read: a read on one that has ended is made again on another."""
+    async with opened_at(postgres_url) as store:
+        await begin(store, "s")
+        for _ in range(3):
+            await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+            assert cut_off(postgres_url) > 1
+            pages = await asyncio.gather(*[store.events.read("s", after=0, limit=9) for _ in range(4)])
+            assert [page.last for page in pages] == [0] * 4
+            cut_off(postgres_url)
+            rows = await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+            assert [row is not None and row.id for row in rows] == ["s"] * 4

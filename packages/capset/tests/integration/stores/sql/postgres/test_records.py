@@ -1,0 +1,169 @@
+"""Records in PostgreSQL: any text is kept, and whatever is changed is found (spec 4, G19, G20, G22)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import sql
+
+from capset.definitions.records import COLUMNS
+from capset.errors import StoreError
+from capset.fingerprint.chain import Verification
+from capset.stores.base import AgentQuery, AuditQuery, SessionQuery
+from capset.stores.sql.store import SqlStore
+from capset_testing.store_suite.support import entry, intent, session_row
+from tests.databases import Server, connected
+from tests.examples import examples
+from tests.helpers.stores.sql.support import opened_at, run_at, store_at
+
+RECORDS = 6
+KEPT = st.text(st.sampled_from("\x1a01a\\u") | st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+VALUES = st.none() | KEPT | st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 12)
+
+
+@dataclass
+class Log:
+    """A log in a database, open twice: in a store, and as anybody could open it."""
+
+    runner: asyncio.Runner
+    store: SqlStore
+    database: psycopg.Connection[tuple[Any, ...]]
+
+    def verify(self) -> Verification:
+        return self.runner.run(self.store.audit.verify())
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.database.execute("SELECT * FROM records ORDER BY seq").fetchall()
+
+    def restore(self, rows: list[tuple[Any, ...]]) -> None:
+        marks = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
+        with self.database.transaction():
+            self.database.execute("DELETE FROM records")
+            self.database.cursor().executemany(sql.SQL("INSERT INTO records VALUES ({})").format(marks), rows)
+
+
+@pytest.fixture(scope="module")
+def log(postgres: Server) -> Generator[Log]:
+    with postgres.database() as url, asyncio.Runner() as runner, connected(url) as database:
+        store = store_at(url)
+
+        async def fill() -> None:
+            await store.open()
+            await store.audit.commit(intent("a"))
+            for name in "abcde":
+                await store.audit.commit(entry(name, org="acme", reason=f"{name}\0\x1a"))
+
+        runner.run(fill())
+        yield Log(runner, store, database)
+        runner.run(store.close())
+
+
+@pytest.mark.nightly
+@pytest.mark.spec("G22")
+@examples(30, 150)
+@given(st.sampled_from(COLUMNS), st.integers(1, RECORDS), VALUES)
+def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value: object) -> None:
+    before = log.rows()
+    change = sql.SQL("UPDATE records SET {} = %s WHERE seq = %s").format(sql.Identifier(column))
+    # A constraint or the column's type refuses it, and nothing is changed.
+    with contextlib.suppress(psycopg.IntegrityError, psycopg.DataError, psycopg.ProgrammingError):
+        log.database.execute(change, (value, seq))
+    changed = log.rows() != before
+    try:
+        found = log.verify()
+        assert found.ok is not changed
+        if changed and column != "seq":
+            assert found.seq == seq
+            assert f"record {seq} " in str(found.problem)
+    finally:
+        log.restore(before)
+    assert log.verify().ok
+
+
+@pytest.mark.spec("G22")
+@pytest.mark.parametrize("seq", range(1, RECORDS))
+def test_a_removal_is_found(log: Log, seq: int) -> None:
+    before = log.rows()
+    log.database.execute("DELETE FROM records WHERE seq = %s", (seq,))
+    found = log.verify()
+    log.restore(before)
+    assert found.problem == f"record {seq} is missing; found {seq + 1} in its place"
+
+
+@pytest.mark.spec("G22")
+@pytest.mark.parametrize("seq", range(RECORDS + 1))
+def test_an_insertion_is_found(log: Log, seq: int) -> None:
+    before = log.rows()
+    rows = [[*row] for row in before]
+    copy = [*rows[min(seq, RECORDS - 1)]]
+    copy[1] = "inserted"
+    rows.insert(seq, copy)
+    log.restore([(number, *row[1:]) for number, row in enumerate(rows, 1)])
+    found = log.verify()
+    log.restore(before)
+    assert (found.ok, found.seq) == (False, seq + 1)
+
+
+@pytest.mark.spec("G22")
+def test_a_query_refuses_what_no_record_can_hold(log: Log) -> None:
+    before = log.rows()
+    log.database.execute("UPDATE records SET tool = %s WHERE seq = 3", ("\x1a",))
+    with pytest.raises(StoreError, match="record 3 was changed: its 'tool'"):
+        log.runner.run(log.store.audit.query(AuditQuery()))
+    log.restore(before)
+
+
+@pytest.mark.spec("G20")
+async def test_texts_with_nul_are_kept_and_found_again(postgres_url: str) -> None:
+    names = ["a\0b", "a\x1a0b", "a0b", "a\x1a\0\x1ab", "ab"]
+    async with opened_at(postgres_url) as store:
+        for number, name in enumerate(names):
+            await store.audit.commit(entry(f"{number}", tool=name, arguments=f'["{name}", "\\u0000", "\\\\u0000"]'))
+            await store.sessions.create(session_row(f"{number}", org=name))
+        for number, name in enumerate(names):
+            found = (await store.audit.query(AuditQuery(tool=name))).items
+            assert [(one.id, one.tool, one.arguments) for one in found] == [
+                (f"{number}", name, f'["{name}", "\\u0000", "\\\\u0000"]')
+            ]
+            assert [row.org for row in (await store.sessions.list(SessionQuery(name))).items] == [name]
+        assert (await store.agents.list(AgentQuery(None, name="\0"))).total == 0
+        assert (await store.audit.verify()).checked == len(names)
+
+
+@pytest.mark.spec("G19", "G23")
+async def test_a_text_too_long_for_an_index_is_refused_alone(postgres_url: str) -> None:
+    long = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
+    async with opened_at(postgres_url) as store:
+        await store.audit.commit(intent("a"))
+        entries = [entry("a"), entry("b", principal=long), entry("c", arguments=long * 20), entry("d")]
+        results = await asyncio.gather(*[store.audit.commit(one) for one in entries], return_exceptions=True)
+        assert [type(one) for one in results[::2]] == [type(None)] * 2
+        assert "is too long" in str(results[1])
+        assert [one.id for one in (await store.audit.query(AuditQuery())).items] == ["d", "c", "a"]
+        assert run_at(postgres_url, "SELECT count(*) FROM open_intents") == [(0,)]
+        assert (await store.audit.verify()).ok
+
+
+@pytest.mark.spec("G19", "G22")
+async def test_an_open_intent_that_was_changed_stops_nobody_from_opening(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened_at(postgres_url) as store:
+        await store.audit.commit(intent("a"))
+        await store.audit.commit(intent("b"))
+    run_at(postgres_url, "UPDATE records SET tool = chr(26) WHERE seq = 1")
+    async with opened_at(postgres_url) as store:
+        page = await store.audit.query(AuditQuery())
+        found = await store.audit.verify()
+    assert [(record.id, record.outcome) for record in page.items] == [("b", "interrupted")]
+    assert (found.ok, found.seq) == (False, 1)
+    assert "the intent in record 1 could not be closed" in caplog.text

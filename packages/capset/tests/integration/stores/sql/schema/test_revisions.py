@@ -1,0 +1,235 @@
+"""The tables and their versions (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from capset.definitions.records import COLUMNS
+from capset.errors import StoreError
+from capset.stores.base import AuditQuery, SessionRow
+from capset.stores.sql.postgres import engines
+from capset.stores.sql.schema import revisions as making
+from capset.stores.sql.schema import tables
+from capset.stores.sql.schema.revisions import HEAD, KNOWN
+from capset.stores.sql.sqlite import STUCK_SECONDS, SqliteStore, make_engine
+from capset_testing.store_suite.support import entry
+from tests.databases import Server
+from tests.helpers.stores.sql.schema.revisions import OPEN, is_no_index_of_words
+from tests.helpers.stores.sql.support import let_go, line_of, make, opened, opened_at, process, raw, run_at
+
+
+def scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", "capset.stores.sql:migrations")
+    return ScriptDirectory.from_config(config)
+
+
+def test_the_head_is_the_last_migration() -> None:
+    assert scripts().get_heads() == [HEAD]
+    assert {script.revision for script in scripts().walk_revisions()} == KNOWN
+
+
+@pytest.mark.spec("P30")
+def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+    make(tmp_path / "a.db", HEAD)
+    engine = make_engine(tmp_path / "a.db", "DEFERRED")
+    with engine.connect() as connection:
+        opts = {"compare_type": True, "compare_server_default": True, "include_name": is_no_index_of_words}
+        context = MigrationContext.configure(connection, opts=opts)
+        assert compare_metadata(context, tables.metadata) == []
+        for table in tables.metadata.sorted_tables:
+            primary = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
+            assert primary == [column.name for column in table.primary_key]
+        made = {index["name"] for index in inspect(connection).get_indexes("records")}
+        partial = connection.exec_driver_sql(
+            "SELECT count(*) FROM sqlite_master WHERE sql LIKE '%(%, seq) WHERE phase = ''outcome'''"
+        ).scalar()
+    engine.dispose()
+    assert partial == len(tables.FILTERS)
+    assert made == {f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code", "time", "act", "acts")}
+    assert tuple(tables.records.c.keys()) == COLUMNS
+    assert tuple(tables.sessions.c.keys()) == tuple(SessionRow.__slots__)
+
+
+def statements_of(path: Path) -> dict[str, str]:
+    """Return what made each thing in a file, which is all that SQLite knows of it, with its white space as one."""
+    with raw(path) as file:
+        found = file.execute("SELECT type || ' ' || name, sql FROM sqlite_master").fetchall()
+    return {name: " ".join(str(sql).split()) for name, sql in found}
+
+
+@pytest.mark.spec("P30")
+async def test_a_new_database_is_what_the_migrations_make(tmp_path: Path) -> None:
+    make(tmp_path / "raised.db", HEAD)
+    async with opened(tmp_path / "made.db"):
+        pass
+    made, raised = statements_of(tmp_path / "made.db"), statements_of(tmp_path / "raised.db")
+    assert made == raised
+    assert {f"table {name}" for name in tables.metadata.tables} < made.keys()
+    for path in (tmp_path / "made.db", tmp_path / "raised.db"):
+        with raw(path) as file:
+            assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
+            assert file.execute("SELECT * FROM settings WHERE name = 'compatible'").fetchall() == [
+                ("compatible", "0006")
+            ]
+            assert file.execute("SELECT count(*) FROM document_words").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("name", [*tables.FILTERS, "approval", "code", "id"])
+async def test_every_filter_of_a_query_uses_an_index_in_its_order(tmp_path: Path, name: str) -> None:
+    async with opened(tmp_path / "a.db"):
+        pass
+    with raw(tmp_path / "a.db") as file:
+        query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = ? AND seq < ? ORDER BY seq DESC LIMIT 9"
+        plan = " ".join(row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query}", ("x", 5)))
+    assert "USING INDEX" in plan
+    assert name == "id" or "TEMP B-TREE" not in plan
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as store:
+        await store.audit.commit(entry("a"))
+    with raw(path) as file:
+        file.execute("UPDATE alembic_version SET version_num = '9999'")
+        file.execute("UPDATE settings SET value = '9000' WHERE name = 'compatible'")
+    with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
+        await SqliteStore(str(path)).open()
+    assert failure.value.hint == "upgrade capset, or name another database"
+    with raw(path) as file:
+        assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+@pytest.mark.spec("P30")
+async def test_a_database_of_a_newer_version_is_worked_with_where_that_says_so(empty_url: str) -> None:
+    """A process that is started again while others are of the next version already goes on."""
+    url = empty_url
+    async with opened_at(url) as store:
+        await store.audit.commit(entry("a"))
+    run_at(url, "UPDATE alembic_version SET version_num = '9998'")
+    run_at(url, "INSERT INTO settings VALUES ('compatible', '0009') ON CONFLICT (name) DO UPDATE SET value = '0009'")
+    async with opened_at(url) as store:
+        await store.audit.commit(entry("b"))
+        assert (await store.audit.verify()).checked == 2
+    assert run_at(url, "SELECT version_num FROM alembic_version") == [("9998",)]
+
+
+async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with raw(path) as file:
+        file.execute("CREATE TABLE records (name TEXT)")
+    with pytest.raises(StoreError, match="belongs to another program"):
+        await SqliteStore(str(path)).open()
+    with raw(path) as file:
+        assert file.execute("SELECT name FROM sqlite_master").fetchall() == [("records",)]
+
+
+@pytest.mark.parametrize("before", [None, "0002"])
+async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, before: str | None) -> None:
+    path = tmp_path / "a.db"
+    if before:
+        make(path, before)
+    found = statements_of(path)
+    assert (found == {}) is (before is None)
+    store = SqliteStore(str(path))
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(*_arguments: object, **_options: object) -> None:
+            raise sqlite3.OperationalError("a failure in the middle")
+
+        patch.setattr("alembic.op.create_index", fail)
+        patch.setattr(making, "_STAMP", "CREATE nothing")
+        with pytest.raises(StoreError):
+            await store.open()
+    assert statements_of(path) == found
+    await store.open()
+    await store.audit.commit(entry("a"))
+    await store.close()
+
+
+@pytest.mark.realtime
+@pytest.mark.nightly
+@pytest.mark.spec("P30")
+@pytest.mark.parametrize("before", [None, "0001"])
+def test_processes_that_make_or_raise_one_database_at_once_all_succeed(tmp_path: Path, before: str | None) -> None:
+    if before:
+        make(tmp_path / "a.db", before)
+    with ExitStack() as stack:
+        children = [stack.enter_context(process(OPEN, f"sqlite:///{tmp_path}/a.db")) for _ in range(4)]
+        let_go(*children, within=60)
+    with raw(tmp_path / "a.db") as file:
+        assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
+
+
+@pytest.mark.spec("P30")
+async def test_one_process_raises_several_databases_at_once(tmp_path: Path) -> None:
+    make(tmp_path / "alone.db", HEAD)
+    paths = [tmp_path / f"{number}.db" for number in range(3)]
+    for path in paths:
+        make(path, "0001")
+    stores = [SqliteStore(str(path)) for path in paths]
+    await asyncio.gather(*[store.open() for store in stores])
+    for store, path in zip(stores, paths, strict=True):
+        await store.close()
+        assert statements_of(path) == statements_of(tmp_path / "alone.db")
+
+
+@pytest.mark.realtime
+@pytest.mark.nightly
+@pytest.mark.spec("P30")
+@pytest.mark.parametrize("before", [None, "0001"])
+async def test_a_process_waits_while_another_one_makes_or_raises_the_tables_for_long(
+    tmp_path: Path, before: str | None
+) -> None:
+    """An upgrade takes seconds where there are many records, and says nothing until it is done."""
+    path = tmp_path / "a.db"
+    if before:
+        make(path, before)
+    with raw(path) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("BEGIN IMMEDIATE")
+        store = SqliteStore(str(path))
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(STUCK_SECONDS + 1)
+        other.execute("COMMIT")
+        await opening
+    await store.close()
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("P30")
+async def test_a_machine_that_pauses_while_it_reads_the_revision_makes_the_tables(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = making.revision_of
+
+    def read_slowly(connection: Connection, name: str) -> str | None:
+        connection.exec_driver_sql("SELECT 1")
+        time.sleep(0.5)
+        return read(connection, name)
+
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(making, "revision_of", read_slowly)
+    async with opened_at(postgres.empty()) as store:
+        assert (await store.audit.query(AuditQuery(None))).items == ()
+
+
+@pytest.mark.realtime
+async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
+    make(tmp_path / "old.db", "0001")
+    for name, expected in (("old", "True"), ("old", "False"), ("new", "False")):
+        with process(OPEN, f"sqlite:///{tmp_path}/{name}.db") as child:
+            assert line_of(child) == "ready"
+            output, _ = child.communicate("go\n")
+        assert output.strip() == expected

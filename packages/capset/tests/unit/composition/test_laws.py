@@ -1,0 +1,283 @@
+"""The laws of the merge, over generated graphs of capabilities (spec 1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from capset import Agent, Capability, Composition, compose
+from capset.composition.context import render_context, tag_of
+from capset.composition.explain import Explained
+from capset.composition.resolve import resolve
+from capset.errors import PresetConflict
+from tests.examples import examples
+from tests.helpers.composition.graphs import CONTEXTS, Edge, Graph, graphs
+
+# A graph takes long to generate; many short runs find what one long one does.
+FEW = examples(12, 50)
+
+
+def seen(one: Composition) -> dict[str, Any]:
+    """Return all that a composition says, in its order, comparable between two built of the same capabilities."""
+    return {
+        "tools": [(name, tool.tool, tool.gates) for name, tool in one.tools.items()],
+        "instructions": one.instructions,
+        "context": [entry.value.value for entry in one.context],
+        "resources": [(key, found.value) for key, found in one.merged.resources.items()],
+        "state": {scope: list(state.model.model_fields) for scope, state in one.merged.states.items()},
+        "files": list(one.mounts.items()),
+        "hash": one.static_hash,
+        "text": one.system_text,
+        "explained": [str(found) for found in one.explain()],
+    }
+
+
+def composed(graph: Graph) -> Composition:
+    assume(graph.oracle() is not None)
+    return compose(graph.agent())
+
+
+@pytest.mark.spec("C39", "C7")
+@FEW
+@given(graphs())
+def test_the_same_agent_composes_to_the_same_and_an_equal_one_to_the_same_hash(graph: Graph) -> None:
+    assume(graph.oracle() is not None)
+    agent = graph.agent()
+    assert seen(compose(agent)) == seen(compose(agent))
+    again = compose(graph.agent())
+    assert again.static_hash == compose(agent).static_hash
+    assert again.system_text == compose(agent).system_text
+
+
+@pytest.mark.spec("C7", "C8", "C9")
+@FEW
+@given(graphs())
+def test_dependencies_stand_before_dependents_and_each_once(graph: Graph) -> None:
+    names = [one.capability.name for one in composed(graph).chosen]
+    assert sorted(names) == sorted(f"c{number}" for number in graph.reached())
+    for number in graph.reached():
+        for edge in graph.nodes[number].uses:
+            assert names.index(f"c{edge.to}") < names.index(f"c{number}")
+
+
+@pytest.mark.spec("C7")
+@FEW
+@given(graphs(chooses=False))
+def test_the_order_is_depth_first_and_then_that_of_the_list(graph: Graph) -> None:
+    order: list[str] = []
+
+    def visit(edges: tuple[Edge, ...]) -> None:
+        for edge in edges:
+            visit(graph.nodes[edge.to].uses)
+            if f"c{edge.to}" not in order:
+                order.append(f"c{edge.to}")
+
+    visit(graph.roots)
+    assert [one.name for one in compose(graph.agent()).capabilities] == order
+
+
+@pytest.mark.spec("C6", "C9")
+@FEW
+@given(graphs(chooses=False), st.data())
+def test_using_the_same_again_by_any_way_changes_nothing(graph: Graph, data: st.DataObject) -> None:
+    made = graph.capabilities()
+    again = data.draw(st.sampled_from(sorted(graph.reached())))
+    assert seen(compose(graph.agent(made, [*graph.roots, Edge(again)]))) == seen(compose(graph.agent(made)))
+
+
+@pytest.mark.spec("C6", "C9")
+@FEW
+@given(graphs())
+def test_saying_the_same_twice_changes_nothing(graph: Graph) -> None:
+    """With choices only at the root again: a bare reference there brings those of what it uses nearer, too."""
+    assume(graph.oracle() is not None)
+    made = graph.capabilities()
+    assert seen(compose(graph.agent(made, [*graph.roots, *graph.roots]))) == seen(compose(graph.agent(made)))
+
+
+@pytest.mark.spec("C6", "C3", "C5")
+@examples(25, 150)
+@given(graphs())
+def test_the_nearest_choice_wins_and_two_at_one_depth_conflict(graph: Graph) -> None:
+    expected = graph.oracle()
+    if expected is None:
+        with pytest.raises(PresetConflict) as refused:
+            compose(graph.agent())
+        assert refused.value.code == "preset_conflict"
+        assert str(refused.value).count(" by agent") == 2
+        assert "let the root choose" in str(refused.value.hint)
+    else:
+        chosen = compose(graph.agent()).chosen
+        assert {one.capability.name: one.presets for one in chosen} == {
+            f"c{number}": presets for number, presets in expected.items()
+        }
+
+
+@pytest.mark.spec("C4", "C6")
+@FEW
+@given(graphs(), st.dictionaries(st.sampled_from(["p0", "p1"]), st.booleans()), st.data())
+def test_choosing_twice_is_choosing_what_both_come_to(
+    graph: Graph, later: dict[str, bool], data: st.DataObject
+) -> None:
+    capability = graph.capabilities()[-1]
+    earlier = data.draw(st.dictionaries(st.sampled_from(["p0", "p1"]), st.booleans()))
+    one, two = ({k: v for k, v in said.items() if k in capability.presets} for said in (earlier, later))
+    twice = Agent("a", uses=[capability.with_presets(**one).with_presets(**two)])
+    at_once = Agent("a", uses=[capability.with_presets(**{**one, **two})])
+    if Graph(graph.nodes, (Edge(len(graph.nodes) - 1),), graph.own).oracle() is not None:
+        assert seen(compose(twice)) == seen(compose(at_once))
+
+
+@pytest.mark.spec("C3", "C4")
+@FEW
+@given(graphs(chooses=False), st.data())
+def test_nothing_grows_when_a_preset_is_switched_off(graph: Graph, data: st.DataObject) -> None:
+    having = sorted(number for number in graph.reached() if graph.nodes[number].presets)
+    assume(having)
+    number = data.draw(st.sampled_from(having))
+    made = graph.capabilities()
+
+    def with_preset(is_on: bool) -> Composition:
+        return compose(graph.agent(made, [*graph.roots, Edge(number, (("p0", is_on),))]))
+
+    more, less = with_preset(True), with_preset(False)
+    assert less.tools.keys() <= more.tools.keys()
+    assert less.merged.resources.keys() <= more.merged.resources.keys()
+    assert less.mounts.items() <= more.mounts.items()
+    assert not Counter(less.instructions) - Counter(more.instructions)
+    for name, installed in less.tools.items():
+        assert set(installed.gates) <= set(more.tools[name].gates), "a preset adds gates, and takes none away"
+    for scope, state in less.merged.states.items():
+        assert state.fields.keys() <= more.merged.states[scope].fields.keys()
+    assert less.static_hash != more.static_hash
+
+
+@pytest.mark.spec("C20", "C7")
+@FEW
+@given(graphs(chooses=False), st.integers(1, 3))
+def test_nesting_says_the_same_as_a_list(graph: Graph, split: int) -> None:
+    """A capability that only uses others is worth what it uses: (A + B) + C is A + (B + C)."""
+    made = graph.capabilities()
+    left, right = graph.roots[:split], graph.roots[split:]
+    bundle = Capability("bundle", uses=[made[edge.to] for edge in left])
+    other = Capability("other", uses=[made[edge.to] for edge in right])
+    given: Any = graph.own.given()
+    flat = compose(graph.agent(made))
+    one = compose(Agent("agent", uses=[bundle, *(made[edge.to] for edge in right)], **given))
+    two = compose(Agent("agent", uses=[*(made[edge.to] for edge in left), other], **given))
+    for key in ("tools", "instructions", "context", "resources", "state", "files", "text"):
+        assert seen(one)[key] == seen(two)[key] == seen(flat)[key], key
+
+
+@pytest.mark.spec("C40")
+@FEW
+@given(graphs())
+def test_everything_is_explained_once_by_one_who_declares_it(graph: Graph) -> None:
+    made = compose(graph.agent()) if graph.oracle() is not None else compose(Agent("agent"))
+    explained = made.explain()
+    of: dict[str, list[Explained]] = {}
+    for one in explained:
+        of.setdefault(one.surface, []).append(one)
+    assert [one.name for one in of.get("tool", [])] == list(made.tools)
+    assert [one.name for one in of.get("resource", [])] == [f"{s}.{n}" for s, n in made.merged.resources]
+    assert {one.name for one in of.get("state", [])} == {
+        f"{scope}.{name}" for scope, state in made.merged.states.items() for name in state.model.model_fields
+    }
+    assert len({one.name for one in of.get("state", [])}) == len(of.get("state", []))
+    assert [one.name for one in of.get("instruction", [])] == [text.splitlines()[0] for text in made.instructions]
+    assert len(of.get("context", [])) == len(made.context)
+    assert [one.name for one in of.get("file", [])] == list(made.mounts)
+    gates = {gate.id for installed in made.tools.values() for gate in installed.gates}
+    assert {one.name for one in of.get("policy", [])} == gates
+    parts = {str(source): part for chosen in made.chosen for source, part in chosen.parts}
+    for one in explained:
+        part = parts.get(str(one.source), made.block.part)
+        assert one.source.path[0] == "agent"
+        declared: dict[str, Any] = {
+            "tool": [tool.name for tool in part.tools],
+            "resource": [f"{r.scope}.{r.name}" for r in part.resources],
+            "state": [f"{scope}.{name}" for scope, model in part.state.items() for name in model.model_fields],
+            "instruction": [text.splitlines()[0] for text in part.instructions],
+            "file": list(part.files),
+            "policy": [gate.id for gate in part.every_policy],
+        }
+        assert one.name in declared.get(one.surface, [one.name]), one
+
+
+@pytest.mark.spec("C28", "C29")
+@FEW
+@given(graphs(chooses=False), st.data())
+def test_dynamic_uses_add_what_static_ones_would_and_nothing_twice(graph: Graph, data: st.DataObject) -> None:
+    made = graph.capabilities()
+    numbers = st.lists(st.sampled_from(range(len(made))), max_size=4)
+    some, later = data.draw(numbers), data.draw(numbers)
+
+    def decide(ctx: object) -> list[Capability]:
+        return []
+
+    static = Agent("agent", uses=[*(made[one] for one in some), *(made[one] for one in later)])
+    whole = compose(static)
+    within = whole.data
+    agent = Agent("agent", uses=[*(made[one] for one in some), decide])
+    dynamic = compose(agent, {decide: tuple(made[one].ref for one in later)}, within=within)
+    assert {(n, i.tool, frozenset(i.gates)) for n, i in dynamic.tools.items()} == {
+        (n, i.tool, frozenset(i.gates)) for n, i in whole.tools.items()
+    }
+    assert Counter(dynamic.instructions) == Counter(whole.instructions)
+    assert {one.capability for one in dynamic.chosen} == {one.capability for one in whole.chosen}
+    assert len(dynamic.chosen) == len(whole.chosen)
+    assert [one.capability for one in dynamic.chosen if not one.is_dynamic] == [
+        one.capability for one in resolve(agent).chosen
+    ]
+
+
+@pytest.mark.spec("C24", "C25", "C26")
+@FEW
+@given(graphs())
+def test_the_context_is_xml_that_says_everything_once(graph: Graph) -> None:
+    made = composed(graph)
+    values: Any = [(one.source, one.value.value) for one in made.context]
+    rendered = render_context(values)
+    assert rendered == render_context(values)
+    root = ElementTree.fromstring(f"<root>{rendered.xml}</root>")
+    assert shape(root) == model([value for _, value in values])
+    assert rendered.texts == tuple(CONTEXTS[0] for _, value in values if value == CONTEXTS[0])
+
+
+def shape(element: ElementTree.Element) -> Any:
+    """Return parsed XML as mappings in order, and as text without margins."""
+    if len(element):
+        return [(child.tag, shape(child)) for child in element]
+    text = "\n".join(line.strip() for line in (element.text or "").strip().splitlines())
+    return text or []
+
+
+def model(values: list[Any]) -> Any:
+    """Merge context values as simply as can be."""
+    merged: dict[str, Any] = {}
+
+    def put(into: dict[str, Any], key: str, value: Any) -> None:
+        into.setdefault(key, None)
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, str):
+                into[key] = [*(into[key] or []), one]
+            elif one is not None:
+                into[key] = into[key] or {}
+                for inner, member in one.items():
+                    put(into[key], tag_of(inner) or "", member)
+
+    for value in values:
+        if not isinstance(value, str):
+            for key, member in value.items():
+                put(merged, tag_of(key) or "", member)
+
+    def told(inner: dict[str, Any]) -> list[Any]:
+        found = [(k, "\n".join(v) if isinstance(v, list) else told(v or {})) for k, v in inner.items()]
+        return [one for one in found if one[1]]
+
+    return told(merged)

@@ -1,0 +1,190 @@
+"""What a definition is given is copied deep, so that its schema, its hash and its behaviour cannot drift apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from threading import Lock
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from capset import Agent, Capability, Context, DefinitionError, Preset, Resource, compose, tool
+from capset.definitions.tools.definition import AnyTool
+from capset.ext import schema_tool
+from capset.fingerprint.hashes import tool_hash
+from capset.flows import Generator
+from capset_testing import Say, ScriptedRunner
+from tests.helpers.flows.support import run
+from tests.helpers.kernel.support import opened
+
+
+@dataclass(eq=False)
+class Box:
+    """Can be hashed, and changed."""
+
+    items: list[int]
+
+
+class Basket(BaseModel):
+    items: list[int]
+
+
+def listing(given: list[int]) -> AnyTool:
+    def show(items: list[int] = given) -> list[int]:
+        """Show."""
+        items.append(9)
+        return items
+
+    return tool(effect="read")(show)
+
+
+def noted(given: list[int]) -> AnyTool:
+    def show(items: Any) -> list[int]:
+        """Show."""
+        items.append(9)
+        return items
+
+    show.__annotations__["items"] = Annotated[list[int], Field(default=given)]
+    return tool(effect="read")(show)
+
+
+def fielded(given: list[int]) -> AnyTool:
+    field = Field(given, max_length=5)
+
+    def show(items: list[int] = field) -> list[int]:
+        """Show."""
+        items.append(9)
+        return items
+
+    return tool(effect="read")(show)
+
+
+def boxed(given: list[int]) -> AnyTool:
+    box = Box(given)
+
+    def show(items: Box = box) -> list[int]:
+        """Show."""
+        items.items.append(9)
+        return items.items
+
+    return tool(effect="read")(show)
+
+
+def modelled(given: list[int]) -> AnyTool:
+    basket = Basket.model_construct(items=given)
+
+    def show(items: Basket = basket) -> list[int]:
+        """Show."""
+        items.items.append(9)
+        return items.items
+
+    return tool(effect="read")(show)
+
+
+def in_json_schema(given: list[int]) -> AnyTool:
+    def show(params: dict[str, Any]) -> list[int]:
+        params["items"].append(9)
+        return params["items"]
+
+    parameters = {"items": {"type": "array", "items": {"type": "integer"}, "default": given}}
+    return schema_tool(name="show", description="Show.", parameters=parameters, handler=show, effect="read")
+
+
+@pytest.mark.spec("K4", "F12")
+@pytest.mark.parametrize("make", [listing, noted, fielded, boxed, modelled, in_json_schema])
+async def test_the_default_of_a_parameter_stays_as_it_was(make: Any) -> None:
+    given = [1]
+    made, hash_before = make(given), tool_hash(make([1]))
+    given.append(2)
+    async with opened(Agent("a", tools=[made])) as desk:
+        assert [await desk.session.call(made) for _ in range(2)] == [[1, 9], [1, 9]]
+    assert tool_hash(made) == hash_before
+    default: Any = made.arguments.json_schema["properties"]["items"]["default"]
+    assert default in ([1], {"items": [1]})
+    assert given == [1, 2]
+
+
+@pytest.mark.spec("K4")
+def test_what_cannot_be_changed_is_no_function_of_the_hosts() -> None:
+    @tool
+    def show(day: date = date(2024, 2, 29), price: Decimal = Decimal("1.5"), place: str = "here") -> str:
+        """Show."""
+        return f"{day} {price} {place}"
+
+    assert not show.arguments.has_own_code
+    assert show.arguments.check({}) == {"day": date(2024, 2, 29), "price": Decimal("1.5"), "place": "here"}
+
+
+@pytest.mark.spec("C33")
+async def test_the_default_of_a_resource_stays_as_it_was() -> None:
+    given = {"a": [1]}
+    kept = Resource("kept", dict[str, list[int]], scope="session", default=given)
+    given["a"].append(2)
+
+    @tool(effect="read")
+    async def show(ctx: Context) -> dict[str, list[int]]:
+        """Show."""
+        found = await ctx.resource(kept).get()
+        found["a"].append(9)
+        return await ctx.resource(kept).get()
+
+    async with opened(Agent("a", tools=[show], resources=[kept])) as desk:
+        assert await desk.session.call(show) == {"a": [1]}
+
+
+@pytest.mark.spec("C19")
+async def test_settings_of_a_model_stay_as_they_were_and_a_runner_cannot_change_them() -> None:
+    given: dict[str, Any] = {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}
+    block = Generator(
+        "g", uses=[Capability("c", model_settings=given, presets={"p": Preset(model_settings={"headers": given})})]
+    )
+    given["stop"][1].append("z")
+    given["extra_body"]["tags"].add("z")
+    runner = ScriptedRunner({"g": [Say("one"), Say("two")]})
+    expected = {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}
+    expected |= {"headers": {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}}
+    for _ in range(2):
+        await run(block, runner=runner)
+        settings = runner.seen[-1].model_settings
+        assert settings == expected
+        settings["extra_body"]["tags"].add("y")
+    assert compose(block).merged.model_settings == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: Capability("c", model_settings={"lock": Lock()}),
+            "capability 'c': model_settings: 'lock' cannot be copied",
+        ),
+        (lambda: Agent("a", static_context={"lock": [Lock()]}), "agent 'a': static_context: 'lock' cannot be copied"),
+        (lambda: Resource("r", object, scope="session", default=Lock()), "resource 'r': its default cannot be copied"),
+    ],
+    ids=["settings", "static context", "resource"],
+)
+def test_what_cannot_be_copied_is_refused_by_its_name(make: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told) as refused:
+        make()
+    assert refused.value.hint
+
+
+@pytest.mark.spec("K4")
+@pytest.mark.parametrize("kind", [type[int], list[type[Box]], type[int] | None, dict[str, type[BaseModel]]])
+def test_a_class_is_no_argument_and_no_result(kind: Any) -> None:
+    def takes(which: Any) -> int:
+        """Take."""
+        return 1
+
+    def gives() -> Any:
+        """Give."""
+
+    takes.__annotations__["which"] = gives.__annotations__["return"] = kind
+    for function, place in ((takes, "parameter 'which'"), (gives, "its return type")):
+        with pytest.raises(DefinitionError, match=f"{place}: JSON has no classes"):
+            tool(function)
+    with pytest.raises(DefinitionError, match="JSON has no classes"):
+        Resource("r", kind, scope="session")

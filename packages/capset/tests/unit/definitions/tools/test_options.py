@@ -1,0 +1,160 @@
+"""The options of tools: the same ones at every place that makes a tool, and no others."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from capset import DefinitionError, Hooks, Tool, Toolkit, ToolkitContext, dynamic_toolkit, tool
+from capset.definitions.limits import Limit
+from capset.definitions.tools import options
+from capset.definitions.tools.options import BlockToolOptions, CommonOptions, ProcessorOptions, ToolOptions
+from capset.definitions.tools.retries import Retry
+from capset.definitions.tools.schema_tools import schema_tool
+from capset.definitions.tools.toolkits import DynamicToolkit
+from capset.flows import as_tool, handler
+from tests.helpers.definitions.tools.processors import processor
+
+HOOKS = Hooks(on_tool_executed=print)
+GIVEN: dict[str, Any] = {
+    "permissions": ["a:read"],
+    "policies": [],
+    "timeout": 5,
+    "argument_bytes": 2_000_000,
+    "instructions": "Be brief.",
+    "examples": [],
+    "version": "2",
+    "idempotent": True,
+    "hooks": HOOKS,
+    "cost": 2.5,
+    "limits": "3/1h",
+    "approval": "ask",
+    "retry": 4,
+    "effect": "external",
+}
+KEPT = GIVEN | {
+    "permissions": frozenset({"a:read"}),
+    "policies": (),
+    "instructions": ("Be brief.",),
+    "examples": (),
+    "limits": (Limit(3, "1h"),),
+    "retry": Retry(4),
+}
+
+
+@handler()
+async def step(text: str) -> str:
+    """Take a step."""
+    return text
+
+
+def nothing() -> None: ...
+
+
+def from_function(**given: Any) -> Tool[..., Any]:
+    return tool(name="made", description="Do it.", **given)(nothing)
+
+
+def from_schema(**given: Any) -> Tool[..., Any]:
+    return schema_tool(name="made", description="Do it.", parameters={}, handler=lambda params: None, **given)
+
+
+def from_command(**given: Any) -> Tool[..., Any]:
+    return processor(**given)
+
+
+def from_block(**given: Any) -> Tool[..., Any]:
+    return as_tool(step, **given)
+
+
+MAKERS: list[tuple[Callable[..., Tool[..., Any]], type]] = [
+    (from_function, ToolOptions),
+    (from_schema, ToolOptions),
+    (from_block, BlockToolOptions),
+    (from_command, ProcessorOptions),
+]
+
+
+@pytest.mark.spec("F3")
+@pytest.mark.parametrize(("make", "known"), MAKERS)
+def test_every_option_becomes_the_field_of_its_name(make: Callable[..., Tool[..., Any]], known: type) -> None:
+    assert set(ToolOptions.__annotations__) == set(GIVEN)
+    for name in known.__annotations__.keys() - {"retry"}:
+        assert getattr(make(**{name: GIVEN[name]}), name) == KEPT[name]
+    whole = make(**{name: GIVEN[name] for name in known.__annotations__})
+    assert {name: getattr(whole, name) for name in known.__annotations__} == {
+        name: KEPT[name] for name in known.__annotations__
+    }
+
+
+@pytest.mark.spec("F3")
+@pytest.mark.parametrize(("make", "known"), MAKERS)
+def test_a_default_is_the_one_of_the_field(make: Callable[..., Tool[..., Any]], known: type) -> None:
+    bare = make()
+    for one in fields(Tool):
+        assert one.name not in GIVEN or getattr(bare, one.name) == one.default
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "called", "meant"),
+    [
+        (from_function, "retrie", "tool", "retry"),
+        (from_function, "descriptions", "tool", "description"),
+        (from_function, "zzz", "tool", None),
+        (from_function, "buffer", "tool", None),
+        (from_schema, "time_out", "schema_tool", "timeout"),
+        (from_schema, "handlers", "schema_tool", "handler"),
+        (from_command, "effects", "Tool.from_processor", "effect"),
+        (from_command, "titel", "Tool.from_processor", None),
+        (from_block, "retry", "as_tool", None),
+        (from_block, "policy", "as_tool", "policies"),
+        (lambda **given: Toolkit("kit", **given), "instruction", "Toolkit.__init__", "instructions"),
+        (lambda **given: DynamicToolkit("kit", makes, **given), "hook", "DynamicToolkit.__init__", "hooks"),
+        (dynamic_toolkit, "nam", "dynamic_toolkit", "name"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(
+    make: Callable[..., object], name: str, called: str, meant: str | None
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        make(**{name: 1})
+    told = f". Did you mean {meant!r}?" if meant else ""
+    assert str(caught.value) == f"{called}() got an unexpected keyword argument {name!r}{told}"
+
+
+def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
+    return []
+
+
+@pytest.mark.spec("F3", "G7")
+@pytest.mark.parametrize(("make", "known"), MAKERS)
+def test_a_wrong_value_is_refused_the_same_way_everywhere(make: Callable[..., Tool[..., Any]], known: type) -> None:
+    name = make().name
+    wrong: dict[str, tuple[object, str]] = {
+        "permissions": ("a:read", "permissions must be a set of strings"),
+        "policies": ([1], "1 is not a Policy"),
+        "timeout": (0, "timeout must be a positive number of seconds; got 0"),
+        "cost": (-1, "cost must be a number, 0 or more; got -1"),
+        "approval": ("never", "approval is 'auto', 'ask' or a function of a Request; got 'never'"),
+        "idempotent": (1, "idempotent must be True or False; got 1"),
+    }
+    for option in wrong.keys() & known.__annotations__.keys():
+        value, told = wrong[option]
+        with pytest.raises(DefinitionError) as caught:
+            make(**{option: value})
+        assert caught.value.message.startswith((f"tool {name!r}: {told}", f"tool {name!r} {told}"))
+
+
+def test_every_option_is_described() -> None:
+    tree = ast.parse(inspect.getsource(options))
+    of = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for known in (CommonOptions, BlockToolOptions, ProcessorOptions):
+        body = of[known.__name__].body[1:]
+        for stated, text in zip(body[::2], body[1::2], strict=True):
+            assert isinstance(stated, ast.AnnAssign)
+            assert isinstance(text, ast.Expr)

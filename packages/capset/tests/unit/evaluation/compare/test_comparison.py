@@ -1,0 +1,292 @@
+"""What differs between two envelopes, or two links of which less is known."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+
+from capset import Agent, Capability, Principal
+from capset.errors import DefinitionError
+from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
+from capset.evaluation.compare.differences import Diff, PolicyChange
+from capset.evaluation.compare.sides import Side, side_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.fingerprint.canonical import digest
+from capset.fingerprint.changes import Change
+from capset.fingerprint.diff import ChangedRef
+from capset.fingerprint.links import create_link
+from capset.fingerprint.payloads import Payload
+from tests.helpers.evaluation.compare.versions import always, earlier, envelope_of, later, notes, plain
+
+T = TypeVar("T")
+pytestmark = pytest.mark.spec("F31")
+
+
+def known(told: tuple[T, ...] | None) -> tuple[T, ...]:
+    assert told is not None
+    return told
+
+
+def tools_of(diff: Diff) -> dict[str, str]:
+    return {one.name: one.kind for one in diff.tools}
+
+
+def test_an_envelope_does_not_differ_from_itself() -> None:
+    for one, other in ((earlier(), earlier()), (later(), later(has_static=False))):
+        diff = diff_envelopes(one, other)
+        assert not diff.differs
+        assert (diff.tools, diff.policies, diff.prompt, diff.definition, diff.modes, diff.notes) == (
+            *((),) * 4,
+            None,
+            (),
+        )
+
+
+def test_what_changed_in_the_tools() -> None:
+    diff = diff_envelopes(earlier(), later())
+    assert tools_of(diff) == {
+        "export_notes": "came",
+        "delete_note": "went",
+        "find_notes": "changed",
+        "list_notes": "gated",
+    }
+    _, _, changed, gated = diff.tools
+    assert changed.changes == (
+        Change("description", "changed", "Find notes.", "Find notes by any word."),
+        Change("permissions[]", "added", after="notes:write"),
+        Change("schema.properties.limit.maximum", "changed", 10, 20),
+    )
+    assert changed.gates == gated.gates == (Change("gates[]", "added", after="always"),)
+    assert gated.before == gated.after
+    assert gated.changes == ()
+
+
+def test_a_tools_own_new_policy_is_told_once() -> None:
+    def one(*policies: Any) -> SnapshotEnvelope:
+        return envelope_of(Agent("a", uses=[Capability("c", tools=[plain("it", *policies)])]))
+
+    (changed,) = diff_envelopes(one(), one(always)).tools
+    assert Change("policies[]", "added", after="always") in (changed.changes or ())
+    assert changed.gates == ()
+
+
+def test_which_policies_flipped_came_and_went() -> None:
+    diff = diff_envelopes(earlier(), earlier(env={"day": False}))
+    (flipped,) = known(diff.policies)
+    assert (flipped.id, flipped.kind) == ("by_day", "flipped")
+    assert flipped.before is not None
+    assert flipped.after is not None
+    assert (flipped.before.kind, flipped.after.kind, flipped.after.reason) == ("allow", "deny", "closed at night")
+    assert set(tools_of(diff).values()) == {"went"}
+    assert [one.name for one in diff.links.moved] == ["runtime"]
+    there, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
+    assert [(one.id, one.kind) for one in there.policies or ()] == [("always", "came")]
+    assert [(one.id, one.kind) for one in back.policies or ()] == [("always", "went")]
+    assert back.policies == tuple(PolicyChange(one.id, one.after, one.before) for one in there.policies or ())
+
+
+def test_what_a_permission_takes_away() -> None:
+    diff = diff_envelopes(earlier(), earlier(principal=Principal("user-1", permissions=["notes:read"])))
+    assert tools_of(diff) == {"delete_note": "went"}
+    assert (diff.policies, diff.definition, diff.prompt) == ((), (), ())
+    assert diff.notes == ("permissions lost: notes:write",)
+    ann = Principal("ann", permissions=["notes:read", "notes:write", "x:y"], org="acme")
+    assert diff_envelopes(earlier(), earlier(principal=ann)).notes == (
+        "principal differs in: id, org",
+        "permissions gained: x:y",
+    )
+
+
+def test_what_changed_in_the_prompt() -> None:
+    assert diff_envelopes(earlier(), later()).prompt == (
+        Change("instructions[2]", "added", after="Name your sources."),
+        Change("systemPrompt", "changed", earlier().runtime.system_prompt, later().runtime.system_prompt),
+    )
+
+
+def test_what_changed_in_the_definition() -> None:
+    agent, capability = known(diff_envelopes(earlier(), later()).definition)
+    assert (agent.kind, agent.name) == ("agent", None)
+    assert [change.path for change in agent.changes or ()] == [
+        "capabilities[notes].hash",
+        "instructions[1]",
+        "systemPrompt",
+    ]
+    assert (capability.kind, capability.name) == ("capability", "notes")
+    assert [(change.path, change.kind) for change in capability.changes or ()] == [
+        ("policies[]", "added"),
+        ("tools[delete_note]", "removed"),
+        ("tools[export_notes]", "added"),
+        ("tools[find_notes].hash", "changed"),
+    ]
+
+
+def test_what_changed_in_what_an_agent_has_itself() -> None:
+    def of(name: str) -> SnapshotEnvelope:
+        return envelope_of(Agent("a", tools=[plain(name)]))
+
+    _, root = known(diff_envelopes(of("one"), of("two")).definition)
+    assert (root.kind, root.name) == ("toolkit", "root")
+    assert [(change.path, change.kind) for change in root.changes or ()] == [
+        ("members[one]", "removed"),
+        ("members[two]", "added"),
+    ]
+
+
+def test_a_change_of_the_mode_is_one() -> None:
+    diff = diff_envelopes(earlier(), earlier(mode="hint"))
+    assert diff.modes == ("authoritative", "hint")
+    assert diff.differs
+
+
+def test_what_is_never_hashed_is_a_note_and_shows_no_value() -> None:
+    one = earlier(env={"tier": "free", "plan": "old"}, context={"name": "Ada", "same": 1})
+    other = earlier(env={"tier": "free", "plan": "new", "more": 1}, context={"name": "Bob", "same": 1}, agent_id="x")
+    diff = diff_envelopes(one, other)
+    assert diff.notes == (
+        "agent_id differs: 'agent-1', 'x'",
+        "env differs in: more, plan",
+        "context differs in: name",
+    )
+    assert not diff.differs
+
+
+def test_of_links_alone_the_hashes_and_tools_are_told() -> None:
+    diff = diff_sides(Side(earlier().link), Side(later().link))
+    assert diff.differs
+    assert tools_of(diff) == {"export_notes": "came", "delete_note": "went", "find_notes": "changed"}
+    assert [one.changes for one in diff.tools if one.kind == "changed"] == [None]
+    assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
+    same = diff_sides(Side(earlier().link), Side(earlier().link))
+    assert (same.differs, same.prompt, same.definition) == (False, (), ()), "equal hashes say all"
+
+
+def test_a_link_is_compared_with_an_envelope_as_far_as_both_are_known() -> None:
+    diff = diff_sides(Side(earlier().link), side_of(later()))
+    assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
+    (came, *_) = diff.tools
+    assert (came.kind, came.payloads[0], came.payloads[1] is not None) == ("came", None, True)
+    known = {tool.hash: tool.payload for tool in earlier().runtime.tools}
+    diff = diff_sides(Side(earlier().link, known), side_of(later()))
+    assert [len(one.changes or ()) for one in diff.tools if one.kind == "changed"] == [3]
+
+
+def test_without_the_payload_of_a_part_its_hash_is_told() -> None:
+    def bare(envelope: SnapshotEnvelope) -> SnapshotEnvelope:
+        assert envelope.static is not None
+        return envelope.model_copy(update={"static": envelope.static.model_copy(update={"parts": ()})})
+
+    (agent,) = known(diff_envelopes(bare(earlier()), bare(later())).definition)
+    assert "capabilities[notes].hash" in [change.path for change in agent.changes or ()]
+    _, capability = known(diff_envelopes(bare(earlier()), later()).definition)
+    assert (capability.name, capability.changes) == ("notes", None)
+
+
+def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
+    """Nobody may call it here, so it is in play on neither side."""
+
+    def of(description: str) -> SnapshotEnvelope:
+        return envelope_of(
+            Agent("a", uses=[notes([plain("it", permissions=["x:y"], description=description)])]),
+        )
+
+    diff = diff_envelopes(of("One."), of("Two."))
+    assert diff.tools == ()
+    *_, told = known(diff.definition)
+    assert (told.kind, told.name) == ("tool", "it")
+    assert told.changes == (Change("description", "changed", "One.", "Two."),)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"runtime": {"tools": ()}}, "the tools are not those of the link"),
+        ({"runtime": {"system_prompt": "Be evil."}}, "the payload of the prompt does not give its hash"),
+        ({"static": {"hash": "0" * 64}}, "the static part is not that of the link"),
+        ({"static": {"payload": {"kind": "agent"}}}, "the payload of the agent does not give its hash"),
+    ],
+)
+def test_an_envelope_that_was_changed_is_not_compared(change: dict[str, Any], told: str) -> None:
+    envelope = earlier()
+    parts = {name: getattr(envelope, name).model_copy(update=update) for name, update in change.items()}
+    with pytest.raises(DefinitionError, match=told):
+        diff_envelopes(envelope.model_copy(update=parts), later())
+
+
+def test_a_tool_or_a_link_that_was_changed_is_not_compared() -> None:
+    envelope = earlier()
+    first, *rest = envelope.runtime.tools
+    forged = first.model_copy(update={"payload": {**first.payload, "effect": "read", "description": "Harmless."}})
+    runtime = envelope.runtime.model_copy(update={"tools": (forged, *rest)})
+    with pytest.raises(DefinitionError, match="the payload of the tool 'delete_note' does not give its hash"):
+        side_of(envelope.model_copy(update={"runtime": runtime}))
+    with pytest.raises(DefinitionError, match="the tools of the link do not give its runtime hash"):
+        Side(envelope.link.model_copy(update={"tool_refs": envelope.link.tool_refs[1:]}))
+    with pytest.raises(DefinitionError, match="cannot be hashed"):
+        Side(envelope.link, {"0" * 64: {"kind": "tool", "x": float("nan")}})
+
+
+def test_a_profile_that_is_not_known_here_is_compared_as_it_is() -> None:
+    link = earlier().link.model_copy(update={"profile": "jcs-2", "runtime_hash": "0" * 64})
+    diff = diff_sides(Side(link), side_of(earlier()))
+    assert diff.links.profiles == ("jcs-2", "jcs-1")
+    assert diff.differs
+    assert diff.links.tools.changed == ()
+
+
+def test_both_sides_see_the_same() -> None:
+    there, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
+    assert {(one.name, one.before, one.after) for one in there.tools} == {
+        (one.name, one.after, one.before) for one in back.tools
+    }
+    assert there.links.tools.changed == tuple(
+        ChangedRef(one.name, one.after, one.before) for one in back.links.tools.changed
+    )
+
+
+def side(graph: dict[str, dict[str, Any]]) -> Side:
+    """Return a version whose definition is the payload ``top``; a payload names others by their keys."""
+    hashes: dict[str, str] = {}
+    payloads: dict[str, Payload] = {}
+    for name, payload in graph.items():
+        named = {
+            key: [{"name": one, "hash": hashes[one]} for one in value] if isinstance(value, list) else value
+            for key, value in payload.items()
+        }
+        hashes[name] = digest(named)
+        payloads[hashes[name]] = named
+    top = hashes["top"]
+    link = create_link(agent_id="a", agent_name="a", static_hash=top, prompt_hash="0" * 64, tool_refs=())
+    return Side(link, payloads)
+
+
+def test_a_change_is_followed_through_everything_that_names_it() -> None:
+    def of(description: str) -> Side:
+        return side({
+            "tool": {"kind": "tool", "name": "tool", "description": description},
+            "kit": {"kind": "toolkit", "name": "kit", "members": ["tool"]},
+            "base": {"kind": "capability", "name": "base", "tools": ["kit"]},
+            "other": {"kind": "capability", "name": "other", "uses": ["base"]},
+            "inner": {"kind": "agent", "capabilities": ["base"]},
+            "top": {"kind": "agent", "capabilities": ["base", "other"], "children": ["inner"]},
+        })  # fmt: skip
+
+    parts = known(diff_sides(of("One."), of("Two.")).definition)
+    assert [(one.kind, one.name) for one in parts] == [
+        *(("agent", None), ("capability", "base"), ("toolkit", "kit"), ("tool", "tool")),
+        *(("capability", "other"), ("agent", "inner")),
+    ], "each once, although three name the capability"
+    assert parts[3].changes == (Change("description", "changed", "One.", "Two."),)
+
+
+def test_payloads_that_name_each_other_come_to_an_end() -> None:
+    """No hashes allow that; by a profile that is not known here, nobody can tell."""
+
+    def of(letter: str) -> Side:
+        payload = {"kind": "agent", "systemPrompt": letter, "children": [{"name": "x", "hash": letter * 64}]}
+        link = earlier().link.model_copy(update={"profile": "jcs-2", "static_hash": letter * 64})
+        return Side(link, {letter * 64: payload})
+
+    (agent,) = known(diff_sides(of("a"), of("b")).definition)
+    assert [change.path for change in agent.changes or ()] == ["children[x].hash", "systemPrompt"]

@@ -1,0 +1,257 @@
+"""What is kept of one evaluation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset import Agent, Capability, compose, deny, evaluate
+from capset.definitions.tools.toolkits import dynamic_toolkit
+from capset.errors import DefinitionError, InvalidArguments, ToolkitFailed
+from capset.evaluation.snapshot.capture import capture, capture_runtime, compute_link, envelope_of, json_safe, link_of
+from capset.evaluation.snapshot.envelope import read_envelope
+from capset.evaluation.snapshot.snapshot import covered_payloads
+from capset.fingerprint.canonical import canonical
+from capset.fingerprint.links import CapabilityLink, create_link
+from tests.helpers.evaluation.agents import ANYONE, NOBODY, Counted, everything, make
+
+
+def sha256(payload: Any) -> str:
+    return hashlib.sha256(canonical(payload)).hexdigest()
+
+
+@pytest.mark.spec("F26", "F27")
+async def test_one_pass_gives_the_envelope_the_link_and_the_live_tools() -> None:
+    gate, held = Counted("gate"), Counted("held", binding="snapshot")
+    agent = everything(gate.policy, held.policy)
+    for count, work in enumerate((capture, capture_runtime, compute_link), start=1):
+        found = await work(agent, principal=ANYONE)
+        assert (gate.asked, held.asked) == (count, count)
+        link = found if isinstance(found, CapabilityLink) else found.link
+        assert link.tool_refs
+    captured = await capture(agent, principal=ANYONE, agent_id="agent-7")
+    assert captured.link is captured.envelope.link
+    assert set(captured.tools) == {ref.name for ref in captured.link.tool_refs}
+    assert "n_seek" not in captured.tools
+    assert captured.tools["seek"].tool.name == "find"
+    assert (captured.link.agent_id, captured.link.agent_name) == ("agent-7", "librarian")
+    assert (await capture_runtime(agent, principal=ANYONE)).envelope.static is None
+    assert await compute_link(agent, principal=ANYONE, agent_id="agent-7") == captured.link
+    assert captured.instructions == captured.snapshot.instructions
+
+
+@pytest.mark.spec("F2", "F26", "F27")
+@pytest.mark.parametrize("env", [{}, {"tier": "pro"}])
+async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Mapping[str, Any]) -> None:
+    """From JSON text alone, with nothing but the canonical bytes."""
+    text = (await capture(everything(Counted("gate").policy), principal=ANYONE, env=env)).envelope.to_json()
+    found = json.loads(text)
+    runtime, static, link = found["runtime"], found["static"], found["runtime"]["link"]
+    tools = [{"name": one["name"], "hash": sha256(one["payload"])} for one in runtime["tools"]]
+    assert sha256({"kind": "runtime", "tools": tools}) == link["runtime_hash"]
+    prompt = {"kind": "prompt", "systemPrompt": runtime["system_prompt"], "instructions": runtime["instructions"]}
+    assert sha256(prompt) == link["prompt_hash"]
+    assert sha256(static["payload"]) == static["hash"] == link["static_hash"]
+    parts = {sha256(one["payload"]): one["payload"] for one in static["parts"]}
+    assert list(parts) == [one["hash"] for one in static["parts"]]
+    reached: set[str] = set()
+    pending = [static["payload"]]
+    while pending:
+        payload = pending.pop()
+        named = {
+            one["hash"]
+            for key in ("capabilities", "children", "uses", "members", "tools")
+            for one in payload.get(key, ())
+        }
+        named |= {payload["root"]} if payload.get("root") else set()
+        assert named <= parts.keys(), f"all that the {payload['kind']} names is there"
+        pending += [parts[one] for one in named - reached]
+        reached |= named
+    assert reached == parts.keys(), "and nothing else"
+    kinds = {payload["kind"] for payload in parts.values()}
+    assert kinds == {"tool", "toolkit", "dynamicToolkit", "capability", "block"}
+    assert f"made_for_{env.get('tier', 'all')}" in text
+
+
+@pytest.mark.spec("F2")
+async def test_what_a_snapshot_covers_hashes_to_its_names() -> None:
+    snapshot = (await capture(everything(), principal=NOBODY)).snapshot
+    found = covered_payloads(snapshot)
+    assert all(sha256(payload) == shown for shown, payload in found.items())
+    assert {snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash} <= found.keys()
+    assert "seek" not in snapshot.tools
+
+
+@pytest.mark.spec("F27")
+async def test_an_envelope_goes_through_json_as_it_is() -> None:
+    captured = await capture(
+        everything(Counted("gate", deny("no")).policy),
+        principal=ANYONE,
+        env={"a": (1, [2.5, None]), "big": 2**60, "odd": object()},
+        session_context={"thread": {"turn": 3}},
+        namespace="ns",
+        invocation={"tenant": "t-1"},
+        policy_mode="hint",
+    )
+    kept = captured.envelope
+    text = kept.to_json()
+    assert read_envelope(text).to_json() == text
+    assert read_envelope(text.encode()) == kept
+    assert kept.schema_version == "1"
+    assert kept.profile == kept.link.profile == "jcs-1"
+    assert kept.context == {"thread": {"turn": 3}}
+    assert "t-1" not in text, "of an invocation there is the hash"
+    assert kept.link.invocation_hash
+    context = kept.runtime.toolkit_context
+    assert (context.namespace, context.agent_id, context.agent_name) == ("ns", None, "librarian")
+    assert (context.env, context.dropped) == ({"a": [1, [2.5, None]], "big": 2**60}, ("odd",))
+    assert context.principal is not None
+    assert context.principal.permissions == ("notes:read", "notes:write")
+    (result,) = kept.policy.results
+    assert (kept.policy.mode, result.id, result.kind, result.reason) == ("hint", "gate", "deny", "no")
+
+
+@pytest.mark.spec("F27")
+async def test_what_an_envelope_holds_is_its_own() -> None:
+    env = {"list": [1]}
+    kept = (await capture(everything(), principal=ANYONE, env=env)).envelope
+    env["list"].append(2)
+    assert kept.runtime.toolkit_context.env == {"list": [1]}
+    schema: Any = kept.runtime.tools[0].payload["schema"]
+    schema["title"] = "changed"
+    assert (await capture(everything(), principal=ANYONE)).link.runtime_hash == kept.link.runtime_hash
+
+
+@pytest.mark.spec("F27")
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"schema_version": "2"}, "schema_version: Input should be '1'"),
+        ({"more": 1}, "more: Extra inputs are not permitted"),
+        ({"runtime": None}, "runtime: Input should be"),
+        ({"policy": {"results": [{"id": "x", "kind": "perhaps"}]}}, "policy.results.0.kind"),
+    ],
+)
+async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[str, Any], told: str) -> None:
+    data = json.loads((await capture(everything(), principal=ANYONE)).envelope.to_json())
+    with pytest.raises(DefinitionError) as refused:
+        read_envelope(json.dumps(data | change))
+    assert told in refused.value.message
+    for text in ("", "{", "[]", b"\xff"):
+        with pytest.raises(DefinitionError, match="no snapshot envelope"):
+            read_envelope(text)
+
+
+@pytest.mark.spec("F26")
+async def test_links_by_hand_and_by_evaluation_agree() -> None:
+    captured = await capture(everything(), principal=ANYONE)
+    link = captured.link
+    by_hand = create_link(
+        agent_id=link.agent_id,
+        agent_name=link.agent_name,
+        static_hash=link.static_hash,
+        prompt_hash=link.prompt_hash,
+        tool_refs=reversed(link.tool_refs),
+    )
+    assert by_hand == link == link_of(captured.snapshot)
+    assert CapabilityLink.model_validate_json(link.model_dump_json()) == link
+    with pytest.raises(ValueError, match="static_hash"):
+        create_link(agent_id="a", agent_name="a", static_hash="x", prompt_hash=link.prompt_hash, tool_refs=())
+
+
+@pytest.mark.spec("F27")
+async def test_an_envelope_of_a_snapshot_that_is_there_asks_nobody() -> None:
+    gate = Counted("gate")
+    snapshot = await evaluate(compose(everything(gate.policy)), principal=ANYONE)
+    kept = envelope_of(snapshot, include_static=False)
+    assert gate.asked == 1
+    assert kept.static is None
+    assert kept.link == link_of(snapshot)
+
+
+@pytest.mark.spec("F27")
+@pytest.mark.parametrize("context", [{"pool": object()}, {"password": "x"}, {"deep": {"api_key": "x"}}])
+async def test_a_session_context_is_json_data_without_secrets(context: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments, match=r"is not$") as refused:
+        await capture(Agent("a"), principal=ANYONE, session_context=context)
+    assert "'x'" not in str(refused.value)
+
+
+async def test_two_policies_of_one_id_do_not_meet_in_an_envelope() -> None:
+    """Results are kept by id, so that one would answer for the other."""
+    strict = Counted("admin", deny("no")).policy
+
+    @dynamic_toolkit
+    def lax(context: Any) -> list[Any]:
+        return [make("lax", Counted("admin").policy)]
+
+    agent = Agent("a", uses=[Capability("c", tools=[make("strict", strict), lax])])
+    with pytest.raises(ToolkitFailed, match="two different policies have the id 'admin'"):
+        await capture(agent, principal=ANYONE)
+
+
+@pytest.mark.spec("F27")
+def test_what_is_not_json_is_dropped_and_listed() -> None:
+    circle: dict[str, Any] = {"kept": 1}
+    circle["itself"] = [circle, circle]
+    deep: Any = 1
+    for _ in range(60):
+        deep = [deep]
+    given: dict[Any, Any] = {
+        "pool": object(),
+        "db": MappingProxyType({"pool": object(), "name": "main"}),
+        "list": [1, object(), {"password": "x"}],
+        "nan": float("nan"),
+        "huge": 10**5000,
+        "\ud800": 1,
+        "text": "\ud800",
+        "api_key": "x",
+        "token": None,
+        "circle": circle,
+        "deep": deep,
+        1: 2,
+    }
+    kept, dropped = json_safe(given)
+    assert kept["db"] == {"name": "main"}
+    assert kept["list"] == [1, {}]
+    assert kept["circle"] == {"kept": 1, "itself": []}
+    assert kept["token"] is None
+    assert kept.keys() == {"db", "list", "token", "circle", "deep"}
+    assert [one for one in dropped if not one.startswith("deep")] == [
+        *("pool", "db.pool", "list[1]", "list[2].password", "nan", "huge", "\\ud800", "text", "api_key"),
+        *("circle.itself[0]", "circle.itself[1]", "1"),
+    ]
+    assert json.loads(json.dumps(kept)) == kept
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec=None))
+    | st.binary(max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(0, 2), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.spec("F27")
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=3), ANY, max_size=4))
+def test_what_is_kept_is_canonical_and_whatever_is_missing_is_listed(given: dict[str, Any]) -> None:
+    kept, dropped = json_safe(given)
+    canonical(kept)
+    "".join(dropped).encode()
+    assert json_safe(kept) == (kept, ())
+    if not dropped:
+        assert kept == given

@@ -1,0 +1,162 @@
+"""Recording turns, on every store: all that belongs together, or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability
+from capset.errors import DefinitionError, InvalidArguments, StoreError
+from capset.evaluation.code import code_of
+from capset.evaluation.snapshot.capture import capture, compute_link
+from capset.evaluation.snapshot.envelope import read_envelope
+from capset.evaluation.snapshot.turns import (
+    envelope_row,
+    link_row,
+    op_context,
+    payload_rows,
+    record_turn,
+    registration_row,
+)
+from capset.stores.base import LinkQuery, Store, make_store
+from tests.helpers.evaluation.agents import ANYONE, Counted, everything, make
+
+pytestmark = pytest.mark.spec("F28")
+AGENT = Agent("a", uses=[Capability("c", tools=[make("one"), make("two", permissions=["notes:read"])])])
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
+    made = make_store("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_a_turn_leaves_its_link_its_envelope_and_what_its_hashes_cover(store: Store) -> None:
+    captured = await capture(everything(Counted("gate").policy), principal=ANYONE, invocation={"tenant": "t-1"})
+    row = await record_turn(store, captured, session="s-1", org="acme", metadata={"invocation": {"tenant": "t-1"}})
+    lineage = store.lineage
+    assert await lineage.link("acme", row.id) == await lineage.latest_link("acme", "s-1") == row
+    assert json.loads(row.metadata) == {"invocation": {"tenant": "t-1"}}
+    assert row.tool_refs == captured.link.tool_refs
+    again = await lineage.link("acme", row.id)
+    assert again is not None
+    assert {one.name: one.code for one in again.tool_refs} == {
+        name: code_of(one.tool).hash for name, one in captured.tools.items()
+    }
+    kept = await lineage.envelope_of("acme", row.id)
+    assert kept is not None
+    assert read_envelope(kept.body) == captured.envelope
+    rows = list(payload_rows(captured.envelope, "acme"))
+    assert {row.kind for row in rows} == {
+        *("tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"),
+    }
+    for one in rows:
+        assert hashlib.sha256(one.payload.encode()).hexdigest() == one.hash
+        assert await lineage.payload("acme", one.hash) == one
+        assert "t-1" not in one.payload, "whom a turn served stands in its metadata only"
+    assert row.invocation_hash is not None
+    assert await lineage.payload("acme", row.invocation_hash) is None
+    assert await lineage.payload(None, row.runtime_hash) is None
+
+
+@pytest.mark.spec("F29")
+async def test_a_transition_is_kept_when_the_runtime_hash_moves(store: Store) -> None:
+    more = await capture(AGENT, principal=ANYONE)
+    less = await capture(AGENT, principal=type(ANYONE)("ada"))
+    first = await record_turn(store, more, session="s-1")
+    await record_turn(store, less, session="s-2")
+    same = await record_turn(store, more.envelope, session="s-1")
+    assert await store.lineage.transitions(None, "s-1") == ()
+    moved = await record_turn(store, less.link, session="s-1", reason="a permission was taken away")
+    (found,) = await store.lineage.transitions(None, "s-1")
+    assert (found.from_link, found.to_link, found.reason) == (same.id, moved.id, "a permission was taken away")
+    assert found.at == moved.created_at
+    assert await store.lineage.envelope_of(None, moved.id) is None, "of a link there is no more"
+    page = await store.lineage.links(LinkQuery(None, session="s-1"))
+    assert [one.id for one in page.items] == [moved.id, same.id, first.id]
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda text: text.replace('"Do."', '"Do harm."'),
+        lambda text: text.replace('"kind":"tool"', '"kind":"prompt"'),
+        lambda text: text.replace('"system_prompt":""', '"system_prompt":"Obey."'),
+    ],
+)
+async def test_an_envelope_that_was_changed_leaves_nothing(store: Store, forge: Any) -> None:
+    """Else its payloads would stand in the place of the true ones for good."""
+    captured = await capture(AGENT, principal=ANYONE)
+    forged = read_envelope(forge(captured.envelope.to_json()))
+    with pytest.raises(DefinitionError, match="does not give that hash"):
+        await record_turn(store, forged, session="s-1")
+    assert (await store.lineage.links(LinkQuery(None))).items == ()
+    for one in payload_rows(captured.envelope, None):
+        assert await store.lineage.payload(None, one.hash) is None
+
+
+async def test_what_a_store_refuses_leaves_nothing(store: Store) -> None:
+    captured = await capture(AGENT, principal=ANYONE)
+    op = op_context()
+    row = link_row(captured.link, session="s-1", op=op)
+    other = envelope_row(captured.envelope, link="another", op=op)
+    with pytest.raises(StoreError):
+        await store.lineage.record_turn(row, other, payloads=payload_rows(captured.envelope, None))
+    assert await store.lineage.link(None, row.id) is None
+    assert await store.lineage.payload(None, row.runtime_hash) is None
+
+
+async def test_metadata_are_json_data(store: Store) -> None:
+    link = await compute_link(AGENT, principal=ANYONE)
+    metadata: Any
+    for metadata in (
+        {1: "a"},
+        {"a": object()},
+        {"a": float("nan")},
+        {"a": "\ud800"},
+        {"a": {b"x": 1}},
+        [1],
+        "text",
+        {"a": {1, 2}},
+    ):
+        with pytest.raises(InvalidArguments, match="metadata are"):
+            await record_turn(store, link, metadata=metadata)
+    deep: dict[str, Any] = {}
+    for _ in range(10_000):
+        deep = {"a": deep}
+    with pytest.raises(InvalidArguments, match="nested too deeply"):
+        await record_turn(store, link, metadata=deep)
+    assert (await store.lineage.links(LinkQuery(None))).items == ()
+
+
+async def test_metadata_of_any_mapping_are_kept(store: Store) -> None:
+    link = await compute_link(AGENT, principal=ANYONE)
+    given = MappingProxyType({"a": MappingProxyType({"ü": [2**60, None, 1.5]})})
+    row = await record_turn(store, link, metadata=given)
+    assert json.loads(row.metadata) == {"a": {"ü": [2**60, None, 1.5]}}
+    assert await store.lineage.link(None, row.id) == row
+
+
+@pytest.mark.spec("F29", "F30")
+async def test_rows_of_one_operation_have_its_time_and_its_org(store: Store) -> None:
+    captured = await capture(AGENT, principal=ANYONE, agent_id="a-1")
+    op = op_context("acme")
+    registration = registration_row(AGENT, agent_id="a-1", op=op)
+    link = link_row(captured.link, op=op)
+    envelope = envelope_row(captured.envelope, link=link.id, op=op)
+    assert {(one.org, one.created_at) for one in (registration, link, envelope)} == {("acme", op.now)}
+    assert len({registration.id, link.id, envelope.id}) == 3
+    assert registration.static_hash == link.static_hash == captured.link.static_hash
+    assert registration_row(AGENT, op=op).agent_id == "a"
+    assert await store.lineage.register(registration) == registration
+    assert await store.lineage.latest_registration("acme", "a-1") == registration
+    await store.lineage.record_turn(link, envelope)
+    assert await store.lineage.envelope("acme", envelope.id) == envelope

@@ -1,0 +1,177 @@
+"""Attributes of principals in what is kept of an evaluation, and in what is made of that again (spec 2, F27, F34)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Principal, Request, deny, policy
+from capset.errors import DefinitionError, HydrationRefused
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.replay.evaluation import principal_of, replay
+from capset.evaluation.snapshot.capture import capture, capture_runtime, envelope_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.hydrate import hydrate
+from capset.kernel.governance.redaction import redactor_of
+from tests.helpers.evaluation.agents import make
+
+pytestmark = pytest.mark.spec("F34", "F27")
+
+
+@policy
+def pro(request: Request) -> Any:
+    """Let the tier pro through."""
+    return request.principal.attributes.get("tier") == "pro" or deny("this needs the tier pro")
+
+
+AGENT = Agent("librarian", uses=[Capability("notes", tools=[make("plain"), make("export", pro)])])
+SAID: dict[str, Any] = {"tier": "pro", "level": 3, "share": 1.0, "beta": True, "manager": None}
+ADA = Principal("ada", org="acme", permissions=["notes:read"], attributes=SAID)
+BOT = Principal("bot", kind="agent", org="acme", attributes={"tier": "free"}).acting_for(ADA)
+
+
+async def kept(principal: Principal, **more: Any) -> SnapshotEnvelope:
+    return read_envelope((await capture(AGENT, principal=principal, **more)).envelope.to_json())
+
+
+@pytest.mark.parametrize(
+    "who", [ADA, BOT, Principal("bot", org="acme").acting_for(BOT), Principal("bot").acting_for(Principal("x"))]
+)
+async def test_an_envelope_has_all_of_who_acted(who: Principal) -> None:
+    envelope = await kept(who)
+    assert principal_of(envelope) == who
+    assert set((await hydrate(envelope, AGENT, principal=who)).tools) == {one.name for one in envelope.runtime.tools}
+    found = await replay(envelope, AGENT)
+    assert not found.differs
+    assert (found.principal, found.diff.notes, found.now.envelope) == (who, (), envelope)
+
+
+async def test_what_has_none_is_written_as_ever() -> None:
+    envelope = await kept(Principal("ada", permissions=["notes:read"]))
+    told = json.loads(envelope.to_json())["runtime"]["toolkit_context"]["principal"]
+    assert told == {"id": "ada", "kind": "user", "org": None, "permissions": ["notes:read"]}
+
+
+@pytest.mark.spec("F11")
+async def test_they_are_in_no_hash() -> None:
+    one, other = await kept(ADA), await kept(Principal("ada", attributes={**SAID, "level": 4}))
+    assert one.link == other.link
+    assert one.static == other.static
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "tier": "free"}),
+        Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "level": 3.0}),
+        Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "share": 1}),
+        Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "beta": 1}),
+        Principal("ada", org="acme", permissions=ADA.permissions),
+        Principal("ada", org="acme", attributes=SAID).acting_for(ADA),
+    ],
+)
+async def test_nobody_takes_over_what_policies_said_of_other_attributes(who: Principal) -> None:
+    with pytest.raises(HydrationRefused, match="the principal has other attributes than the envelope's"):
+        await hydrate(await kept(ADA), AGENT, principal=who)
+    with pytest.raises(HydrationRefused, match="the principal has other attributes"):
+        await hydrate(await kept(who), AGENT, principal=ADA)
+
+
+async def test_of_a_delegation_each_side_counts() -> None:
+    bot = Principal("bot", kind="agent", org="acme", attributes={"tier": "free"})
+    free = Principal("ada", org="acme", attributes={"tier": "free"})
+    for other in (bot.acting_for(free), bot, free.acting_for(bot), bot.acting_for(Principal("desk", org="acme"))):
+        with pytest.raises(HydrationRefused, match="the principal has other attributes"):
+            await hydrate(await kept(BOT), AGENT, principal=other)
+
+
+@pytest.mark.parametrize("before", ["of before there were attributes", "of before there were principals"])
+async def test_an_older_envelope_is_for_principals_without(before: str) -> None:
+    data = json.loads((await kept(Principal("ada"))).to_json())
+    if before.endswith("principals"):
+        del data["runtime"]["toolkit_context"]["principal"]
+    envelope = read_envelope(json.dumps(data))
+    for who in (Principal("ada"), Principal("bot").acting_for(Principal("ada"))):
+        assert set((await hydrate(envelope, AGENT, principal=who)).tools) == {"plain"}
+    for who in (ADA, Principal("bot", org="acme").acting_for(ADA)):
+        with pytest.raises(HydrationRefused, match="the principal has other attributes"):
+            await hydrate(envelope, AGENT, principal=who)
+
+
+async def test_secrets_are_not_kept_and_said_to_be_missing() -> None:
+    ada = Principal("ada", attributes={"tier": "pro", "api_key": "hush-1234", "token": None})
+    envelope = await kept(Principal("bot", attributes={"password": "hush-5678"}).acting_for(ada))
+    assert "hush" not in envelope.to_json()
+    who = envelope.runtime.toolkit_context.principal
+    assert who is not None
+    assert who.dropped == ("attributes.password", "on_behalf_of_attributes[0].api_key")
+    assert who.on_behalf_of_attributes == ({"tier": "pro", "token": None},)
+    with pytest.raises(
+        HydrationRefused, match=r"does not keep all of its principal: attributes\.password, on_behalf_of"
+    ):
+        await hydrate(envelope, AGENT, principal=principal_of(envelope))
+    found = await replay(envelope, AGENT)
+    assert found.notes == (
+        "what is not kept of the principal is left out: attributes.password, on_behalf_of_attributes[0].api_key",
+    )
+    assert (await replay(envelope, AGENT, principal=ADA)).notes == ()
+
+
+async def test_what_the_hosts_patterns_match_is_not_kept_either() -> None:
+    redact = redactor_of(["hush-[0-9]+"])
+    ada = Principal("ada", attributes={"tier": "pro", "plan": "a hush-1234 plan", "hush-9": 1, "level": 3})
+    for captured in (
+        await capture(AGENT, principal=ada, redact=redact),
+        await capture_runtime(AGENT, principal=ada, redact=redact),
+    ):
+        assert "hush-" not in captured.envelope.to_json()
+        who = captured.envelope.runtime.toolkit_context.principal
+        assert who is not None
+        assert who.attributes == {"tier": "pro", "level": 3}
+        assert who.dropped == ("attributes.[redacted]", "attributes.plan")
+        assert envelope_of(captured.snapshot, redact=redact).runtime == captured.envelope.runtime
+        assert "a hush-1234 plan" in envelope_of(captured.snapshot).to_json(), "who has no patterns, masks nothing"
+
+
+async def test_a_replay_asks_policies_again_of_whom_it_is_given() -> None:
+    envelope = await kept(ADA)
+    found = await replay(envelope, AGENT, principal=Principal("ada", attributes={"tier": "free"}))
+    assert [(one.name, one.reason) for one in found.gone] == [("export", "this needs the tier pro")]
+    assert [one.id for one in found.flipped] == ["pro"]
+    assert found.refusal is not None
+    assert "other attributes" in found.refusal.message
+
+
+async def test_a_comparison_names_the_attributes_that_differ_and_tells_no_value() -> None:
+    async def notes(one: Principal, other: Principal) -> str:
+        return "; ".join(diff_envelopes(await kept(one), await kept(other)).notes)
+
+    free = Principal("ada", org="acme", permissions=["notes:read"], attributes={**SAID, "tier": "free", "new": 1})
+    assert await notes(ADA, free) == "principal differs in: attributes.new, attributes.tier"
+    same = Principal("ada", org="acme", permissions=["notes:read"], attributes={**SAID, "beta": 1, "share": 1})
+    assert await notes(ADA, same) == "principal differs in: attributes.beta, attributes.share"
+    assert await notes(ADA, ADA) == ""
+    bot = Principal("bot", org="acme", kind="agent", attributes={"tier": "free"})
+    assert await notes(BOT, bot.acting_for(free)) == (
+        "principal differs in: on_behalf_of_attributes[0].new, on_behalf_of_attributes[0].tier"
+    )
+    assert await notes(Principal("a"), Principal("a", attributes={"api_key": "x"})) == (
+        "principal differs in: attributes.api_key"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"plan": {"tier": "pro"}}, "plan must be text, a number, true, false or null; got dict"),
+        ({f"a{number}": 1 for number in range(33)}, "attributes are at most 32; got 33"),
+        (["tier"], "attributes"),
+    ],
+)
+async def test_an_envelope_with_others_than_there_can_be_is_none(changed: Any, told: str) -> None:
+    data = json.loads((await kept(ADA)).to_json())
+    data["runtime"]["toolkit_context"]["principal"]["attributes"] = changed
+    with pytest.raises(DefinitionError, match=told):
+        read_envelope(json.dumps(data))

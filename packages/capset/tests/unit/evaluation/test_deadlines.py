@@ -1,0 +1,181 @@
+"""One clock for all policies and dynamic toolkits of an evaluation: what is late denies, or fails it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from capset import Policy, Request, Tool, Toolkit, ToolkitContext
+from capset.definitions.hooks import Hooks, PolicyEvaluated
+from capset.errors import ToolkitFailed
+from tests.helpers.evaluation.things import Trace, failing, made_by, make, of, says, seen
+from tests.virtual_time import anyio_backend
+
+__all__ = ["anyio_backend"]
+
+LATE = "the policy did not answer in time, so it denies"
+
+
+async def never(request: object) -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+async def stubborn(request: object) -> Any:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return True
+
+
+async def untidy(request: object) -> Any:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        raise RuntimeError("while cleaning up") from None
+
+
+async def tidy(request: object) -> Any:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0)
+
+
+async def nested(request: object) -> Any:
+    async with asyncio.timeout(60):
+        await asyncio.sleep(60)
+
+
+def in_a_task(request: object) -> Any:
+    return asyncio.ensure_future(stubborn(request))
+
+
+@pytest.mark.spec("F17", "F23")
+@pytest.mark.parametrize("evaluate", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda one: one.__name__)
+async def test_a_policy_that_is_late_denies_and_so_do_those_after_it(
+    evaluate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    after: list[str] = []
+    last = Policy("last", lambda request: after.append("asked") or True)
+    composition = of(make("first", says("quick", True)), make("slow", Policy("slow", evaluate)), make("last", last))
+    trace, loop = Trace(), asyncio.get_running_loop()
+    began = loop.time()
+    snapshot = await seen(composition, timeout=5, hooks=trace.hooks("run"))
+    assert loop.time() - began < 60
+    assert set(snapshot.tools) == {"first"}
+    for name in ("slow", "last"):
+        assert (snapshot.explain(name).reason, snapshot.explain(name).policies) == (LATE, (name,))
+    assert after == []
+    assert trace.take() == ["run quick@first allow", "run slow@slow deny", "run last@last deny"]
+    assert "policy 'slow' did not answer in time" in caplog.text
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0, "no cancellation is left to its caller"
+
+
+@pytest.mark.spec("F15", "F17")
+async def test_a_policys_own_timeout_is_its_own() -> None:
+    async def gives_up(request: Request) -> bool:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(60)
+        return True
+
+    async def in_good_time(request: Request) -> bool:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            return True
+        return False
+
+    snapshot = await seen(of(make("a", Policy("gives_up", gives_up)), make("b", Policy("in_good_time", in_good_time))))
+    assert set(snapshot.tools) == {"b"}
+    assert snapshot.explain("a").reason == "the policy failed, so it denies"
+
+
+@pytest.mark.spec("F17")
+async def test_time_is_for_all_together() -> None:
+    async def slow(request: Request) -> bool:
+        await asyncio.sleep(0.1)
+        return True
+
+    tools = [make(f"tool_{number}", Policy(f"p{number}", slow)) for number in range(20)]
+    snapshot = await seen(of(*tools), timeout=0.25)
+    assert len(snapshot.tools) == 2
+    assert [one.kind for one in snapshot.decisions.values()] == sorted(one.kind for one in snapshot.decisions.values())
+
+
+@pytest.mark.spec("F17", "F23")
+async def test_what_hooks_take_is_not_the_policies_time() -> None:
+    async def dawdle(event: PolicyEvaluated) -> None:
+        await asyncio.sleep(0.1)
+
+    async def once(request: Request) -> bool:
+        await asyncio.sleep(0.01)
+        return True
+
+    tools = [make(f"tool_{number}", Policy(f"p{number}", once)) for number in range(6)]
+    snapshot = await seen(of(*tools), timeout=0.3, hooks=Hooks(on_policy_evaluated=dawdle))
+    assert len(snapshot.tools) == 6
+
+
+async def test_a_cancellation_from_outside_ends_the_evaluation() -> None:
+    started = asyncio.Event()
+
+    async def stuck(request: Request) -> bool:
+        started.set()
+        await asyncio.sleep(60)
+        return True
+
+    task = asyncio.create_task(seen(of(make("tool", Policy("stuck", stuck)))))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.spec("F22")
+@pytest.mark.parametrize("makes", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda one: one.__name__)
+async def test_a_dynamic_toolkit_that_is_late_fails_the_evaluation(makes: Any) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(ToolkitFailed, match=r"the dynamic toolkit 'late'|'kit.late' was not made in time"):
+        await seen(of(make("tool"), failing("late", makes)), timeout=5)
+    assert loop.time() - began < 60
+
+
+@pytest.mark.spec("F22")
+async def test_one_that_was_not_begun_in_time_fails_it_too_for_nothing_may_be_missing_unsaid() -> None:
+    asked: list[ToolkitContext] = []
+    with pytest.raises(ToolkitFailed, match=r"'kit.late' was not made in time"):
+        await seen(of(make("slow", Policy("slow", never)), made_by("late", make("x"), asked=asked)), timeout=2)
+    assert asked == []
+
+
+@pytest.mark.spec("F18", "F22")
+async def test_one_whose_own_policy_is_late_is_denied_and_fails_nothing() -> None:
+    asked: list[ToolkitContext] = []
+    slow, after = Policy("slow", never), says("after", True)
+    kit = made_by("late", make("x"), asked=asked, policies=[slow])
+    behind = Toolkit("behind", [made_by("inner", make("y"), asked=asked, policies=[after])])
+    snapshot = await seen(of(make("tool"), kit, behind), timeout=2)
+    assert set(snapshot.tools) == {"tool"}
+    assert asked == []
+    assert {path: one.reason for path, one in snapshot.toolkits.items()} == {"kit.late": LATE, "kit.behind.inner": LATE}
+
+
+@pytest.mark.spec("F22")
+async def test_making_takes_of_the_same_time() -> None:
+    async def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
+        await asyncio.sleep(0.1)
+        return [make("made")]
+
+    async def slow(request: Request) -> bool:
+        await asyncio.sleep(0.2)
+        return True
+
+    composition = of(failing("kit", makes), make("tool", Policy("slow", slow)))
+    assert set((await seen(composition, timeout=5)).tools) == {"made", "tool"}
+    assert set((await seen(composition, timeout=0.2)).tools) == {"made"}

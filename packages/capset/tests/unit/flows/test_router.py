@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from capset import Agent, Capability, Context, DefinitionError, Resource
+from capset.errors import InternalError, InvalidArguments, KindError
+from capset.flows import Router, as_tool, handler
+from tests.helpers.flows.support import add, opened, run
+
+ONE, TWO = add("one", 1), add("two", 2)
+
+
+def by_size(value: int, ctx: Context) -> str:
+    return "small" if value < 10 else "large"
+
+
+ROUTER = Router("sizes", by_size, routes={"small": ONE, "large": TWO}, input=int)
+
+
+@pytest.mark.spec("C37")
+async def test_it_runs_the_one_route_that_is_chosen() -> None:
+    assert [await run(ROUTER, 1), await run(ROUTER, 10)] == [2, 12]
+
+
+@pytest.mark.spec("C37")
+async def test_a_choice_may_take_its_time_and_read_the_context() -> None:
+    seen = Resource("seen", int, scope="session", default=0)
+
+    async def first_time(value: int, ctx: Context) -> str:
+        return "first" if await ctx.resource(seen).increment() == 1 else "again"
+
+    router = Router("r", first_time, routes={"first": ONE, "again": TWO}, resources=[seen])
+    async with opened(router) as session:
+        assert [await session.run(0), await session.run(0)] == [1, 2]
+
+
+async def test_two_routes_may_lead_to_one_block_and_a_choice_needs_no_context() -> None:
+    router = Router("r", lambda value: "even" if value % 2 == 0 else "odd", routes={"even": ONE, "odd": ONE})
+    assert [await run(router, 1), await run(router, 2)] == [2, 3]
+    assert list(router.children) == ["one"]
+
+
+@pytest.mark.spec("C37")
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ("smal", "The router 'r' chose an unknown route 'smal'; did you mean 'small'?"),
+        ("x", "The router 'r' chose an unknown route 'x'; there is: large, small"),
+        (None, "The router 'r' chose NoneType, not a route's name."),
+    ],
+)
+async def test_an_undeclared_route_is_an_error_that_helps(chosen: Any, told: str) -> None:
+    with pytest.raises(InternalError) as failed:
+        await run(Router("r", lambda value: chosen, routes={"small": ONE, "large": TWO}), 1)
+    assert str(failed.value) == told
+
+
+async def test_a_choice_that_fails_is_named_and_a_wrong_input_never_reaches_it() -> None:
+    asked: list[object] = []
+
+    def choose(value: int) -> str:
+        asked.append(value)
+        raise KeyError(value)
+
+    router = Router("r", choose, routes={"one": ONE}, input=int)
+    with pytest.raises(InternalError, match="The function 'choose' of 'r' failed: KeyError"):
+        await run(router, 1)
+    with pytest.raises(InvalidArguments, match="Invalid input for the block 'r'"):
+        await run(router, "1")
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("choose", "routes", "told"),
+    [
+        (by_size, {}, "routes is a mapping of names to blocks, at least one"),
+        (by_size, [ONE], "routes is a mapping of names to blocks"),
+        (by_size, {"": ONE}, "a route's name must match"),
+        (by_size, {"a": by_size}, "router 'r', route 'a': a block was expected"),
+        (by_size, {"a": ONE, "b": add("one", 2)}, "two of its blocks are named 'one'"),
+        ("small", {"a": ONE}, r"choose is a function \(input, context\)"),
+        (lambda: "a", {"a": ONE}, r"choose must take \(input, context\), or the value alone"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(choose: Any, routes: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        Router("r", choose, routes=routes)
+
+
+def test_its_output_is_what_any_route_gives() -> None:
+    @handler()
+    def text(value: int) -> str:
+        return str(value)
+
+    assert ROUTER.output is not None
+    assert ROUTER.output.json_schema == {"type": "integer"}
+    both = Router("r", by_size, routes={"a": ONE, "b": text}).output
+    assert both is not None
+    assert both.json_schema == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+
+class Found(BaseModel):
+    count: int
+
+
+class Missed(BaseModel):
+    count: int
+
+
+@pytest.mark.spec("C37")
+async def test_a_route_may_give_another_type_of_the_same_fields() -> None:
+    @handler()
+    def found(value: int) -> Found:
+        return Found(count=value)
+
+    @handler()
+    def missed(value: int) -> Missed:
+        return Missed(count=value)
+
+    router = Router("r", by_size, routes={"small": found, "large": missed}, input=int, description="Look for it.")
+    look = as_tool(router)
+    assert found.output is not None
+    assert look.output.json_schema == found.output.json_schema
+    async with opened(Agent("agent", tools=[look])) as session:
+        assert [await session.call(look, input=value) for value in (1, 10)] == [Found(count=1), Missed(count=10)]
+
+
+@pytest.mark.spec("C38")
+@pytest.mark.parametrize("surface", ["context", "tools"])
+def test_context_and_tools_are_not_for_a_router(surface: str) -> None:
+    capability = Capability("c", **{surface: []})  # pyright: ignore[reportArgumentType]  # by its name
+    with pytest.raises(KindError, match=f"declares {surface}, which only a generator can have; 'r' is a router"):
+        Router("r", by_size, routes={"a": ONE}, uses=[capability])

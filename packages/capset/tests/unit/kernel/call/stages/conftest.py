@@ -1,0 +1,3 @@
+from tests.helpers.kernel.call.stages.fixtures import store
+
+__all__ = ["store"]

@@ -1,0 +1,394 @@
+"""Arguments: strict, as JSON from the wire and as Python in process; every field named; nothing breaks the writer."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from capset import Tool, tool
+from capset.errors import Field, InvalidArguments
+from tests.helpers.kernel.support import Desk, ask, desk
+
+
+class Point(BaseModel):
+    x: int
+    y: int = 0
+
+
+@tool(effect="read")
+async def take(
+    count: int = 0,
+    share: float = 0.5,
+    flag: bool = False,
+    text: str = "",
+    when: datetime | None = None,
+    day: date | None = None,
+    pair: tuple[int, str] | None = None,
+    many: set[int] | None = None,
+    mode: Literal["fast", "slow"] = "fast",
+    point: Point | None = None,
+) -> str:
+    """Take some of everything."""
+    return shown({name: value for name, value in locals().items() if value not in (0, 0.5, False, "", None, "fast")})
+
+
+def shown(values: dict[str, Any]) -> str:
+    return repr({name: value.isoformat() if isinstance(value, date) else value for name, value in values.items()})
+
+
+@tool(effect="read")
+async def need(first: int, second: int, third: int = 3) -> list[int]:
+    """Need two numbers."""
+    return [first, second, third]
+
+
+async def keep_anything(value: object) -> bool:
+    """Keep anything."""
+    return True
+
+
+# Declared, since for a type checker an object could be a context.
+keep: Tool[..., bool] = tool(name="keep", effect="read")(keep_anything)
+
+
+async def refused(opened: Desk, tool: Tool[..., Any], *args: Any, **kwargs: Any) -> dict[str, Field]:
+    with pytest.raises(InvalidArguments) as raised:
+        await opened.session.call(tool, *args, **kwargs)
+    assert raised.value.status == 422
+    return {field.path: field for field in raised.value.fields}
+
+
+@pytest.mark.spec("G11", "T3")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"count": True},
+        {"count": 1.0},
+        {"count": "5"},
+        {"count": None},
+        {"share": "0.5"},
+        {"share": True},
+        {"flag": 1},
+        {"flag": "true"},
+        {"text": 5},
+        {"when": 1_700_000_000},
+        {"day": "2026-01-01T00:00:01Z"},
+        {"mode": "medium"},
+        {"point": {"x": "1"}},
+        {"point": [1, 2]},
+        {"pair": [1, 2]},
+        {"pair": [1]},
+    ],
+    ids=str,
+)
+async def test_what_comes_as_json_is_strict_as_json(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    async with desk(take) as opened:
+        (error,) = await ask(opened.session, "take", arguments)
+        assert (error.data["code"], error.data["status"]) == ("invalid_arguments", 422)
+        assert [field["path"].split(".")[0] for field in error.data["fields"]] == [name]
+
+
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        ({"share": 1}, {"share": 1.0}),
+        ({"when": "2026-01-01T00:00:00Z"}, {"when": datetime(2026, 1, 1, tzinfo=UTC)}),
+        ({"day": "2026-01-01"}, {"day": date(2026, 1, 1)}),
+        ({"pair": [1, "a"]}, {"pair": (1, "a")}),
+        ({"many": [1, 1]}, {"many": {1}}),
+        ({"point": {"x": 1}}, {"point": Point(x=1)}),
+        ({"count": 2**70}, {"count": 2**70}),
+    ],
+    ids=str,
+)
+async def test_json_has_no_dates_tuples_or_sets_so_their_json_form_is_taken(
+    arguments: dict[str, Any], seen: dict[str, Any]
+) -> None:
+    async with desk(take) as opened:
+        (reply,) = await ask(opened.session, "take", arguments)
+        assert reply.data == shown(seen)
+
+
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"count": True},
+        {"count": 1.0},
+        {"count": "5"},
+        {"when": "2026-01-01T00:00:00Z"},
+        {"day": "2026-01-01"},
+        {"pair": [1, "a"]},
+        {"many": [1]},
+        {"point": "x"},
+        {"share": math.nan},
+        {"share": math.inf},
+        {"text": b"x"},
+    ],
+    ids=ascii,
+)
+async def test_what_comes_in_process_is_strict_as_python(arguments: dict[str, Any]) -> None:
+    async with desk(take) as opened:
+        fields = await refused(opened, take, **arguments)
+        assert [path.split(".")[0] for path in fields] == list(arguments)
+
+
+@pytest.mark.spec("G11")
+async def test_python_values_are_taken_as_they_are() -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    async with desk(take) as opened:
+        taken = await opened.session.call(take, when=moment, pair=(1, "a"), many={1}, point=Point(x=1))
+        assert taken == shown({"when": moment, "pair": (1, "a"), "many": {1}, "point": Point(x=1)})
+
+
+@pytest.mark.spec("G12")
+async def test_every_field_that_does_not_fit_is_listed() -> None:
+    async with desk(take, need) as opened:
+        fields = await refused(opened, need, first="1", thrid=4)
+        assert set(fields) == {"first", "second", "thrid"}
+        assert fields["second"].expected == "required, but missing"
+        assert fields["thrid"] == Field("thrid", "no such parameter", "third")
+        (error,) = await ask(opened.session, "need", {"first": "1", "thrid": 4})
+        assert {field["path"]: field.get("did_you_mean") for field in error.data["fields"]} == {
+            "first": None,
+            "second": None,
+            "thrid": "third",
+        }
+        for name in ("first", "second", "thrid"):
+            assert name in error.data["message"]
+
+
+@pytest.mark.spec("G12")
+async def test_unknown_fields_are_refused_at_every_depth() -> None:
+    async with desk(take) as opened:
+        (error,) = await ask(opened.session, "take", {"point": {"x": 1, "z": 2}})
+        assert [field["path"] for field in error.data["fields"]] == ["point.z"]
+
+
+@pytest.mark.spec("G12")
+async def test_values_are_not_echoed() -> None:
+    async with desk(take, need) as opened:
+        (error,) = await ask(opened.session, "take", {"count": "hunter2", "mode": "hunter2", "point": {"x": "hunter2"}})
+        assert len(error.data["fields"]) == 3
+        assert "hunter2" not in json.dumps(error.data)
+
+
+@pytest.mark.spec("G11")
+async def test_arguments_may_stand_by_position_as_in_python() -> None:
+    async with desk(need) as opened:
+        assert await opened.session.call(need, 1, 2) == [1, 2, 3]
+        assert await opened.session.call(need, 1, second=2, third=4) == [1, 2, 4]
+
+
+async def test_too_many_by_position_and_one_given_twice_are_listed() -> None:
+    async with desk(need) as opened:
+        assert set(await refused(opened, need, 1, 2, 3, 4)) == {"(positional 4)"}
+        assert set(await refused(opened, need, 1, 2, first=5)) == {"first (given twice)"}
+        assert set(await refused(opened, need, 1, 2, 3, 4, 5, second=5)) == {
+            "(positional 4)",
+            "(positional 5)",
+            "second (given twice)",
+        }
+        assert [one.outcome for one in await opened.records()] == ["invalid"] * 3
+
+
+@pytest.mark.spec("G11")
+async def test_defaults_are_filled_into_a_copy_for_every_call() -> None:
+    @tool(effect="read")
+    async def collect(item: int, into: list[int] = []) -> list[int]:  # noqa: B006  # that is what is tried
+        """Collect."""
+        into.append(item)
+        return into
+
+    async with desk(collect) as opened:
+        assert [await opened.session.call(collect, item) for item in (1, 2)] == [[1], [2]]
+        given = [0]
+        assert await opened.session.call(collect, 1, given) == [0, 1]
+        assert given == [0]
+
+
+@pytest.mark.spec("G11")
+async def test_parameters_may_have_any_name() -> None:
+    @tool(effect="read")
+    async def odd(self: int, tool: int, call: int, args: int, kwargs: int, copy: int, json: int, cls: int) -> int:
+        """Add what has odd names."""
+        return self + tool + call + args + kwargs + copy + json + cls
+
+    names = dict.fromkeys(("self", "tool", "call", "args", "kwargs", "copy", "json", "cls"), 1)
+    async with desk(odd) as opened:
+        assert await opened.session.call(odd, **names) == 8
+        assert (await ask(opened.session, "odd", names))[0].data == 8
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def cyclic() -> object:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+AWKWARD: dict[str, object] = {
+    "a lone surrogate": "\ud800",
+    "a lone surrogate inside": ["\udfff"],
+    "a lone surrogate as a key": {"\ud800": 1},
+    "NaN": math.nan,
+    "an infinity": -math.inf,
+    "4,000 digits": 10**4000,
+    "5,000 digits": 10**5000,
+    "150 levels": nested(150),
+    "300 levels": nested(300),
+    "5,000 levels": nested(5_000),
+    "a cycle": cyclic(),
+    "3 MB of text": "x" * 3_000_000,
+    "many numbers": list(range(100_000)),
+    "bytes": b"\xff\xfe",
+    "an object": object(),
+    "keys that are no text": {1: 2, None: 3},
+    "a key that is a tuple": {(1, 2): 3},
+    "NUL": "\0",
+    "a class": Point,
+}
+
+
+@pytest.mark.spec("G19")
+@pytest.mark.parametrize("what", AWKWARD)
+async def test_no_value_in_process_breaks_the_record(what: str, store: str) -> None:
+    """Whether it is taken or refused: the caller is told, and there is one record, in a chain that holds."""
+    async with desk(keep, store=store) as opened:
+        result = await opened.session.try_call(keep, AWKWARD[what])
+        record = await opened.record()
+        assert record.id == result.record
+        assert record.outcome == ("succeeded" if result.success else "invalid")
+        assert result.error is None or result.error.status == 422
+        assert len(record.arguments) <= 16_384
+        json.loads(record.arguments)
+        assert (await opened.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G19")
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"1",
+        b'"text"',
+        b"{",
+        b'{"value": }',
+        b'{"value": NaN}',
+        b'{"value": 1e999}',
+        b'{"value": -1e999, "other": 1}',
+        b'{"value": ' + b"9" * 5_000 + b"}",
+        b'{"value": "\\ud800"}',
+        b'{"value": "\xff"}',
+        b'{"value": ' + b"[" * 190 + b"]" * 190 + b"}",
+        b'{"value": ' + b'{"a":' * 190 + b"1" + b"}" * 190 + b"}",
+        b'{"wrong": ' + b'{"a":' * 190 + b"1" + b"}" * 190 + b"}",
+        b'{"value": ' + b"[" * 100_000 + b"}",
+        b'{"value": "' + b"x" * 1_000_000 + b'"}',
+        b'{"value": "' + b"x" * 3_000_000 + b'"}',
+        b'{"value": 1, "value": 2}',
+        b"\xef\xbb\xbf{}",
+        b"\0",
+    ],
+    ids=lambda text: ascii(text)[:24],
+)
+async def test_no_text_from_the_wire_breaks_the_record(text: bytes, store: str) -> None:
+    async with desk(keep, need, store=store) as opened:
+        for name in ("keep", "need"):
+            (last,) = await ask(opened.session, name, text)
+            record = await opened.record(tool=name)
+            assert record.outcome == ("succeeded" if last.kind == "reply" else "invalid")
+            assert last.kind == "reply" or last.data["status"] == (413 if len(text) > 2**20 else 422)
+            json.loads(record.arguments)
+        assert (await opened.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "NaN", "1e999", '[{"a": 1e999}]'])
+async def test_free_form_json_has_no_infinities_either(text: str) -> None:
+    async with desk(keep) as opened:
+        (last,) = await ask(opened.session, "keep", f'{{"value": {text}}}'.encode())
+        assert (last.kind, last.data["status"]) == ("error", 422)
+        assert (await opened.record(tool="keep")).outcome == "invalid"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.spec("G19")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arguments=st.lists(st.dictionaries(st.sampled_from(["value", "count", "text"]) | st.text(), JSON), max_size=5))
+async def test_whatever_is_sent_each_attempt_has_its_record(arguments: list[dict[str, Any]]) -> None:
+    async with desk(keep, take) as opened:
+        for one in arguments:
+            text = json.dumps(one).encode()
+            for name in ("keep", "take"):
+                (last,) = await ask(opened.session, name, text)
+                assert last.kind == "reply" or last.data["status"] == 422
+            known: Tool[..., Any]
+            for known in (keep, take):
+                result = await opened.session.try_call(known, **one)
+                assert result.error is None or result.error.status == 422
+        assert len(await opened.records()) == 4 * len(arguments)
+        assert (await opened.kernel.audit.verify()).ok
+
+
+@tool
+async def pay(to: str, amount: int, proof: bytes = b"") -> int:
+    """Pay."""
+    return amount
+
+
+@pytest.mark.spec("G19", "G20")
+@pytest.mark.parametrize(
+    ("odd", "shown"),
+    [
+        ({"to": "\ud800"}, "\\ud800"),
+        ({"to": "a\udfffb"}, "a\\udfffb"),
+        ({"amount": 10**5000}, hex(10**5000)[:2000]),
+        ({"proof": b"\xff"}, "bytes ff"),
+    ],
+    ids=["surrogate", "surrogate inside", "endless", "bytes"],
+)
+async def test_no_argument_hides_the_others_from_the_record(odd: dict[str, Any], shown: str) -> None:
+    async with desk(pay) as opened:
+        given: dict[str, Any] = {"to": "mallory", "amount": 5, "proof": b"ok"} | odd
+        await opened.session.try_call(pay, **given)
+        kept = json.loads((await opened.record()).arguments)
+        (name,) = odd
+        assert kept[name].startswith(shown)
+        assert {key: kept[key] for key in ("to", "amount") if key != name} == {
+            key: given[key] for key in ("to", "amount") if key != name
+        }
+        assert (await opened.kernel.audit.verify()).ok
+
+
+async def test_what_a_refused_caller_changes_afterwards_is_not_on_record(store: str) -> None:
+    async with desk(need, store=store) as opened:
+        given = [1]
+        with pytest.raises(InvalidArguments):
+            await opened.session.call(need, given, 2)  # pyright: ignore[reportArgumentType]
+        given.append(2)
+        assert json.loads((await opened.record()).arguments) == {"first": [1], "second": 2}

@@ -1,0 +1,151 @@
+"""Checks of calls: as far as the handler, which is not started; refusals are on record, all else leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Context, Decision, Principal, Request, allow, ask, policy, tool
+from capset.definitions.approvals import Answer
+from capset.errors import ApprovalRejected, ApprovalRequired, InvalidArguments, NotFound, PermissionDenied
+from tests.helpers.kernel.support import Desk, desk, opened
+
+made: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def none_made() -> None:
+    made.clear()
+
+
+@policy
+async def large_sums(request: Request) -> Decision:
+    arguments = request.arguments or {}
+    return ask("more than 100") if arguments.get("sum", 0) > 100 else allow()
+
+
+@tool(effect="external", policies=[large_sums], limits="2/1h")
+async def pay(sum: int) -> int:
+    """Pay a sum."""
+    made.append(sum)
+    return sum
+
+
+@tool(effect="external", approval="ask")
+async def close() -> None:
+    """Close the account."""
+    made.append(0)
+
+
+@tool(effect="write", permissions={"notes:write"})
+async def note(text: str) -> None:
+    """Keep a note."""
+    made.append(1)
+
+
+async def check(here: Desk, name: str, arguments: Mapping[str, Any]) -> Any:
+    session = here.session.options(approvals="defer")
+    return await session.check(session.message(name, arguments))
+
+
+@pytest.mark.spec("G44")
+async def test_what_nothing_refuses_leaves_nothing() -> None:
+    async with desk(pay) as here:
+        for _ in range(5):  # and counts in no limit
+            assert await check(here, "pay", {"sum": 7}) is None
+        assert await here.records() == []
+        assert made == []
+        assert await here.session.call(pay, 7) == 7
+        await here.records()
+        assert made == [7]
+
+
+@pytest.mark.spec("G44")
+async def test_a_refusal_is_on_record_as_that_of_a_call() -> None:
+    async with desk(pay, note) as here:
+        for name, arguments, error in (
+            ("note", {"text": "x"}, PermissionDenied),
+            ("pay", {"sum": "7"}, InvalidArguments),
+            ("pya", {}, NotFound),
+        ):
+            refused = await check(here, name, arguments)
+            assert isinstance(refused.error, error)
+            assert refused.refused
+            assert not refused.success
+            record = (await here.records())[-1]
+            assert (record.id, record.code) == (refused.record, refused.error.code)
+        assert made == []
+
+
+@pytest.mark.spec("G44")
+@pytest.mark.parametrize(("name", "arguments"), [("pay", {"sum": 500}), ("close", {})])
+async def test_an_approval_is_asked_for_and_used_by_the_call(name: str, arguments: dict[str, Any]) -> None:
+    async with desk(pay, close) as here:
+        refused = await check(here, name, arguments)
+        assert isinstance(refused.error, ApprovalRequired)
+        assert refused.error.approval
+        again = await check(here, name, arguments)
+        assert again.error.approval == refused.error.approval, "an equal call joins the open request"
+        await here.kernel.approvals.decide(refused.error.approval, Answer(approved=True), by=Principal("boss"))
+        assert await check(here, name, arguments) is None
+        assert await check(here, name, arguments) is None, "a check does not use the approval up"
+        assert made == []
+        session = here.session.options(approvals="defer")
+        assert (await session.try_message(session.message(name, arguments))).success
+        assert len(made) == 1
+        assert isinstance((await check(here, name, arguments)).error, ApprovalRequired), "the call used it up"
+
+
+@pytest.mark.spec("G44")
+async def test_a_rejected_call_is_refused_by_its_check() -> None:
+    async with desk(close) as here:
+        refused = await check(here, "close", {})
+        await here.kernel.approvals.decide(
+            refused.error.approval, Answer(approved=False, note="not now"), by=Principal("boss")
+        )
+        assert isinstance((await check(here, "close", {})).error, ApprovalRejected)
+
+
+@pytest.mark.spec("G44")
+async def test_dynamic_uses_are_asked_and_nothing_is_run() -> None:
+    kit = Capability("kit", tools=[pay, close])
+
+    def more(ctx: Context) -> list[Capability]:
+        return [kit]
+
+    async with opened(Agent("tester", uses=[more])) as here:
+        assert await check(here, "pay", {"sum": 1}) is None
+        assert isinstance((await check(here, "close", {})).error, ApprovalRequired)
+        assert made == []
+
+
+@pytest.mark.spec("G44")
+async def test_a_cancelled_check_leaves_nothing_running() -> None:
+    started = asyncio.Event()
+
+    @policy
+    async def slow(request: Request) -> bool:
+        if request.arguments is not None:
+            started.set()
+            await asyncio.sleep(60)
+        return True
+
+    @tool(effect="read", policies=[slow])
+    async def look() -> int:
+        """Look."""
+        return 1
+
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(desk(look))
+        task = asyncio.create_task(check(here, "look", {}))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await here.records() == []
+        async with asyncio.timeout(3):  # less than closing waits for a call that seems to run
+            await stack.aclose()

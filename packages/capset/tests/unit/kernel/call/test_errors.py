@@ -1,0 +1,232 @@
+"""Errors of handlers whose classes, or instances, are a host's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Context, Session, ToolError, tool
+from capset.definitions.blocks import Block
+from capset.definitions.governance import Governance
+from capset.definitions.hooks import Hooks, ToolExecuted
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError, Field, TransientError
+from capset.flows import Handler
+from tests.helpers.kernel.support import desk, opened, too_late
+
+
+def clerk(*tools: AnyTool, **more: Any) -> Agent:
+    """Return an agent that has these tools."""
+    return Agent("clerk", uses=[Capability("kit", tools=tools, **more)])
+
+
+class SoldOut(ToolError):
+    """An error that is made of something else than its message."""
+
+    def __init__(self, item: str, left: int) -> None:
+        super().__init__(f"only {left} of {item} left", fields=[Field("item", f"not {item}")])
+        self.left = left
+
+
+class Wordless(ToolError):
+    """An error that does not say what it is."""
+
+    def __init__(self, item: str) -> None:
+        self.item = item
+
+
+@tool(effect="write")
+async def order(item: str) -> str:
+    """Order something."""
+    raise SoldOut(item, 3)
+
+
+@tool(effect="write")
+async def grumble(item: str) -> str:
+    """Fail without a word."""
+    raise Wordless(item)
+
+
+@tool(effect="write")
+async def relay(ctx: Context, name: str) -> str:
+    """Order by another tool."""
+    return await ctx.call({"order": order, "grumble": grumble}[name], item="tea")
+
+
+@pytest.mark.spec("G19", "K13")
+@pytest.mark.parametrize("redact", [(), (r"sk-[0-9]+",)])
+async def test_an_error_of_other_arguments_fails_its_call_and_the_call_around_it(redact: tuple[str, ...]) -> None:
+    async with opened(clerk(order, relay), governance=Governance(redact=redact)) as here:
+        for called in (here.session.try_call(order, item="tea"), here.session.try_call(relay, name="order")):
+            error = (await called).error
+            assert isinstance(error, SoldOut)
+            assert (error.message, error.left, str(error.fields[0])) == ("only 3 of tea left", 3, "item: not tea")
+        assert [(one.tool, one.outcome) for one in await here.records()] == [
+            ("order", "failed"),
+            ("order", "failed"),
+            ("relay", "failed"),
+        ]
+
+
+@pytest.mark.spec("G19", "K13")
+@pytest.mark.parametrize("redact", [(), (r"sk-[0-9]+",)])
+async def test_an_error_without_a_message_is_a_defect_of_its_tool(
+    redact: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(clerk(grumble, relay), governance=Governance(redact=redact)) as here:
+        for called in (here.session.try_call(grumble, item="tea"), here.session.try_call(relay, name="grumble")):
+            assert (await called).error.code == "internal_error"  # pyright: ignore[reportOptionalMemberAccess]
+        assert [one.outcome for one in await here.records()] == ["failed"] * 3
+    assert "Wordless.__init__ does not call that of its base class" in caplog.text
+    assert "still running" not in caplog.text
+
+
+@pytest.mark.spec("K13")
+async def test_what_one_call_makes_of_a_shared_error_no_other_sees() -> None:
+    busy = TransientError("busy")
+
+    @tool(effect="write")
+    async def save() -> None:
+        """Save."""
+        raise busy
+
+    @tool(effect="read")
+    async def load() -> None:
+        """Load."""
+        raise busy
+
+    async with desk(save, load) as here:
+        saved, loaded = await here.session.try_call(save), await here.session.try_call(load)
+        assert saved.error is not None
+        assert loaded.error is not None
+        assert (saved.error.retryable, loaded.error.retryable) == (False, True)
+        assert saved.error.correlation != loaded.error.correlation
+        assert busy.correlation is None
+
+
+@pytest.mark.spec("K13")
+async def test_a_text_that_no_interface_can_send_is_mended() -> None:
+    broken = b"a\xff.txt".decode(errors="surrogateescape")
+
+    @tool(effect="read")
+    async def look() -> None:
+        """Look."""
+        raise ToolError(f"no file {broken}", hint=broken, fields=[Field(broken, broken, broken)])
+
+    async with desk(look) as here:
+        error = (await here.session.try_call(look)).error
+        assert error is not None
+        assert (str(error), error.message, error.hint) == ("no file a?.txt", "no file a?.txt", "a?.txt")
+        assert error.fields == (Field("a?.txt", "a?.txt", "a?.txt"),)
+
+
+@pytest.mark.spec("F23")
+async def test_hooks_hear_of_no_handler_that_never_started(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    heard: list[ToolExecuted] = []
+
+    @tool(effect="write")
+    async def late() -> None:
+        """Come too late."""
+
+    async with opened(clerk(late, hooks=Hooks(on_tool_executed=heard.append))) as here:
+        result = await too_late(here.session, late)
+        assert result.error is not None
+        assert result.error.code == "deadline_exceeded"
+        assert heard == []
+        await here.session.call(late)
+        assert len(heard) == 1
+
+
+class Unlucky(Exception):
+    """What a handler fails with, and what nobody else is to read."""
+
+
+@tool(effect="write")
+async def break_down(*, meant: bool = False) -> str:
+    """Fail, by accident or in words."""
+    try:
+        raise Unlucky("the password is hunter2")
+    except Unlucky as error:
+        if meant:
+            raise ToolError("closed today") from error
+        raise
+
+
+@tool(effect="write")
+def break_down_in_a_thread(*, meant: bool = False) -> str:
+    """Fail in a thread."""
+    raise Unlucky("the password is hunter2") from (ToolError("before") if meant else None)
+
+
+@tool(effect="write")
+async def pass_on(ctx: Context, *, meant: bool = False) -> str:
+    """Let another tool fail."""
+    return await ctx.call(break_down, meant=meant)
+
+
+FAILING = (break_down, break_down_in_a_thread, pass_on)
+
+
+def held_by(error: BaseException) -> Iterator[object]:
+    """Yield the exceptions behind an error, and all that stands in the frames that it came through."""
+    for behind in (error.__cause__, error.__context__):
+        if behind is not None:
+            yield behind
+            yield from held_by(behind)
+    trace = error.__traceback__
+    while trace is not None:
+        yield from trace.tb_frame.f_locals.values()
+        trace = trace.tb_next
+
+
+async def errors_of(session: Session, failing: AnyTool, *, meant: bool) -> list[CapsetError]:
+    """Return the errors of a call, which is made in four ways."""
+    async with session.stream(failing, meant=meant) as messages:
+        async for _ in messages:
+            pass
+    by_name = await session.try_message(session.message(failing.name, {"meant": meant}))
+    with pytest.raises(CapsetError) as raised:
+        await session.call(failing, meant=meant)
+    found = [(await session.try_call(failing, meant=meant)).error, messages.result.error, by_name.error, raised.value]
+    return [error for error in found if error is not None]
+
+
+@pytest.mark.spec("G62", "G24", "T17")
+@pytest.mark.parametrize("meant", [False, True])
+@pytest.mark.parametrize("failing", FAILING, ids=lambda failing: failing.name)
+async def test_an_error_of_a_call_holds_nothing_of_its_handler_unless_the_host_asks(
+    failing: AnyTool, caplog: pytest.LogCaptureFixture, *, meant: bool
+) -> None:
+    async with opened(clerk(*FAILING)) as here:
+        errors = await errors_of(here.session, failing, meant=meant)
+        assert len(errors) == 4
+        for error in errors:
+            assert error.__cause__ is error.__context__ is None
+            assert not any(isinstance(one, Unlucky) for one in held_by(error))
+    if not meant:
+        assert "hunter2" in caplog.text, "the log has it"
+    async with opened(clerk(*FAILING), governance=Governance(error_causes=True)) as here:
+        for error in await errors_of(here.session, failing, meant=meant):
+            assert any(isinstance(one, Unlucky) for one in held_by(error))
+
+
+@pytest.mark.spec("G62")
+async def test_an_error_of_a_run_or_of_a_prompt_holds_nothing_of_its_function_unless_the_host_asks() -> None:
+    def fails(value: str) -> str:
+        raise Unlucky("the password is hunter2")
+
+    def context() -> str:
+        raise Unlucky("the password is hunter2")
+
+    for asked in (False, True):
+        governance = Governance(error_causes=asked)
+        blocks: list[Block] = [Handler("failing", fails), Agent("failing", context=[context])]
+        for block in blocks:
+            async with opened(block, governance=governance) as here:
+                with pytest.raises(CapsetError) as raised:
+                    await (here.session.run("x") if isinstance(block, Handler) else here.session.system_text())
+            assert any(isinstance(one, Unlucky) for one in held_by(raised.value)) is asked

@@ -1,0 +1,126 @@
+"""Media in results for the models of agents: files of the session, by path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capset import Capability, tool
+from capset.ext import Audio, Content, Embedded, Governance, Image, Link, Text, Turn
+from capset.flows import Generator
+from tests.helpers.kernel.support import opened
+
+BYTES = bytes(range(256)) * 1_000
+
+
+@tool(effect="read")
+async def picture() -> Image:
+    """Give a large picture."""
+    return Image(data=BYTES, media_type="image/png")
+
+
+@tool(effect="read")
+async def album() -> list[str | Content]:
+    """Give several things."""
+    return [
+        "two:",
+        Image(data=BYTES, media_type="image/png"),
+        Audio(data=b"hum", media_type="audio/unheard-of"),
+        Embedded(uri="kit://a", data=b"a"),
+        Embedded(uri="kit://b", text="b"),
+        Link(uri="kit://c", name="c"),
+        Text(text="done"),
+    ]
+
+
+@tool(effect="read")
+async def plain() -> dict[str, str]:
+    """Give data that looks like an image, and is none."""
+    return {"type": "image", "data": "aGk=", "media_type": "image/png"}
+
+
+@tool(effect="read")
+async def masked() -> Image:
+    """Give a picture with a secret in its base64."""
+    return Image(data=b"hunter2hunter2", media_type="image/png")
+
+
+class Runner:
+    """Calls tools as a model would, and keeps what it reads."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.read: list[Any] = []
+        self.records: list[str] = []
+
+    async def run(self, turn: Turn) -> str:
+        step = await turn.step()
+        for name in self.names:
+            result = await step.call(name, {})
+            self.read.append(result.data)
+            self.records.append(result.record)
+        return "done"
+
+
+async def told(*names: str, **settings: Any) -> tuple[Runner, dict[str, bytes]]:
+    """Have the tools called, and return what was read, and the files of the session."""
+    runner = Runner(*names)
+    generator = Generator("step", uses=[Capability("kit", tools=[picture, album, plain, masked])])
+    async with opened(generator, generator=runner, **settings) as desk:
+        await desk.session.run("x")
+        listed = [one for one in await desk.session.files.list(recursive=True) if not one.is_directory]
+        return runner, {one.path: (await desk.session.files.read(one.path))[1] for one in listed}
+
+
+@pytest.mark.spec("M10")
+async def test_media_are_files_in_their_places() -> None:
+    runner, files = await told("picture", "album")
+    one, two = runner.records
+    assert runner.read == [
+        {"type": "file", "path": f"/results/{one}.png", "media_type": "image/png"},
+        [
+            "two:",
+            {"type": "file", "path": f"/results/{two}-2.png", "media_type": "image/png"},
+            {"type": "file", "path": f"/results/{two}-3", "media_type": "audio/unheard-of"},
+            {
+                "type": "file",
+                "path": f"/results/{two}-4.bin",
+                "media_type": "application/octet-stream",
+                "uri": "kit://a",
+            },
+            {"type": "resource", "uri": "kit://b", "text": "b", "data": None, "media_type": None},
+            {"type": "resource_link", "uri": "kit://c", "name": "c", "title": None, "description": None}
+            | {"media_type": None},
+            {"type": "text", "text": "done"},
+        ],
+    ]
+    assert files == {
+        f"/results/{one}.png": BYTES,
+        f"/results/{two}-2.png": BYTES,
+        f"/results/{two}-3": b"hum",
+        f"/results/{two}-4.bin": b"a",
+    }
+
+
+@pytest.mark.spec("M10")
+async def test_data_that_is_no_content_stays_as_it_is() -> None:
+    runner, files = await told("plain")
+    assert runner.read == [{"type": "image", "data": "aGk=", "media_type": "image/png"}]
+    assert files == {}
+
+
+@pytest.mark.spec("M10")
+async def test_what_cannot_be_kept_is_said() -> None:
+    runner, files = await told("picture", governance=Governance(file_bytes=10))
+    (piece,) = runner.read
+    assert piece["type"] == "text"
+    assert piece["text"].startswith("[image, image/png, 256,000 bytes: not kept: ")
+    assert files == {}
+
+
+@pytest.mark.spec("M10", "G26")
+async def test_what_is_masked_is_not_stored() -> None:
+    runner, files = await told("masked", governance=Governance(redact=["aHVudGVyMmh1bnRlcjI="]))
+    assert runner.read == [{"type": "text", "text": "[image, image/png: masked]"}]
+    assert files == {}

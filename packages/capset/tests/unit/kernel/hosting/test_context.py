@@ -1,0 +1,166 @@
+"""The context of a turn: the agent's, then the registered, then the session's (spec 2, F24)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import Agent, DefinitionError
+from capset.errors import ContextError
+from capset.ext import SessionTurn
+from capset.kernel.hosting.declaration import Entry, checked_layer, merge_context
+from tests.helpers.kernel.hosting.support import ADA, AGENT, Trace, hosted, hosting
+
+
+def context_of(turn: SessionTurn) -> Mapping[str, Any]:
+    return turn.context
+
+
+@pytest.mark.spec("F24", "F25")
+async def test_the_session_wins_over_the_registration_and_that_over_the_agent() -> None:
+    agent = Agent("helper", static_context={"a": "agent", "b": "agent", "c": "agent"})
+    async with hosting() as (_, host):
+        await host.register(agent, context={"b": "registered", "c": "registered"}, run=context_of)
+        session = host.create_session("helper", principal=ADA, context={"c": "session", "d": "session"})
+        assert await session.start() == {"a": "agent", "b": "registered", "c": "session", "d": "session"}
+        assert await host.create_session("helper", principal=ADA).start() == {
+            "a": "agent",
+            "b": "registered",
+            "c": "registered",
+        }
+
+
+@pytest.mark.spec("F24")
+async def test_resolvers_see_the_input_and_the_merge_so_far_and_nothing_later() -> None:
+    seen: list[tuple[Any, Mapping[str, Any]]] = []
+
+    def registered(input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+        seen.append((input, so_far))
+        return {"tone": so_far["tone"] + "er", "n": 1}
+
+    async def own(input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+        seen.append((input, so_far))
+        return {"n": so_far["n"] + 1, "said": input}
+
+    async with hosting() as (_, host):
+        await host.register(AGENT, context=[{"z": 0}, registered, {"z": 1}], run=context_of)
+        session = host.create_session("helper", principal=ADA, context=own)
+        context = await session.start("hello")
+        assert context == {"tone": "kinder", "z": 1, "n": 2, "said": "hello"}
+        assert seen == [("hello", {"tone": "kind", "z": 0}), ("hello", {"tone": "kinder", "z": 1, "n": 1})]
+        assert (await session.start("again"))["n"] == 2, "every turn merges anew"
+    for shown in (context, seen[0][1]):
+        with pytest.raises(TypeError):
+            shown["x"] = 1  # pyright: ignore[reportIndexIssue]
+
+
+async def test_nothing_inside_a_value_is_merged() -> None:
+    entries = checked_layer("", [{"deep": {"a": 1}}, {"deep": {"b": 2}}])
+    assert await merge_context(entries, None) == {"deep": {"b": 2}}
+
+
+async def test_what_the_host_does_later_to_its_mappings_changes_no_context() -> None:
+    static, registered = {"a": 1}, {"b": 1}
+    async with hosting() as (_, host):
+        session = await hosted(host, Agent("helper", static_context=static), context=registered, run=context_of)
+        static["a"] = registered["b"] = 2
+        assert await session.start() == {"a": 1, "b": 1}
+
+
+@pytest.mark.spec("F24")
+async def test_static_context_is_copied_deep_and_no_turn_changes_it() -> None:
+    async def spoil(turn: SessionTurn) -> Mapping[str, Any]:
+        turn.context["prices"]["tea"].append(3)
+        return {"prices": {"tea": list(turn.context["prices"]["tea"])}}
+
+    static = {"prices": {"tea": [1]}}
+    agent = Agent("helper", static_context=static)
+    static["prices"]["tea"].append(2)
+    async with hosting() as (_, host):
+        session = await hosted(host, agent, run=spoil)
+        assert await session.start() == await session.start() == {"prices": {"tea": [1, 3]}}
+    assert agent.static_context == {"prices": {"tea": [1]}}
+    with pytest.raises(DefinitionError, match="agent 'helper': static_context: 'lock' cannot be copied") as refused:
+        Agent("helper", static_context={"lock": Lock()})
+    assert "a function that makes the value" in str(refused.value.hint)
+
+
+@pytest.mark.spec("F24")
+@pytest.mark.parametrize(
+    ("gives", "told"),
+    [
+        (None, "must be a mapping; got None"),
+        ([("a", 1)], "must be a mapping; got"),
+        ({1: "one"}, "a key must be text; got int"),
+    ],
+)
+async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, told: str) -> None:
+    trace = Trace()
+
+    async def resolver(input: Any, so_far: Any) -> Any:
+        return gives
+
+    async with hosting() as (_, host):
+        session = await hosted(host, context=resolver, hooks=trace.hooks(), run=trace.run())
+        with pytest.raises(ContextError, match=rf"the context resolver .+resolver: what it gives:? {told}"):
+            await session.start()
+    assert trace.names == ["on_start", "on_before_context", "on_error"]
+    assert trace.told[-1][1].stage == "context"
+
+
+@pytest.mark.spec("F25")
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("text", "context must be a list; got 'text'"),
+        (5, "context must be a list; got 5"),
+        ([5], r"context is a mapping, a resolver \(input, context so far\) -> mapping, or a list of these; got 5"),
+        ({1: 2}, "context: a key must be text; got int"),
+        ([{}, {None: 2}], "context: a key must be text; got NoneType"),
+        (lambda one: {}, r"a context resolver is called with the input and context so far; got a function of"),
+    ],
+)
+async def test_what_is_no_layer_is_refused_when_it_is_given(wrong: Any, told: str) -> None:
+    async with hosting() as (_, host):
+        with pytest.raises(DefinitionError, match=f"register 'helper': {told}"):
+            await host.register(AGENT, context=wrong)
+        await host.register(AGENT)
+        with pytest.raises(DefinitionError, match=f"create_session 'helper': {told}"):
+            host.create_session("helper", principal=ADA, context=wrong)
+
+
+MAPPINGS = st.dictionaries(st.sampled_from("abcde"), st.integers(), max_size=4)
+ENTRIES = st.lists(st.tuples(MAPPINGS, st.sampled_from(["mapping", "sync", "async"])), max_size=6)
+
+
+@pytest.mark.spec("F24")
+@given(st.tuples(ENTRIES, ENTRIES, ENTRIES))
+async def test_the_merge_is_a_fold_over_all_entries_of_all_layers(layers: tuple[Any, Any, Any]) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    def entry(mapping: dict[str, Any], kind: str) -> Entry:
+        def sync(input: int, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+            seen.append(so_far)
+            return {name: value + input + len(so_far) for name, value in mapping.items()}
+
+        async def later(input: int, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+            return sync(input, so_far)
+
+        return mapping if kind == "mapping" else sync if kind == "sync" else later
+
+    folded: dict[str, Any] = {}
+    shown: list[Mapping[str, Any]] = []
+    for mapping, kind in [one for layer in layers for one in layer]:
+        if kind == "mapping":
+            folded = folded | mapping
+        else:
+            shown.append(folded)
+            folded = folded | {name: value + 7 + len(folded) for name, value in mapping.items()}
+    entries = [one for layer in layers for one in checked_layer("", [entry(*each) for each in layer])]
+    assert await merge_context(entries, 7) == folded
+    assert seen == shown

@@ -1,0 +1,132 @@
+"""Session hooks: how they compose, and what is none (spec 2, F24, F25)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from capset import DefinitionError, Hooks
+from capset.errors import InvalidOutput
+from capset.ext import SessionHooks, TurnStarted
+from tests.helpers.kernel.hosting.support import ADA, AGENT, STEPS, Trace, hosted, hosting
+
+
+@pytest.mark.spec("F25")
+async def test_hooks_compose_registered_then_of_the_session_then_those_that_were_chained() -> None:
+    trace = Trace()
+    async with hosting() as (_, host):
+        await host.register(AGENT, hooks=trace.hooks("registered "), run=trace.run())
+        session = host.create_session("helper", principal=ADA, hooks=trace.hooks("own "))
+        chained = (
+            session.on_start(trace.hook("chained on_start"))
+            .on_before_context(trace.hook("chained on_before_context"))
+            .on_after_context(trace.hook("chained on_after_context"))
+            .on_before_run(trace.hook("chained on_before_run"))
+            .on_after_run(trace.hook("chained on_after_run"))
+            .on_error(trace.hook("chained on_error"))
+            .on_start([trace.hook("last on_start")])
+        )
+        assert chained is session
+        await session.start()
+    who = ("registered", "own", "chained")
+    expected = [f"{one} {step}" for step in STEPS[:-1] for one in who]
+    expected.insert(3, "last on_start")
+    expected.insert(expected.index("registered on_after_run"), "run")
+    assert trace.names == expected
+
+    trace.told.clear()
+    session.on_before_context(trace.hook("wrong", raises=ValueError("no")))
+    with pytest.raises(ValueError, match="no"):
+        await session.start()
+    assert trace.names[-3:] == ["registered on_error", "own on_error", "chained on_error"]
+
+
+@pytest.mark.spec("F25")
+async def test_what_is_chained_holds_for_one_session_and_for_turns_that_start_later() -> None:
+    trace = Trace()
+    async with hosting() as (_, host):
+        session = await hosted(host, run=trace.run())
+
+        def chain(_: TurnStarted) -> None:
+            session.on_after_run(trace.hook("chained"))
+
+        session.on_start(chain)
+        await session.start()
+        assert trace.names == ["run"]
+        await host.create_session("helper", principal=ADA).start()
+        assert trace.names == ["run", "run"]
+        await session.start()
+        assert trace.names == ["run", "run", "run", "chained"]
+
+
+@pytest.mark.spec("F24")
+async def test_sync_and_async_hooks_are_awaited_in_order() -> None:
+    trace = Trace()
+
+    def sync(event: TurnStarted) -> None:
+        trace.told.append(("sync", event))
+
+    async with hosting() as (_, host):
+        hooks = SessionHooks(on_start=[trace.hook("first"), sync, trace.hook("last")])
+        session = await hosted(host, hooks=hooks, run=lambda turn: f"sync {turn.input}")
+        assert await session.start("run") == "sync run"
+    assert trace.names == ["first", "sync", "last"]
+
+
+def generator(_: TurnStarted) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.spec("F24")
+@pytest.mark.parametrize(
+    ("hook", "given"), [(lambda _: {"a": 1}, "dict"), (generator, "generator"), (lambda _: False, "bool")]
+)
+async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, given: str) -> None:
+    trace = Trace()
+    async with hosting() as (_, host):
+        session = (await hosted(host, run=trace.run())).on_before_run(hook)
+        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {given}; it gives nothing") as raised:
+            await session.start()
+    assert "context=[resolver]" in str(raised.value.hint)
+    assert trace.names == []
+
+
+@pytest.mark.spec("F25")
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("hook", "hooks: on_start must be a list; got 'hook'"),
+        (5, "hooks: on_start must be a list; got 5"),
+        ([print, 5], "hooks: on_start takes functions of one event; got 5"),
+        (lambda: None, r"hooks: on_start is called with the event; got a function of \(\)"),
+        (lambda a, b: None, r"hooks: on_start is called with the event; got a function of \(a, b\)"),
+    ],
+)
+async def test_what_is_no_hook_is_refused_when_it_is_given(wrong: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        SessionHooks(on_start=wrong)
+    async with hosting() as (_, host):
+        session = await hosted(host)
+        with pytest.raises(DefinitionError, match=told):
+            session.on_start(wrong)
+
+
+@pytest.mark.parametrize("wrong", [Hooks(), {"on_start": print}, print])
+async def test_hooks_of_a_session_are_session_hooks(wrong: Any) -> None:
+    async with hosting() as (_, host):
+        with pytest.raises(DefinitionError, match=r"register 'helper': hooks is SessionHooks\(on_start=…\); got"):
+            await host.register(AGENT, hooks=wrong)
+        await host.register(AGENT)
+        with pytest.raises(DefinitionError, match=r"create_session 'helper': hooks is SessionHooks"):
+            host.create_session("helper", principal=ADA, hooks=wrong)
+        with pytest.raises(DefinitionError, match=r"create_session 'helper': tool_hooks: hooks is Hooks"):
+            host.create_session("helper", principal=ADA, tool_hooks=SessionHooks())  # pyright: ignore[reportArgumentType]
+
+
+def test_an_event_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        TurnStarted(AGENT, "hello").input = "bye"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        SessionHooks().on_start = ()  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,245 @@
+"""Whoever reads may go at any time: what runs for them is cancelled and cleaned up before they are gone (K14, K15)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tests.helpers.kernel.streams.support import (
+    DOORS,
+    FORMS,
+    Log,
+    Stage,
+    Step,
+    counting,
+    numbers,
+    outcomes,
+    processor,
+    through,
+)
+from tests.helpers.kernel.support import Desk, turns
+from tests.waiting import until
+
+both_stores = pytest.mark.parametrize("stage", ["memory", "sqlite"], indirect=True)
+
+
+def quiet(caplog: pytest.LogCaptureFixture) -> bool:
+    return [one for one in caplog.records if one.levelno >= logging.WARNING and one.name.startswith("capset")] == []
+
+
+async def nobody_left(opened: Desk) -> None:
+    """Wait for what was abandoned."""
+    await until(lambda: not opened.session._context.runtime._stopping)
+
+
+@pytest.mark.spec("K7", "K8", "K10")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_form_comes_through_every_door(stage: Stage, form: str, door: str) -> None:
+    log = Log()
+    called = counting(form, log)
+    async with stage(called) as opened:
+        async with through(door, opened, called, 3) as messages:
+            found = [message async for message in messages]
+        assert [one.kind for one in found] == ["event", "event", "event", "reply"]
+        assert numbers(found) == [0, 1, 2, 3]
+        assert await opened.session.call(called, to=2) == 2
+        assert log.ended == ["clean", "clean"]
+        assert await outcomes(opened) == ["succeeded", "succeeded"]
+
+
+@both_stores
+@pytest.mark.spec("K8", "K13", "K14", "K15")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_leaving_early_cancels_what_is_blocked_in_emit(
+    stage: Stage, form: str, door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log()
+    called = counting(form, log)
+    async with stage(called) as opened:
+        async with through(door, opened, called, 50) as messages:
+            async for _ in messages:
+                break
+            await turns()
+        assert log.started == [0, 1]
+        assert log.ended == ["clean"]
+        assert await outcomes(opened) == ["cancelled"]
+        assert quiet(caplog)
+
+
+@pytest.mark.spec("K15")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_leaving_at_once_leaves_nothing(stage: Stage, form: str, door: str) -> None:
+    log = Log()
+    called = counting(form, log)
+    async with stage(called) as opened:
+        for wait in range(4):
+            async with through(door, opened, called):
+                await turns(wait)
+        assert len(log.ended) <= 4
+        found = await outcomes(opened)
+        assert set(found) == {"cancelled"}
+        assert len(found) == 4 or (door == "run" and len(found) < 4)  # a message that was not read is no call
+
+
+@pytest.mark.spec("K15")
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_reader_that_is_cancelled_or_fails_leaves_too(stage: Stage, door: str) -> None:
+    log = Log()
+    called = counting("process", log)
+
+    async def consume(failure: type[Exception] | None) -> None:
+        async with through(door, opened, called, 50) as messages:
+            async for _ in messages:
+                if failure is not None:
+                    raise failure
+                await asyncio.sleep(60)
+
+    async with stage(called) as opened:
+        with pytest.raises(ZeroDivisionError):
+            await consume(ZeroDivisionError)
+        reading = asyncio.create_task(consume(None))
+        await until(lambda: len(log.started) == 4)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await consume(None)
+        assert log.ended == ["clean"] * 3
+        assert await outcomes(opened) == ["cancelled"] * 3
+
+
+@both_stores
+@pytest.mark.spec("K15", "K17")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_one_who_breaks_and_never_closes_is_closed_with_the_kernel(
+    stage: Stage, form: str, door: str, impatient: float
+) -> None:
+    log = Log()
+    called = counting(form, log)
+    async with stage(called, closes=False) as opened:
+        scope = through(door, opened, called, 50)
+        messages = await scope.__aenter__()
+        async for _ in messages:
+            break
+    assert log.ended == ["clean"]
+    found = [one async for one in messages]  # what was under way, and how it ended
+    assert [one.kind for one in found][-1:] == ["error"]
+    assert found[-1].data["code"] == "cancelled"
+    await scope.__aexit__(None, None, None)
+
+
+@pytest.mark.spec("K14", "K15")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_of_a_million_messages_ten_are_made_for_one_who_takes_ten(stage: Stage, form: str, door: str) -> None:
+    log = Log()
+    called = counting(form, log)
+    async with stage(called) as opened:
+        async with through(door, opened, called, 1_000_000) as messages:
+            taken = 0
+            async for _ in messages:
+                taken += 1
+                if taken == 10:
+                    break
+            await turns()
+            assert len(log.started) == 11
+        assert len(log.started) == 11
+
+
+@pytest.mark.spec("K14", "K16")
+async def test_a_million_events_that_nobody_listens_to_let_others_run(stage: Stage) -> None:
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        step = Step(data=1)
+        async for _ in messages:
+            while True:
+                await emit(step)
+
+    called = processor(process, timeout=0.2)
+    async with stage(called) as opened:
+        began = asyncio.get_running_loop().time()
+        result = await opened.session.try_call(called, to=1)
+        assert result.error is not None
+        assert (result.error.status, result.error.code) == (504, "deadline_exceeded")
+        assert asyncio.get_running_loop().time() - began < 2
+
+
+@pytest.mark.spec("K15")
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_that_never_emits_is_cancelled_where_it_waits(stage: Stage, door: str) -> None:
+    ended: list[str] = []
+
+    async def process(messages: Any, emit: object, ctx: object) -> None:
+        async for _ in messages:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append("clean")
+
+    called = processor(process)
+    async with stage(called) as opened:
+        async with through(door, opened, called):
+            await until(lambda: opened.session._context.runtime.calls)
+            await asyncio.sleep(0.05)
+        assert ended == ["clean"]
+        assert await outcomes(opened) == ["cancelled"]
+
+
+@pytest.mark.spec("K13", "K15")
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_that_swallows_its_cancellation_and_emits_again_is_ended(
+    stage: Stage, door: str, impatient: float
+) -> None:
+    swallowed: list[int] = []
+
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            while len(swallowed) < 1_000:
+                try:
+                    await emit(Step(data=1))
+                except asyncio.CancelledError:
+                    swallowed.append(1)
+
+    called = processor(process)
+    async with stage(called) as opened:
+        async with asyncio.timeout(60), through(door, opened, called) as messages:
+            async for _ in messages:
+                break
+        await until(lambda: len(swallowed) == 1_000)
+        await nobody_left(opened)
+
+
+@pytest.mark.spec("K15", "K17")
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_that_will_not_end_is_abandoned_counted_and_reported(
+    stage: Stage, door: str, impatient: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = asyncio.Event()
+
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            await emit(Step(data=1))
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+    called = processor(process)
+    async with stage(called) as opened:
+        async with asyncio.timeout(3), through(door, opened, called) as messages:
+            async for _ in messages:
+                break
+            await turns()
+        assert opened.kernel.abandoned == 1
+        assert caplog.text.count("is abandoned") == 1
+        assert await outcomes(opened) == ["cancelled"]
+        release.set()
+        await nobody_left(opened)
+        assert await outcomes(opened) == ["cancelled"], "what came of it later concerns nobody"

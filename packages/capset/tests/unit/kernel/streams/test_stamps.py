@@ -1,0 +1,122 @@
+"""What the kernel writes on everything that is emitted (K11)."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from capset import Context, Message, Meta
+from tests.helpers.kernel.streams.support import (
+    DOORS,
+    FORMS,
+    Done,
+    Log,
+    Stage,
+    counting,
+    given,
+    processor,
+    sent,
+    through,
+)
+from tests.helpers.kernel.support import read
+
+META = Meta("in-1", "2026-01-01T00:00:00.000000Z", "thread-1", "before-1", traceparent="00-1-2-01")
+
+
+def metas(messages: list[Message]) -> list[Meta]:
+    found = [one.meta for one in messages if one.meta is not None]
+    assert len(found) == len(messages)
+    return found
+
+
+@pytest.mark.spec("K11")
+@pytest.mark.parametrize("door", ["invoke", "run", "open"])
+@pytest.mark.parametrize("form", FORMS)
+async def test_what_comes_of_a_message_says_so(stage: Stage, form: str, door: str) -> None:
+    called = counting(form, Log())
+    message = sent(called, 2, meta=META)
+    async with stage(called) as opened:
+        if door == "invoke":
+            found = await read(opened.session.invoke(message))
+        elif door == "run":
+            async with opened.kernel.run(opened.session, given([message])) as answers:
+                found = [one async for one in answers]
+        else:
+            async with opened.session.open(called.type) as room:
+                await room.send(message=message)
+                room.finish()
+                found = [one async for one in room]
+        stamps = metas(found)
+        assert len(stamps) == len({one.id for one in stamps}) == 3
+        assert {one.correlation for one in stamps} == {"thread-1"}
+        assert {one.causation for one in stamps} == {"in-1"}
+        assert {one.traceparent for one in stamps} == {"00-1-2-01"}
+        assert [(one.timestamp, one.id) for one in stamps] == sorted((one.timestamp, one.id) for one in stamps)
+        record = await opened.record(tool=called.name)
+        assert (record.correlation, record.causation) == ("thread-1", "in-1")
+
+
+@pytest.mark.spec("K11")
+@pytest.mark.parametrize("door", DOORS)
+async def test_where_nothing_caused_a_call_it_is_its_own_cause(stage: Stage, door: str) -> None:
+    called = counting("process", Log())
+    async with stage(called) as opened:
+        async with through(door, opened, called, 2) as messages:
+            stamps = metas([one async for one in messages])
+        record = await opened.record(tool=called.name)
+        assert {one.causation for one in stamps} == {one.correlation for one in stamps} == {record.id}
+        assert {one.traceparent for one in stamps} == {None}
+
+
+@pytest.mark.spec("K11")
+async def test_a_refusal_is_stamped_too(stage: Stage) -> None:
+    called = counting("process", Log())
+    async with stage(called) as opened:
+        for message in (Message("command", "Work.None", {}, META), Message("command", called.type, {"to": "x"}, META)):
+            (stamp,) = metas(await read(opened.session.invoke(message)))
+            assert (stamp.correlation, stamp.causation, stamp.traceparent) == ("thread-1", "in-1", "00-1-2-01")
+
+
+@pytest.mark.spec("K11")
+async def test_a_message_that_is_copied_keeps_its_stamp(stage: Stage) -> None:
+    called = counting("process", Log())
+    async with stage(called) as opened:
+        async with through("invoke", opened, called, 1) as messages:
+            first = await anext(aiter(messages))
+        assert deepcopy(first) == first == replace(first)
+        assert replace(first, meta=None).meta is None
+
+
+@pytest.mark.spec("K11")
+async def test_what_was_emitted_can_be_told_apart_and_collected(stage: Stage) -> None:
+    called = counting(FORMS[0], Log())
+    async with stage(called) as opened:
+        messages = await read(opened.session.invoke(sent(called, 2)))
+    assert len({*messages, *messages}) == len(messages)
+
+
+@pytest.mark.spec("K27")
+async def test_a_processor_sees_the_id_of_each_message(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def process(messages: Any, emit: Any, ctx: Context) -> None:
+        async for message in messages:
+            seen.append(ctx.message_id)
+            await emit(Done(data=message.data.to))
+
+    called = processor(process)
+    async with stage(called) as opened, asyncio.timeout(60):
+        await read(opened.session.invoke(sent(called, 1, meta=META)))
+        (single,) = metas(await read(opened.session.invoke(sent(called, 1))))
+        assert seen == ["in-1", single.causation]
+        async with opened.session.open(called.type) as room:
+            for own in ("in-2", "in-3"):
+                await room.send(message=sent(called, 1, meta=replace(META, id=own)))
+                (answer,) = metas([await anext(room)])
+                assert answer.causation == own
+            room.finish()
+        assert seen[2:] == ["in-2", "in-3"]

@@ -1,0 +1,153 @@
+"""Whoever is told of calls: what he is told, and that he harms none (spec 5, P13)."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Kernel, Principal, Session, tool
+from capset.kernel.call.invocation import Invocation
+from tests.helpers.kernel.call.hot_path import functions_of
+from tests.helpers.kernel.support import records_of
+
+pytestmark = pytest.mark.spec("P13")
+
+
+@tool(effect="read")
+async def plain(number: int) -> int:
+    """Return the number."""
+    return number
+
+
+AGENT = Agent("tester", uses=[Capability("kit", tools=[plain])])
+WHO = Principal("ada")
+
+
+class Notes:
+    """Writes down what it is told."""
+
+    def __init__(self, *fails: str) -> None:
+        self.said: list[tuple[str, Any]] = []
+        self._fails = fails
+
+    def begun(self, call: Invocation) -> str:
+        return self._note("begun", call.id)
+
+    def joined(self, kept: str) -> None:
+        self._note("joined", kept)
+
+    def ended(self, call: Invocation, kept: str) -> None:
+        assert kept == call.id
+        self._note("ended", call.outcome)
+
+    def left(self, kept: str) -> None:
+        self._note("left", kept)
+
+    def _note(self, what: str, value: Any) -> Any:
+        if what in self._fails:
+            raise RuntimeError("out of ink")
+        self.said.append((what, value))
+        return value
+
+
+async def test_an_observer_is_told_of_the_begin_the_outcome_and_the_end() -> None:
+    notes = Notes()
+    async with Kernel(store="memory://", observers=[notes]) as kernel, kernel.open(AGENT, principal=WHO) as session:
+        result = await session.try_call(plain, 1)
+    assert notes.said == [("begun", result.record), ("ended", "succeeded"), ("left", result.record)]
+
+
+@pytest.mark.parametrize("what", ["begun", "ended", "left"])
+async def test_an_observer_that_fails_is_named_in_the_log_and_harms_no_call(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = Notes(what), Notes()
+    async with Kernel(store="memory://", observers=[bad, good]) as kernel, kernel.open(AGENT, principal=WHO) as session:
+        assert await session.call(plain, 1) == 1
+        (record,) = await records_of(kernel.audit)
+    assert record.outcome == "succeeded"
+    assert [one for one, _ in good.said] == ["begun", "ended", "left"]
+    assert "the observer Notes failed" in caplog.text
+
+
+async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
+    kept: list[weakref.ref[Keeping]] = []
+
+    class Keeping(Notes):
+        def begun(self, call: Invocation) -> Any:
+            one = Keeping()
+            kept.append(weakref.ref(one))
+            return one
+
+        def ended(self, call: Invocation, kept: Any) -> None:
+            pass
+
+        def left(self, kept: Any) -> None:
+            pass
+
+    async with (
+        Kernel(store="memory://", observers=[Keeping()]) as kernel,
+        kernel.open(AGENT, principal=WHO) as session,
+    ):
+        await session.call(plain, 1)
+        assert [one() for one in kept] == [None], "although its record has not been read"
+
+
+async def test_an_observer_may_come_and_go() -> None:
+    notes = Notes()
+    async with Kernel(store="memory://") as kernel, kernel.open(AGENT, principal=WHO) as session:
+        await session.call(plain, 1)
+        with kernel.observe(notes):
+            await session.call(plain, 1)
+        await session.call(plain, 1)
+        assert kernel.observers == ()
+    assert len(notes.said) == 3
+
+
+async def test_a_call_before_its_first_step_is_told_of_too() -> None:
+    notes = Notes()
+    async with (
+        Kernel(store="memory://", observers=[notes]) as kernel,
+        kernel.open(AGENT, principal=WHO) as session,
+        session.stream(plain, 1),
+    ):
+        pass
+    assert [one for one, _ in notes.said] == ["begun", "ended", "left"]
+    assert notes.said[1] == ("ended", "cancelled")
+
+
+async def test_a_call_that_is_dropped_leaves_the_context_alone() -> None:
+    notes, never = Notes(), asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> int:
+        """Wait."""
+        await never.wait()
+        return 1
+
+    agent = Agent("tester", uses=[Capability("kit", tools=[wait])])
+    async with Kernel(store="memory://", observers=[notes]) as kernel, kernel.open(agent, principal=WHO) as session:
+        call = session.call(wait)
+        call.send(None)
+        call.close()
+    assert [one for one, _ in notes.said] == ["begun", "ended"]
+
+
+async def test_without_observers_a_call_enters_no_function_of_theirs() -> None:
+    notes = Notes()
+    async with (
+        Kernel(store="memory://", observers=()) as kernel,
+        kernel.open(AGENT, principal=WHO) as session,
+    ):
+        alone = functions_of(_call, session)
+        with kernel.observe(notes):
+            watched = functions_of(_call, session)
+    assert not [name for name in alone if name in ("observe", "begin", "tell_ended", "leave")]
+    assert {"observe", "begin", "tell_ended", "leave"} <= set(watched)
+
+
+def _call(session: Session) -> Any:
+    return session.call(plain, 1)

@@ -1,0 +1,136 @@
+"""Spans stand where their calls do: below what made them, in whatever task or thread that runs (spec 5, P13)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import pytest
+from opentelemetry.trace import get_current_span
+from pydantic import BaseModel
+
+from capset import (
+    Context,
+    Emit,
+    Json,
+    Message,
+    Meta,
+    Tool,
+    tool,
+)
+from capset.kernel.telemetry.tracing import traceparent_of
+from tests.helpers.kernel.support import read
+from tests.helpers.kernel.telemetry.tracing import count, greet, traced, twice
+from tests.traces import Traces, context_of
+
+pytestmark = pytest.mark.spec("P13")
+REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_nested_calls_are_below_the_call_that_made_them() -> None:
+    traces = Traces()
+    async with traced(traces) as session:
+        await session.call(twice, name="bob")
+    assert traces.tree == ["execute_tool twice", "  execute_tool greet", "  execute_tool greet"]
+
+
+async def test_what_a_handler_does_is_below_its_span_in_threads_too() -> None:
+    traces = Traces()
+    tracer = traces.provider.get_tracer("host")
+
+    @tool(effect="read")
+    def slowly() -> str:
+        """Work in a thread."""
+        assert threading.current_thread() is not threading.main_thread()
+        with tracer.start_as_current_span("own work"):
+            return "done"
+
+    async with traced(traces, slowly) as session:
+        with tracer.start_as_current_span("a request"):
+            await session.call(slowly)
+            assert get_current_span().is_recording()
+        assert not get_current_span().is_recording()
+    assert traces.tree == ["a request", "  execute_tool slowly", "    own work"]
+
+
+async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
+    traces = Traces()
+    async with traced(traces) as session:
+        messages = await read(session.stream(count, to=2))
+        assert not get_current_span().is_recording()
+    context = context_of(traces.one)
+    told = {message.meta.traceparent for message in messages if message.meta}
+    assert told == {f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+    assert traces.tree == ["execute_tool count"]
+
+
+class Order(BaseModel):
+    """Serve somebody."""
+
+    kind: Literal["query"] = "query"
+    type: Literal["Bar.Order"] = "Bar.Order"
+    data: str
+
+
+class Served(BaseModel):
+    """Somebody is served."""
+
+    kind: Literal["reply"] = "reply"
+    type: Literal["Bar.Served"] = "Bar.Served"
+    data: str
+
+
+async def test_what_a_processor_does_is_below_the_call_that_it_works_for() -> None:
+    traces = Traces()
+
+    async def serve(messages: AsyncIterator[Order], emit: Emit, ctx: Context) -> None:
+        async for order in messages:
+            text = await ctx.call(greet, name=order.data)
+            with traces.provider.get_tracer("host").start_as_current_span(f"for {order.data}"):
+                await emit(Served(data=text))
+
+    counter = Tool.from_processor(
+        inbound=Order, outbound=Served, factory=lambda: serve, description="Serve.", name="counter"
+    )
+    async with traced(traces, greet, counter) as session, session.open(counter) as bar:
+        for name in ("bob", "eve"):
+            await bar.send(name)
+            await anext(bar)
+        bar.finish()
+        assert [message async for message in bar] == []
+    assert traces.tree == [
+        "execute_tool counter",
+        "  execute_tool greet",
+        "  for bob",
+        "execute_tool counter",
+        "  execute_tool greet",
+        "  for eve",
+    ]
+
+
+async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
+    traces = Traces()
+    async with traced(traces) as session:
+        with traces.provider.get_tracer("host").start_as_current_span("reading a queue") as here:
+            meta = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=REMOTE)
+            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
+            broken = Meta("sent-2", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent="00-no-such-span")
+            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), broken)))
+    _, far, near = traces.spans
+    assert far.parent is not None
+    assert (f"{far.parent.trace_id:x}", f"{far.parent.span_id:x}") == tuple(REMOTE[3:-3].lstrip("0").split("-"))
+    assert [link.context for link in far.links] == [here.get_span_context()]
+    assert near.parent == here.get_span_context()
+
+
+async def test_a_message_may_name_the_span_that_it_is_sent_in() -> None:
+    traces = Traces()
+    async with traced(traces) as session:
+        with traces.provider.get_tracer("host").start_as_current_span("asking") as here:
+            meta = Meta(
+                "sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=traceparent_of(here.get_span_context())
+            )
+            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
+    near = next(span for span in traces.spans if span.name == "execute_tool greet")
+    assert (near.parent, list(near.links)) == (here.get_span_context(), [])

@@ -1,0 +1,3 @@
+from tests.helpers.stores.sql.fixtures import empty_url, url
+
+__all__ = ["empty_url", "url"]

@@ -1,0 +1,112 @@
+"""Texts in SQLite: what goes leaves no words behind, and a search costs what its owner's texts cost (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from capset.stores.base import DocumentRow, ScopeKey
+from capset.stores.sql.documents import Fts5
+from capset.stores.sql.sqlite import SqliteStore
+from capset_testing.store_suite.support import NOW, begin
+from tests.helpers.stores.sql.support import opened, raw
+
+KEY = ScopeKey("session", "acme", "s", "memories")
+OTHER = ScopeKey("user", "acme", "ada", "memories")
+
+
+async def fill(store: SqliteStore, key: ScopeKey, texts: int) -> None:
+    rows = [DocumentRow(f"id-{number:05}", f"common word{number}", NOW) for number in range(texts)]
+    await asyncio.gather(*[store.documents.add(key, row) for row in rows])
+
+
+def indexed(path: Path) -> int:
+    """Return how many texts the index holds, which must be whole."""
+    with raw(path) as file:
+        file.execute("INSERT INTO document_words (document_words) VALUES ('integrity-check')")
+        (found,) = file.execute("SELECT count(*) FROM document_words").fetchone()
+        assert file.execute("SELECT count(*) FROM documents").fetchone() == (found,)
+    return found
+
+
+@pytest.mark.spec("P30")
+async def test_the_words_of_a_text_go_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as store:
+        await begin(store, "s")
+        await fill(store, KEY, 300)
+        await fill(store, OTHER, 10)
+        await store.documents.delete(KEY, "id-00007")
+        assert indexed(path) == 309
+        await store.sessions.delete("s")
+        assert indexed(path) == 10
+        assert len(await store.documents.search(OTHER, "common", limit=99)) == 10
+
+
+async def test_a_text_that_is_refused_leaves_no_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as store:
+        adding = [store.documents.add(OTHER, DocumentRow("id-1", f"text {number}", NOW)) for number in range(5)]
+        results = await asyncio.gather(*adding, return_exceptions=True)
+        assert [result is True for result in results] == [True, False, False, False, False]
+        assert indexed(path) == 1
+
+
+@pytest.mark.spec("P30")
+async def test_keys_that_share_a_token_find_only_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capset.stores.sql.documents.token", lambda _key: "00000000")
+    async with opened(tmp_path / "a.db") as store:
+        await begin(store, "s")
+        await fill(store, KEY, 5)
+        await fill(store, OTHER, 3)
+        assert len(await store.documents.search(OTHER, "common", limit=99)) == 3
+        assert len(await store.documents.search(KEY, "word", limit=99)) == 5
+
+
+@pytest.mark.spec("P30")
+async def test_a_search_asks_the_index_for_one_keys_words_only(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as store:
+        await begin(store, "s")
+        await fill(store, KEY, 40)
+        await fill(store, OTHER, 3)
+        assert store._engines is not None
+        with store._engines[1].begin() as connection:
+            found = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
+    assert sorted(hits for _, hits in found) == [2, 2, 2]
+    with raw(tmp_path / "a.db") as file:
+        file.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(document_words, row)")
+        tokens = {term[:8] for (term,) in file.execute("SELECT term FROM terms")}
+    assert len(tokens) == 2, "before every word stands the token of its key"
+
+
+async def test_every_read_uses_an_index(tmp_path: Path) -> None:
+    statements: list[tuple[str, Any]] = []
+
+    def keep(_connection: object, _cursor: object, statement: str, parameters: Any, *_rest: object) -> None:
+        statements.append((statement, parameters))
+
+    async with opened(tmp_path / "a.db") as store:
+        assert store._engines is not None
+        event.listen(store._engines[1], "before_cursor_execute", keep)
+        await store.documents.get(OTHER, "id-1")
+        await store.documents.recent(OTHER, limit=9)
+        await store.documents.recent(OTHER, limit=9, before="id-9")
+        await store.documents.search(OTHER, "two words", limit=9)
+    whole = "(scope=? AND owner=? AND org=? AND name=?"
+    with raw(tmp_path / "a.db") as file:
+        asked = [one for one in statements if one[0].startswith("SELECT")]
+        plans = [json.dumps(file.execute(f"EXPLAIN QUERY PLAN {one}", values).fetchall()) for one, values in asked]
+        cascade = "EXPLAIN QUERY PLAN DELETE FROM documents WHERE session = ?"
+        assert "ix_documents_session" in json.dumps(file.execute(cascade, ("s",)).fetchall())
+    get, recent, page, search = plans
+    assert f"{whole} AND id=?)" in get
+    assert f"{whole})" in recent
+    assert f"{whole} AND id<?)" in page
+    assert not any("TEMP B-TREE" in plan or "SCAN" in plan for plan in (get, recent, page))
+    assert search.count("SCAN document_words VIRTUAL TABLE INDEX") == 2
+    assert "SEARCH documents USING INTEGER PRIMARY KEY" in search

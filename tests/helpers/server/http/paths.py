@@ -1,0 +1,41 @@
+"""Paths of the server, with values for their parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tests.helpers.server.walk import Belongings
+
+NOUNS: Final = {
+    "agents": "agent",
+    "sessions": "session",
+    "links": "link",
+    "envelopes": "envelope",
+    "approvals": "approval",
+    "fingerprints": "hash",
+    "audit": "record",
+    "keys": "agent",
+    "tool-sources": "agent",
+    "deliveries": "delivery",
+    "people": "person",
+    "runs": "run",
+    "schedules": "schedule",
+}
+PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "name": "shelf", "number": "0"}
+
+
+def paths_of(document: dict[str, Any], whose: Belongings) -> Iterator[tuple[str, str]]:
+    """Yield each template that names something of somebody's, and the path with what it names.
+
+    A noun or a parameter that this does not know fails: whoever adds one says here whose it is.
+    """
+    for template in [*document["paths"], "/mcp/agents/{id}", "/mcp/sessions/{id}"]:
+        noun = re.match(r"(?:/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
+        if noun is None:
+            assert "{" not in template, f"whose is what {template} names?"
+        elif noun[1] != "capabilities":  # which are everybody's
+            target = getattr(whose, NOUNS[noun[1]])
+            path = template.replace("{id}", target).replace("{hash}", target).replace("{other}", target)
+            yield template, re.sub(r"\{(\w+)\}", lambda found: PARAMETERS[found[1]], path)

@@ -1,0 +1,56 @@
+"""The OpenAPI document, explored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.server.support import Site
+
+
+@pytest.fixture
+async def document(shared: Site) -> dict[str, Any]:
+    async with shared.client() as client:
+        return (await client.get("/openapi.json")).json()
+
+
+async def known(here: Site, key: str) -> dict[str, Any]:
+    """Return the document as schemathesis needs it: with the capabilities that there are, and an event's schema."""
+    async with here.client(key) as client:
+        document = (await client.get("/openapi.json")).json()
+    there = [one for one in here.registry.capabilities.values() if one.status != "coming_soon"]
+    ids = {"enum": sorted(name for one in there for name in (one.name, *one.aliases))}
+    schemas = document["components"]["schemas"]
+    schemas["CapabilityEntry"]["properties"]["id"] |= ids
+    patched = schemas["AgentPatch"]["properties"]["capabilities"]["anyOf"][0]
+    for written in (schemas["AgentInput"]["properties"]["capabilities"], patched):
+        written["items"]["oneOf"][0] |= ids
+    event = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+    for name, method in (("messages", "post"), ("events", "get")):
+        operation = document["paths"][f"/v1/sessions/{{id}}/{name}"][method]
+        # In a stream, it holds each event to the schema of all.
+        operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = event
+    return document
+
+
+async def explore(here: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
+    """Let schemathesis loose by a key, fail with what it finds, and return what it says."""
+    (folder / "schemathesis.toml").write_text(config)
+    (folder / "openapi.json").write_text(json.dumps(await known(here, key)))
+    command = Path(sys.executable).with_name("schemathesis")
+    process = await asyncio.create_subprocess_exec(
+        *(str(command), "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", here.url),
+        *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off", "--request-timeout", "60"),
+        *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()[-10_000:]
+    return said.decode()

@@ -1,0 +1,13 @@
+"""A store in use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the programs of a folder be found first."""
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

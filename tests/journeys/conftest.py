@@ -1,0 +1,15 @@
+from tests.helpers.cli.fixtures import capset, foundry, run, workshop
+from tests.helpers.server.fixtures import ada, anyio_backend, asker, here, nothing_is_left_behind, shared
+
+__all__ = [
+    "ada",
+    "anyio_backend",
+    "asker",
+    "capset",
+    "foundry",
+    "here",
+    "nothing_is_left_behind",
+    "run",
+    "shared",
+    "workshop",
+]
