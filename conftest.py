@@ -23,6 +23,7 @@ from tests.examples import PROFILE
 if TYPE_CHECKING:
     from tests.databases import Server
 
+pytest.register_assert_rewrite("tests.helpers")  # fixtures assert, too
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 3 << 30
 NOT_INSTALLED = Path(__file__).parent / ".reports/not-installed"
@@ -119,6 +120,5 @@ def postgres() -> Generator[Server]:
 @pytest.fixture
 def postgres_url(postgres: Server) -> Generator[str]:
     """Give the URL of a new PostgreSQL database."""
-    real_time.note_outside("uses PostgreSQL")
     with postgres.database() as url:
         yield url

@@ -2,8 +2,8 @@
 
 ``python -m lab.wheels [PACKAGE …]``; ``make lab-wheels`` calls this. A module may need an extra; then what is missing
 is a package that one of the extras brings. A module that needs another package of capset than those declared, or a
-dependency that no extra brings, is an error. For the unit tests the package's own extras are installed too, and what
-the tests themselves need, with ``capset-testing``.
+dependency that no extra brings, is an error. For the unit tests its extras are installed too, and what the tests
+themselves need, with ``capset-testing``.
 """
 
 from __future__ import annotations
@@ -70,17 +70,19 @@ EXTRAS: Final = {
 NOT_IN_THE_CORE: Final = frozenset({"cryptography", "typer", "rich", "pyyaml", "httpx2", "fastapi", "hypothesis"})
 
 
-OWN_EXTRAS: Final = {
-    "capset": "postgres,redis,signing,otel",
-    "capset-agents": "agent,dbos",
-    "capset-connect": "mcp,email,slack",
-    "capset-tools": "web,email,sandbox",
-    "capset-server": "server",
+WITH_EXTRAS: Final = {
+    "capset": ("capset[postgres,redis,signing,otel]",),
+    "capset-agents": ("capset-agents[agent,dbos]",),
+    "capset-connect": ("capset-connect[mcp,email,slack]",),
+    "capset-tools": ("capset-tools[web,email,sandbox]",),
+    "capset-server": ("capset-server[server]",),
+    "capset-cli": ("capset-server[server]", "capset-connect[mcp]"),
+    "capset-frameworks": ("capset-agents[agent]",),
 }
-"""The extras of each package that bring what it needs itself, for its unit tests."""
+"""What is installed for the unit tests of each package: it, or what it requires, with the extras that it names."""
 TEST_TOOLS: Final = (
     *("pytest>=9", "pytest-timeout", "anyio", "hypothesis", "uvloop", "psutil", "rfc8785", "httpx2[brotli,zstd]"),
-    *("pyyaml", "jsonschema-rs"),
+    *("pyyaml", "jsonschema", "cryptography", "aiosmtpd", "psycopg[binary]"),
 )
 
 
@@ -112,7 +114,7 @@ def problems(name: str, wheels: Path, folder: Path) -> list[str]:
     ]
     if name == "capset" and (more := NOT_IN_THE_CORE.intersection(found["installed"])):
         wrong.append(f"capset: the library alone installs {', '.join(sorted(more))}")
-    _install(python, wheels, f"{name}[{OWN_EXTRAS.get(name, '')}]", "capset-testing", *TEST_TOOLS)
+    _install(python, wheels, *WITH_EXTRAS.get(name, ()), "capset-testing", *TEST_TOOLS)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, f"packages/{name}/tests/unit"]
     if subprocess.run(command, cwd=ROOT, env=clean, check=False).returncode:
         wrong.append(f"{name}: its unit tests fail beside what it declares alone")

@@ -31,6 +31,8 @@ from scripts.packages import folders_of_tests, with_dependents
 
 ROOT: Final = Path.cwd()
 MOST_FLAKY: Final = 3
+IMPORT_SECONDS: Final = 0.25
+"""What a file takes beside its tests: it is imported, and its tests are collected."""
 FEW_SECONDS: Final = 20.0
 """Tests that take less are run in one process."""
 ELSEWHERE: Final = ROOT / "packages/capset-frameworks/tests/integration/frameworks"
@@ -117,7 +119,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
 def deal(files: list[str], durations: Mapping[str, float], processes: int) -> list[list[str]]:
     """Deal files out to processes so that each takes about as long: the longest first, to the one with the least."""
     usual = statistics.median([seconds for seconds in durations.values() if seconds] or [1.0])
-    seconds = {file: durations.get(file, usual) for file in files}
+    seconds = {file: durations.get(file, usual) + IMPORT_SECONDS for file in files}
     if sum(seconds.values()) < FEW_SECONDS:
         processes = 1
     shards: list[list[str]] = [[] for _ in range(max(1, min(processes, len(files))))]

@@ -21,6 +21,7 @@ from psycopg import sql
 from capset.stores.base import GROUP
 from capset.stores.sql.postgres.store import open_postgres
 from capset.stores.sql.schema.tables import metadata
+from tests.real_time import note_outside
 
 WATCH = """
 cat
@@ -91,6 +92,7 @@ class Server:
 
     def empty(self, name: str | None = None, *, options: LiteralString = "") -> str:
         """Make a database with nothing in it, and return its URL."""
+        note_outside("uses PostgreSQL")
         name = name or f"empty{next(self._numbers)}"
         self.run(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(options)))
         return self.url(name)
@@ -98,6 +100,7 @@ class Server:
     @contextmanager
     def database(self) -> Generator[str]:
         """Give the URL of a new database with capset's tables in it, or of one that is as empty again."""
+        note_outside("uses PostgreSQL")
         name = self._free.pop() if self._free else self._made()
         yield self.url(name)
         with connected(self.url(name)) as connection:

@@ -38,6 +38,7 @@ MEMORY: Final = Path("/dev/shm")
 _NAMED: Final = 10
 """More than there are folders above a module."""
 _ELSEWHERE: Final = (
+    "tests/journeys/",
     "tests/scripts/",
     "tests/typing/",
     "packages/capset-cli/tests/",
@@ -173,7 +174,8 @@ def _nearness(place: Sequence[str], file: str) -> int:
     """Return how much the path of a file of tests says that it is about a module; ``_NAMED`` if it names it."""
     if file in PROCESSES.get("/".join(place), ()):
         return _NAMED
-    *folders, name = Path(file).with_suffix("").parts[1:]
+    parts = Path(file).with_suffix("").parts
+    *folders, name = parts[4:] if parts[0] == "packages" else parts[1:]
     words = {*folders, *name.split("_")}
     shared = sum(part.removeprefix("capset_") in words for part in place[:-1])
     return shared + _NAMED * ({*place[-1].split("_")} <= set(name.split("_")))

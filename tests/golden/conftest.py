@@ -1,3 +1,3 @@
-from tests.helpers.server.fixtures import ada, anyio_backend, here, shared
+from tests.helpers.server.fixtures import ada, anyio_backend, here, nothing_is_left_behind, shared
 
-__all__ = ["ada", "anyio_backend", "here", "shared"]
+__all__ = ["ada", "anyio_backend", "here", "nothing_is_left_behind", "shared"]

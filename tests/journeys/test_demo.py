@@ -171,6 +171,7 @@ def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None
     assert "1 file, 4 bytes" in out
 
 
+@pytest.mark.realtime
 @pytest.mark.nightly
 def test_folders_of_nearly_endless_depth(capset: Command) -> None:
     folder = os.open(capset.folder, os.O_RDONLY)

@@ -9,9 +9,6 @@ import pytest
 from scripts.check_house import RULES, main, problems
 
 STAGES = "packages/capset/src/capset/kernel/call/stages"
-CLI = "packages/capset-cli/src/capset_cli"
-SERVER = "packages/capset-server/src/capset_server"
-TOOLS = "packages/capset-tools"
 
 
 def write(root: Path, name: str, text: str = "x = 1\n") -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.run_tests import deal
+from scripts.packages import ROOT
+from scripts.run_tests import IMPORT_SECONDS, deal, folders_of
 
-ROOT = Path(__file__).parents[2]
 SEVERAL = """
 import pytest
 from pathlib import Path
@@ -37,8 +37,21 @@ def test_that_is_skipped(): pytest.skip("not here")
 def test_each_file_is_dealt_once_and_no_process_is_far_behind(seconds: dict[str, float], processes: int) -> None:
     shards = deal(sorted(seconds), seconds, processes)
     assert sorted(file for shard in shards for file in shard) == sorted(seconds)
-    taken = [sum(seconds[file] for file in shard) for shard in shards]
-    assert max(taken) <= sum(seconds.values()) / len(shards) + max(seconds.values()) + 1e-6
+    taken = [sum(seconds[file] + IMPORT_SECONDS for file in shard) for shard in shards]
+    assert max(taken) <= sum(taken) / len(shards) + max(seconds.values()) + IMPORT_SECONDS + 1e-6
+
+
+def test_a_part_is_a_package_with_those_that_require_it_or_a_folder_or_a_subject() -> None:
+    def parts(name: str) -> list[str]:
+        return [Path(folder).relative_to(ROOT).as_posix() for folder in folders_of(name)]
+
+    assert parts("capset-server") == ["tests", "packages/capset-cli/tests", "packages/capset-server/tests"]
+    assert parts("capset-server/unit") == ["packages/capset-server/tests/unit"]
+    assert sorted(parts("kernel/call")) == [
+        f"packages/capset/tests/{level}/kernel/call" for level in ("integration", "unit")
+    ]
+    with pytest.raises(SystemExit, match="nowhere"):
+        folders_of("nowhere")
 
 
 @pytest.mark.gate

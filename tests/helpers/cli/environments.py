@@ -1,4 +1,4 @@
-"""The environment of a command with a store."""
+"""The environment of a command."""
 
 from __future__ import annotations
 

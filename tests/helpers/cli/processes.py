@@ -1,4 +1,4 @@
-"""A process that ended with its standard streams closed."""
+"""A command that starts with one of its standard streams closed."""
 
 from __future__ import annotations
 

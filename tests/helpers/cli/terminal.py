@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -9,6 +10,8 @@ import re
 import struct
 import termios
 from typing import Final
+
+from rich.text import Text
 
 from tests.helpers.cli.support import Command
 
@@ -31,3 +34,18 @@ def at_terminal(capset: Command, *arguments: str, term: str = "xterm", **env: st
         os.close(ours)
         out, _ = process.communicate(timeout=60)
     return process.returncode, out, shown.decode()
+
+
+def on_a_terminal(command: Command, *arguments: str) -> list[str]:
+    """Return the lines that a command shows on a terminal of 80 columns, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with command.start(*arguments, stdout=theirs, env={"TERM": "xterm"}) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal ends
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert process.wait(60) == 0
+    return Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain.splitlines()

@@ -1,4 +1,4 @@
-"""Versions of stored agents."""
+"""Turns on record, of versions of an agent."""
 
 from __future__ import annotations
 

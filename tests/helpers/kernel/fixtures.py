@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import require_scheme
-
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -18,6 +16,8 @@ def anyio_backend() -> str:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Give the URL of a fresh store of each kind."""
     if request.param == "postgres":
+        from tests.databases import require_scheme  # psycopg is an extra
+
         require_scheme()
         return request.getfixturevalue("postgres_url")
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"

@@ -13,7 +13,7 @@ from capset.evaluation.compare.report import format_diff_report
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.wire.diffs import DiffShape
 from tests.helpers.cli.support import Command, Run
-from tests.helpers.cli.terminals import on_a_terminal
+from tests.helpers.cli.terminal import on_a_terminal
 from tests.helpers.evaluation.compare.versions import earlier, later
 
 pytestmark = pytest.mark.spec("F31")

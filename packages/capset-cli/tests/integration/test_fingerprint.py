@@ -14,7 +14,7 @@ from capset.evaluation.snapshot.envelope import read_envelope
 from capset.wire.fingerprints import AgentHashesShape
 from tests.helpers.cli.agent_files import HASHES, agent_files
 from tests.helpers.cli.support import FILES, Command, Run
-from tests.helpers.cli.terminals import on_a_terminal
+from tests.helpers.cli.terminal import on_a_terminal
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from capset_cli.common.output import cell, verbatim
 from capset_cli.common.process import OneLine
 from capset_cli.common.texts import visible
 from tests.helpers.cli.support import ADD, FILES, Command, Run
-from tests.helpers.cli.terminals import on_a_terminal
+from tests.helpers.cli.terminal import on_a_terminal
 
 TRICKY = ["[red]x[/]", "[/]", "[/b] \\[x]", ":smile: :x:", "a\\b", "\\[red]", "[link=http://x]y[/link]", "100%", "{x}"]
 

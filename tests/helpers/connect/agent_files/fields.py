@@ -40,4 +40,5 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
         ]
     ),
 }
+"""What each field may hold; a new field needs a line here."""
 AGENTS = st.fixed_dictionaries(dict(VALUES))

@@ -16,6 +16,7 @@ from tests.helpers.server.approving import till
 from tests.helpers.server.support import Site, call, site
 
 MARK: Final = "zanzibar"
+"""Stands in all that the one organisation has, and in nothing else."""
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 READS: Final = [route for route in PAGE_ROUTES if route.method == "GET"]
 

@@ -23,7 +23,9 @@ NOUNS: Final = {
     "runs": "run",
     "schedules": "schedule",
 }
+"""The kind of an id in a path, by the noun before it."""
 PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "name": "shelf", "number": "0"}
+"""The other parameters of paths: of no owner, and the same for all."""
 
 
 def paths_of(document: dict[str, Any], whose: Belongings) -> Iterator[tuple[str, str]]:

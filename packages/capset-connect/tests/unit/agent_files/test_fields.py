@@ -24,7 +24,6 @@ from capset_connect.agent_files.store import StoredAgents
 from tests.helpers.connect.agent_files.fields import AGENTS, VALUES
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
-"""What each field may hold; a new field needs a line here."""
 
 
 def normal(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from capset.errors import ToolNameConflict
 from capset_frameworks.langchain import CapsetMiddleware, load_tools
 from tests.helpers.frameworks.contract import AdapterContract
 from tests.helpers.frameworks.kit import office
-from tests.helpers.frameworks.langchain import (
+from tests.helpers.frameworks.langchain_agents import (
     GO,
     LangChainDriver,
     ScriptedChat,

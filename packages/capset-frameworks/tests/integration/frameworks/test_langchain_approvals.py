@@ -21,7 +21,7 @@ from capset.errors import DefinitionError
 from capset_frameworks.langchain import CapsetMiddleware
 from scripts.packages import ROOT
 from tests.helpers.frameworks.kit import decide, office, paid
-from tests.helpers.frameworks.langchain import GO, THREAD, LangChainDriver, results, resume, scripted
+from tests.helpers.frameworks.langchain_agents import GO, THREAD, LangChainDriver, results, resume, scripted
 from tests.helpers.kernel.support import Desk
 
 pytestmark = [pytest.mark.clients]

@@ -19,7 +19,7 @@ from capset import Agent
 from capset.errors import DefinitionError, InternalError, InvalidArguments, ToolError
 from capset_connect.interop import ImportedTools
 from capset_frameworks.langchain import CapsetMiddleware, import_langchain_tools
-from tests.helpers.frameworks.langchain import GO, results, scripted
+from tests.helpers.frameworks.langchain_agents import GO, results, scripted
 from tests.helpers.kernel.support import Desk, opened
 
 pytestmark = [pytest.mark.clients]

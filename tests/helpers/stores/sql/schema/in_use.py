@@ -1,4 +1,4 @@
-"""A store in use."""
+"""A folder of programs, first on the path."""
 
 from __future__ import annotations
 

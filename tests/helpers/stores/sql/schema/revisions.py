@@ -1,4 +1,4 @@
-"""What the first revisions had open, and indexes of words."""
+"""A program that opens a store, and the indexes of words among those of a database."""
 
 from __future__ import annotations
 

@@ -1,3 +1,0 @@
-from tests.helpers.cli.audit.fixtures import run
-
-__all__ = ["run"]

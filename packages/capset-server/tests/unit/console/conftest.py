@@ -1,3 +1,0 @@
-from tests.helpers.server.console.fixtures import browser, store
-
-__all__ = ["browser", "store"]
