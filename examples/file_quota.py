@@ -3,7 +3,7 @@
 import asyncio
 
 from capset import Agent, Context, Kernel, Principal, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import QuotaExceeded
 
 

@@ -9,7 +9,7 @@ from capset.stores.base import AuditQuery
 from capset_server.app import open_app
 from capset_server.auth.keys import create_key
 from capset_server.client import Client, error_of
-from capset_server.http.middleware import AllowedHosts
+from capset_server.http.request_rules import AllowedHosts
 from capset_server.http.uvicorn_server import bind, make_server
 from capset_server.service import Service
 

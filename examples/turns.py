@@ -7,7 +7,7 @@ from capset.wire.turns import EventShape
 from capset_server.app import open_app
 from capset_server.auth.callers import Caller
 from capset_server.client import Client
-from capset_server.http.middleware import AllowedHosts
+from capset_server.http.request_rules import AllowedHosts
 from capset_server.http.uvicorn_server import bind, make_server
 from capset_server.service import Service
 from capset_testing import Call, Say, ScriptedRunner

@@ -18,7 +18,7 @@ from agent_framework import (
 )
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset_frameworks.agent_framework import CapsetProvider
 
 

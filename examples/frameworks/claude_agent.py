@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from capset import Agent, Decision, Kernel, Principal, allow, ask, policy, tool
 from capset import Request as CallRequest
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset_frameworks.claude_agent import CapsetClient
 
 

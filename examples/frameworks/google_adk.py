@@ -11,7 +11,7 @@ from google.adk.runners import InMemoryRunner
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset_frameworks.google_adk import SessionToolset
 
 

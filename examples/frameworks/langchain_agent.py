@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset_frameworks.langchain import CapsetMiddleware
 
 

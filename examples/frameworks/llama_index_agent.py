@@ -9,7 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, policy, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset_frameworks.llama_index import CapsetFunctionAgent, ToolCallSuspended
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from capset import Agent, Kernel, Principal, tool
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from lab.benchmarks.row import Row
 from lab.benchmarks.turns import together
 

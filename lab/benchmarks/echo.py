@@ -8,7 +8,7 @@ import sys
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from capset_server.http.uvicorn_server import bind, serve
 
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from capset import Agent, Capability, Decision, Kernel, Principal, Request, Session, allow, policy, tool
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from lab.benchmarks.peers import add, installed
 from lab.benchmarks.row import Row
 from lab.benchmarks.turns import Job, in_turns

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from capset import Agent, Kernel, Principal, Session, tool
-from capset.definitions.limits import Limit, LimitScope
+from capset.definitions.governance.limits import Limit, LimitScope
 from capset.definitions.tools.options import Effect
 from lab.benchmarks.row import Row
 from lab.benchmarks.turns import together

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from capset import Agent, Kernel, Principal
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import FileError, QuotaExceeded
 from capset.kernel.call.session import Session
 from lab.faults.load import note

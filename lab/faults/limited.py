@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.limits import Budget
+from capset.definitions.governance.limits import Budget
 from capset.ext import Governance
 
 LIMIT = 40

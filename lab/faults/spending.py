@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.errors import BudgetExceeded
 from capset_agents import meter
 from capset_agents.runner import AgentRunner

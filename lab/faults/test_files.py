@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from capset import Kernel
-from capset.definitions.files import FileQuota, parent_of
+from capset.definitions.calls.files import FileQuota, parent_of
 from lab.faults import filing
 from lab.faults.filing import FULL, KINDS, PRESSED, SHARED, deeds_in
 from tests.helpers.stores.sql.support import run_at

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from capset import Principal
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.kernel.kernel import Kernel
 from capset.stores.base import ApprovalQuery, EventRow, MessageRow
 from capset.wire.turns import ENDINGS

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset import Principal
-from capset.definitions.allowances import Allowance
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.usage import AgentUsage
 from capset.kernel.governance.quotas import session_limits
 from capset.stores.base import UsageWindow
 from capset.stores.sql import store

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
 from capset.flows import as_tool
 from capset.kernel.call.session import Session
 from capset.stores.base import SessionRow

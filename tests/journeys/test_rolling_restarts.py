@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 import capset
-from capset.definitions.records import Outcome
+from capset.definitions.calls.records import Outcome
 from capset.stores.sql.schema.revisions import HEAD
 from tests.databases import Server, connected, require_scheme
 from tests.helpers.cli.support import Command, clean_environment, install

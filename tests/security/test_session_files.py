@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Context, Kernel, Principal, Session, tool
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, normalise_path
+from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, normalise_path
 from capset.errors import FileError, InvalidArguments, ToolError
 
 PARTS = st.sampled_from(

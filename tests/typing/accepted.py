@@ -43,7 +43,7 @@ from capset import (
     tool,
 )
 from capset.definitions.blocks import Block
-from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
+from capset.definitions.governance.hooks import PolicyEvaluated, ToolExecuted
 from capset.definitions.tools.processors import Factory
 from capset.definitions.tools.toolkits import DynamicToolkit, Member
 from capset.ext import schema_tool

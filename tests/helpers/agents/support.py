@@ -13,9 +13,9 @@ from pydantic_ai.models import Model
 
 from capset import Agent, Capability, Kernel, Principal, ToolError, tool
 from capset.clock import Clock
-from capset.definitions.approvals import Answer
-from capset.definitions.governance import Governance
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.approvals import Answer
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.settings import Governance
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, EventRow, SessionRow, Store
 from capset_agents.hosts import NewTurn

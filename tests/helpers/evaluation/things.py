@@ -22,7 +22,7 @@ from capset import (
     evaluate,
     tool,
 )
-from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
+from capset.definitions.governance.hooks import PolicyEvaluated, ToolExecuted
 from capset.definitions.tools.toolkits import DynamicToolkit, MakeMembers, Member
 
 ANYONE = Principal("user-1")

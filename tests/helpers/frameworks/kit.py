@@ -24,7 +24,7 @@ from capset import (
     policy,
     tool,
 )
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from tests.helpers.kernel.support import Desk
 
 paid: list[int] = []

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Result, Session
-from capset.definitions.approvals import ApprovalRow
 from capset.definitions.blocks import Block
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.stores.base import (

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
 from capset.errors import ToolError
 from capset.kernel.blocks.generation import Turn
 

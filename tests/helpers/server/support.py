@@ -27,8 +27,7 @@ from capset_server.app import open_app
 from capset_server.auth.callers import Caller, Identifies
 from capset_server.auth.keys import create_key
 from capset_server.auth.open_id import OpenIdSignIn
-from capset_server.http.middleware import AllowedHosts
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import AllowedHosts, RequestLimits
 from capset_server.http.uvicorn_server import bind, make_server
 from capset_server.service import Service
 from tests.helpers.kernel.support import records_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, DefinitionError
 
 STEPS: Final = 50

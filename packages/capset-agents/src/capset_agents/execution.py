@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from capset.definitions.hooks import Hooks, ToolExecuted
+from capset.definitions.governance.hooks import Hooks, ToolExecuted
 from capset.errors import (
     Cancelled,
     CapsetError,

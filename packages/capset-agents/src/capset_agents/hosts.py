@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
 from capset.kernel.call.session import Session
 from capset.stores.base import SessionRow
 

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, Self
 
-from capset.definitions.usage import AgentUsage, usage_of
+from capset.definitions.governance.usage import AgentUsage, usage_of
 from capset.errors import BudgetExceeded, CapsetError, StoreError
 from capset.ids import Ids
 from capset.kernel.blocks.generation import Turn

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from capset.definitions.messages import Message, Progress
+from capset.definitions.calls.messages import Message, Progress
 from capset.wire.calls import progress_of
 
 EVERY_SECONDS: Final = 0.5

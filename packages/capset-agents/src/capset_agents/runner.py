@@ -34,7 +34,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.output import ToolOutput
 from pydantic_ai.settings import ModelSettings
 
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
 from capset.kernel.call.media import Medium, medium_of

@@ -28,8 +28,8 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import from_json, to_json
 
 from capset.definitions.agents import Agent
-from capset.definitions.messages import Json
-from capset.definitions.records import UNTOUCHED
+from capset.definitions.calls.messages import Json
+from capset.definitions.calls.records import UNTOUCHED
 from capset.errors import ApprovalRequired, CapsetError, LimitExceeded, NotFound, TurnLost, TurnSuspended, unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import Ref

@@ -30,7 +30,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.usage import AgentUsage
 from capset_agents.meter import TurnMeter
 from capset_agents.model_calls import readable
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from capset.clock import iso
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.hooks import Hooks
 from capset.errors import (
     ApprovalExpired,
     CapsetError,

@@ -11,8 +11,8 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 from capset import Principal
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.settings import Governance
 from capset.stores.base import SessionRow
 from capset_agents import meter
 from capset_agents.playback.scripts import Call

@@ -10,8 +10,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from capset import Agent, Capability, tool
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.settings import Governance
 from capset.flows import as_tool
 from capset.stores.base import AuditQuery
 from capset_agents.budgets import TurnBudget

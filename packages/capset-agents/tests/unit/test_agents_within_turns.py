@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Decision, Request, allow, ask, policy
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import PermissionDenied
 from capset.flows import Sequencer, as_tool, handler
 from capset.stores.base import AuditQuery, SessionRow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai.models.test import TestModel
 
-from capset.definitions.usage import AgentUsage, usage_of
+from capset.definitions.governance.usage import AgentUsage, usage_of
 from capset.errors import BudgetExceeded, DefinitionError
 from capset.stores.base import AuditQuery
 from capset_agents.budgets import TurnBudget

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserProm
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from capset.clock import SystemClock
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
 from capset.errors import ApprovalExpired, StoreError, TurnRunning
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow

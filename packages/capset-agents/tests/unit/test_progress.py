@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Progress, Reply, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.flows import as_tool
 from capset_agents.models import ModelChoice
 from capset_agents.playback.scripts import Call, Script, ScriptStep, ToolCall

@@ -23,9 +23,9 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from capset import Agent, Capability, tool
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.settings import Governance
 from capset.flows import as_tool
 from capset_agents.budgets import TurnBudget
 from capset_agents.turn_model import IMAGE_TOKENS, most_of_step

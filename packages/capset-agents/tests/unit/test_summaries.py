@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
 from tests.helpers.agents.support import READER, Shelf, site
 
 

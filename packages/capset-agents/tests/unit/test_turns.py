@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from capset.definitions.approvals import Answer, ApprovalRow
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.approvals import Answer, ApprovalRow
+from capset.definitions.governance.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
 from capset_agents.budgets import TurnBudget

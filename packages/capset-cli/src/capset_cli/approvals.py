@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ge
 import typer
 from pydantic_core import from_json
 
-from capset.definitions.approvals import Answer, ApprovalScope, ApprovalStatus
+from capset.definitions.governance.approvals import Answer, ApprovalScope, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
 from capset.evaluation.code import read_code_of

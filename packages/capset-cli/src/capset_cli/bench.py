@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.messages import Json, Message
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step

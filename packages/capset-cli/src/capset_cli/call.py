@@ -18,8 +18,8 @@ import typer
 from pydantic_core import from_json
 
 from capset.definitions.agents import Agent
-from capset.definitions.allowances import Allowance
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.messages import Json, Message
+from capset.definitions.governance.allowances import Allowance
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from capset.definitions.limits import checked_limits
+from capset.definitions.governance.limits import checked_limits
 from capset.errors import counted
 from capset.kernel.registry import Registry
 from capset_cli.common.configuration import print_warnings

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.definitions.allowances import Allowance
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
+from capset.definitions.governance.allowances import Allowance
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry
 from capset.kernel.streams.dispatcher import Serving

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance
-from capset.definitions.limits import limit_of
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.limits import limit_of
+from capset.definitions.governance.settings import Governance
 from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
@@ -37,7 +37,7 @@ from capset_connect.agent_files.server_allowances import ServerAllowances
 if TYPE_CHECKING:
     from capset_agents.dbos import Queue
     from capset_connect.config_file import Configuration
-    from capset_server.http.request_context import RequestLimits
+    from capset_server.http.request_rules import RequestLimits
 
 CONCURRENCY: Final = 8
 """How many runs of each queue a worker does at once, unless told otherwise."""

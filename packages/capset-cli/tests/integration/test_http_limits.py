@@ -11,7 +11,7 @@ import pytest
 
 from capset.errors import DefinitionError
 from capset_cli.serve.limits import request_limits
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from tests.helpers.server.running import running
 
 pytestmark = pytest.mark.spec("P34", "P46")
@@ -21,6 +21,11 @@ def test_each_limit_has_its_own_number() -> None:
     found = request_limits(["body=2_000", "send_seconds=1.5"], file=7)
     assert (found.body, found.send_seconds, found.file, found.head) == (2_000, 1.5, 7, RequestLimits().head)
     assert request_limits(["file=9"], file=7).file == 9
+    assert [request_limits(switch, file=7).shield for switch in ([], ["shield=on"], ["shield=off"])] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +39,7 @@ def test_each_limit_has_its_own_number() -> None:
         ("body=-1", "above 0"),
         ("send_seconds=nan", "a number above 0"),
         ("send_seconds=inf", "a number above 0"),
+        ("shield=0", "on or off"),
     ],
 )
 def test_others_are_refused(given: str, said: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from tests.helpers.cli.support import ADD, FILES, Command, Run
 
 RECORD = set(COLUMNS)

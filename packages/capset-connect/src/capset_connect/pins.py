@@ -13,13 +13,13 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from capset.definitions.acts import ActName
 from capset.definitions.capabilities import Capability
-from capset.definitions.mcp_offers import McpOffer
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.model_context import ContextFunction
-from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.mcp_offers import McpOffer
 from capset.definitions.tools.options import Limits
 from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, ToolError, TransientError, unknown
 from capset.fingerprint.canonical import read

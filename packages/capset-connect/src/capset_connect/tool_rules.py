@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, cast
 
+from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.names import checked_permissions, copied, mapped
-from capset.definitions.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.tools.options import Effect, Limits, checked_options
 from capset.errors import DefinitionError, closest, unknown
 from capset.schemas.json_schema import JsonSchema, compile_json_schema

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Principal
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.governance.policies import Decision, Policy, Request
 from capset.errors import DefinitionError
 from capset_connect.tool_rules import ToolRules, checked_rules, options_of, rules_of, unknown_arguments
 

@@ -13,7 +13,7 @@ from opentelemetry.trace import get_current_span
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.session import Session

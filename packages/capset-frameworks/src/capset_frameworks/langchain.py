@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError, ToolNameConflict
 from capset.kernel.call.media import Medium

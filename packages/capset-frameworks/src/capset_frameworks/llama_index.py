@@ -10,7 +10,7 @@ from typing import Any, Final, Unpack, cast
 from pydantic import BaseModel, Field, JsonValue, PrivateAttr
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.media import Medium

@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack, cast
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.prompt import Prompt

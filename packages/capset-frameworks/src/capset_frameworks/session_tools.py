@@ -14,7 +14,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from capset.clock import iso
-from capset.definitions.messages import Json, Message, Meta
+from capset.definitions.calls.messages import Json, Message, Meta
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.call.media import Medium, medium_in
 from capset.kernel.call.session import MAX_RUN, Session

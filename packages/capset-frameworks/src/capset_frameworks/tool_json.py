@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.errors import InvalidArguments
 from capset.kernel.blocks.runs import run_concurrently
 from capset.kernel.call.media import Medium

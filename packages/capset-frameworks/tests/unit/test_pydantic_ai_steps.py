@@ -6,7 +6,7 @@ import pydantic_ai
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Message, Principal, tool
-from capset.definitions.messages import Kind
+from capset.definitions.calls.messages import Kind
 from capset.definitions.references import AnyRef
 from capset.errors import ContextError
 from capset_frameworks.pydantic_ai import CapsetToolset

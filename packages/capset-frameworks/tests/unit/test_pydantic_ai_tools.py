@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.tools import ToolDefinition
 
 from capset import Agent
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
 from capset.errors import ApprovalRequired, DefinitionError
 from capset_frameworks.pydantic_ai import import_pydantic_ai_tools
 from tests.helpers.frameworks.kit import decide

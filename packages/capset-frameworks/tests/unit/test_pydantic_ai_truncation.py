@@ -7,7 +7,7 @@ import json
 import pytest
 
 from capset import ToolError, tool
-from capset.definitions.governance import RESULT_BYTES
+from capset.definitions.governance.settings import RESULT_BYTES
 from tests.helpers.frameworks.support import add, run
 from tests.helpers.kernel.support import desk
 

@@ -35,29 +35,21 @@ from capset_server.auth.signing_keys import StoredKeys
 from capset_server.console.app import Console
 from capset_server.http.bodies import ClientLeft
 from capset_server.http.idempotency import keep_swept
-from capset_server.http.middleware import AllowedHosts, ServerMiddleware
-from capset_server.http.request_context import CLIENT_LEFT, HttpRefusal, note_refusal, path_of, request_context
+from capset_server.http.middleware import ServerMiddleware
+from capset_server.http.paths import APPROVAL_PAGE, CALLS_PATH, METADATA_PATHS, PROTOCOL_PATHS, SLACK_INTERACTIONS
+from capset_server.http.request_context import CLIENT_LEFT, note_refusal, path_of, request_context
+from capset_server.http.request_rules import AllowedHosts, HttpRefusal
 from capset_server.http.responses import misfit, problem_response
-from capset_server.http.root_paths import check_root_path
-from capset_server.http.routes import (
-    APPROVAL_PAGE,
-    CALLS_PATH,
-    METADATA_PATHS,
-    PROTOCOL_PATHS,
-    SLACK_INTERACTIONS,
-    DirectRoutes,
-    Routes,
-)
-from capset_server.http.timed_tasks import timed_tasks
+from capset_server.http.routes import DirectRoutes, Routes, check_root_path
 from capset_server.mcp.mounts import mcp_endpoints
-from capset_server.observability.log_writer import LogWriter
-from capset_server.observability.logs import AccessLog
+from capset_server.observability.log_writer import AccessLog, LogWriter
 from capset_server.observability.metrics import Exposition, Metrics
 from capset_server.observability.requests import Telemetry
 from capset_server.openapi import describe, methods_by_path
 from capset_server.protocols import front_ends, openai
 from capset_server.rest import calls
 from capset_server.service import Service
+from capset_server.shield.guard import Shield
 
 _PROTOCOLS: Final = (openai, front_ends)
 """Not found by listing: the modules that they use load what only an extra brings. Their paths are not in the OpenAPI
@@ -87,13 +79,14 @@ async def open_app(
     console = Console(service, signing_keys, rest, Routes(app.state.document["paths"]))
     check_root_path(service.root_path, _templates(app, console.paths))
     slack = SlackEndpoint(service)
+    shield = Shield(service.limits)
     background = [asyncio.create_task(keep_swept(service.kernel))]
     if service.kernel.deliveries.channels:
         background.append(asyncio.create_task(DeliveryWorker(service.kernel, page_of(service)).run()))
     if service.kernel.generator is not None:
         background.append(asyncio.create_task(service.turns.turns.watch()))
     try:
-        with timed_tasks(), service.kernel.observe(tally):
+        with shield.timing(), service.kernel.observe(tally):
             async with (
                 service.turns.bell.watching(service.kernel.store),
                 mcp_endpoints(service) as endpoints,
@@ -103,7 +96,7 @@ async def open_app(
                 own |= {(None, SLACK_INTERACTIONS): slack}
                 pages = {(None, path): console for path in console.paths}
                 routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
-                yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console)
+                yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console, shield)
     finally:
         for task in background:
             task.cancel()

@@ -21,8 +21,8 @@ from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
 from capset.wire.operations import ConfigCheckShape
 from capset_connect.config_file.checks import Format, check_text
-from capset_server.http.fair_shares import Turns
-from capset_server.http.request_context import overloaded
+from capset_server.http.request_rules import overloaded
+from capset_server.shield.fair_shares import Turns
 
 CHECK_SECONDS: Final = 5.0
 """The processor time that one check may take, to which the kernel holds the process."""

@@ -18,7 +18,7 @@ from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, K
 from capset.wire.turns import ENDINGS
 from capset_agents.execution import interrupted
 from capset_server.auth.callers import Caller, Callers
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 
 LOOK_SECONDS: Final = 1.0
 """The maximum delay before events stored by another process are seen, where the store sends no notifications."""

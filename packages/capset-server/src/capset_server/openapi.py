@@ -14,8 +14,8 @@ from capset.wire.audit import record_shape
 from capset.wire.calls import CallProblem
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
-from capset_server.http.middleware import PUBLIC
-from capset_server.http.routes import METADATA_PATHS
+from capset_server.http.paths import METADATA_PATHS
+from capset_server.http.request_rules import PUBLIC
 
 _ID: Final = "$response.body#/id"
 _OF_AGENT: Final = (

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
 from capset.evaluation.snapshot.capture import session_context_of
 from capset.fingerprint.hashes import invocation_hash
@@ -28,14 +28,13 @@ from capset_connect.agent_files.rows import Loaded
 from capset_connect.agent_files.server_allowances import ServerAllowances
 from capset_connect.agent_files.store import StoredAgents, ensure_session, find_session, new_session_row
 from capset_connect.declared_sources import DeclaredSources
-from capset_server.auth.callers import Caller, Callers, Identifies
-from capset_server.auth.credentials import SessionCredential
+from capset_server.auth.callers import Caller, Callers, Identifies, SessionCredential
 from capset_server.auth.open_id import OpenIdSignIn
 from capset_server.config_checker import ConfigChecker
 from capset_server.fingerprints import FingerprintLookup
 from capset_server.followers import FollowerLimit, Notifier
-from capset_server.http.request_context import HttpRefusal, RequestLimits
-from capset_server.http.root_paths import root_path_of
+from capset_server.http.request_rules import HttpRefusal, RequestLimits
+from capset_server.http.routes import root_path_of
 from capset_server.store_probe import StoreProbe
 
 ANYONE: Final = "anyone"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.definitions.acts import ACTS
+from capset.definitions.governance.acts import ACTS
 from capset_server.app import make_api
 from scripts.packages import ROOT
 from tests.helpers.connect.mcp.urls import described, serving

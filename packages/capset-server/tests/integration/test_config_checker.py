@@ -18,7 +18,7 @@ from capset.kernel.registry import Registry
 from capset_connect.config_file.checks import Format, check_text
 from capset_connect.config_file.reader import MAX_PROBLEMS
 from capset_server.config_checker import ConfigChecker
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P34"), pytest.mark.realtime]
 ADA = Principal("ada", org="acme")

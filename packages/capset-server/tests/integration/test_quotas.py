@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from capset import Capability, Principal, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import ArgumentsTooLarge
 from capset.kernel.governance.approval_arguments import ARGUMENT_BYTES
 from capset.kernel.governance.approval_requests import PENDING_BYTES

@@ -15,8 +15,8 @@ from capset import Agent, Capability, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import CallEntry
 from capset_server.app import open_app
-from capset_server.http.middleware import AllowedHosts
-from capset_server.http.request_context import RequestContext, RequestLimits
+from capset_server.http.request_context import RequestContext
+from capset_server.http.request_rules import AllowedHosts, RequestLimits
 from capset_server.rest.calls import prefers_events
 from tests.helpers.server.support import Site, Sleeper, call, make_session, problem, site
 from tests.helpers.server.wire import line, request

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
+from capset.definitions.calls.records import Record
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
-from capset.definitions.records import Record
 from capset.definitions.references import AnyRef, as_ref
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError

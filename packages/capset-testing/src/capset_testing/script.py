@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
 from capset.definitions.model_context import ContextMessage
 from capset.errors import counted
 from capset.kernel.blocks.generation import ModelStep, Turn

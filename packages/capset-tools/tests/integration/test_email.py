@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from capset import Result
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.extras import install_command
 from capset_testing import Desk, session_for
 from capset_tools.email import email, email_send

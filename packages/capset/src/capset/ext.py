@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from capset.composition.helper_types import helper_types
-from capset.definitions.allowances import Allowance
-from capset.definitions.approvals import Answer, ApprovalRow, Approver
-from capset.definitions.approvers import ApproverRule
-from capset.definitions.clients import CallClient, ClientAnswer, ClientQuestion
-from capset.definitions.contents import Audio, Content, Embedded, Image, Link, Text
-from capset.definitions.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
-from capset.definitions.files import Files, FileStat, normalise_path
-from capset.definitions.governance import Governance, Roles
-from capset.definitions.limits import Budget, Limit
-from capset.definitions.mcp_offers import McpPrompt, McpResource
+from capset.definitions.calls.clients import CallClient, ClientAnswer, ClientQuestion
+from capset.definitions.calls.contents import Audio, Content, Embedded, Image, Link, Text
+from capset.definitions.calls.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
+from capset.definitions.calls.files import Files, FileStat, normalise_path
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.approvals import Answer, ApprovalRow, Approver
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.limits import Budget, Limit
+from capset.definitions.governance.settings import Governance, Roles
+from capset.definitions.governance.usage import AgentUsage, UsageLimit
 from capset.definitions.resources import Documents
 from capset.definitions.secrets import Secrets
+from capset.definitions.tools.mcp_offers import McpPrompt, McpResource
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
-from capset.definitions.usage import AgentUsage, UsageLimit
 from capset.errors import (
     ClientCapabilityMissing,
     ClientInputRequired,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from capset.composition.compose import Composition, compose
 from capset.definitions.agents import Agent
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Json, Message, Meta, Progress, Reply
+from capset.definitions.calls.records import Record
 from capset.definitions.capabilities import Capability
-from capset.definitions.contexts import Context
-from capset.definitions.hooks import Hooks
-from capset.definitions.messages import Json, Message, Meta, Progress, Reply
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.policies import Decision, Policy, Request, allow, ask, deny, policy
 from capset.definitions.model_context import ContextMessage
 from capset.definitions.parametrization import parameterised
 from capset.definitions.parts import Preset
-from capset.definitions.policies import Decision, Policy, Request, allow, ask, deny, policy
 from capset.definitions.principals import Principal
-from capset.definitions.records import Record
 from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Resource
 from capset.definitions.tools.definition import Tool, tool

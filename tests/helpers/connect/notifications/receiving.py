@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from capset.definitions.channels import NotificationChannel
+from capset.definitions.governance.channels import NotificationChannel
 from capset.stores.base import DeliveryRow
 from capset_connect.notifications import Webhook
 from tests.helpers.net.support import Listener, answer, listening

@@ -12,9 +12,9 @@ import httpx2
 
 from capset import Capability, tool
 from capset.clock import iso
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.approvers import ApproverRule
-from capset.definitions.governance import Governance
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.settings import Governance
 from capset_testing.store_suite.support import approval_row
 from tests.helpers.server.approving import till
 from tests.helpers.server.support import Site, call, make_session, site

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from capset import Agent, Capability, Kernel, Principal, Progress, Record, Reply, Session, ToolError, tool
-from capset.definitions.mcp_offers import McpOffer
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.mcp_offers import McpOffer
 from capset.errors import Field
 from capset_server.mcp import McpDoor
 from capset_server.mcp.exchanges import Exchange

@@ -10,7 +10,7 @@ from typing import Final
 
 from capset import Agent, Capability, Context, Kernel, Principal, ToolError, tool
 from capset.clock import SystemClock
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import StoreError
 from capset.stores.base import RunRow
 from capset_server.runs.calls import do_call

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.usage import AgentUsage, UsageLimit
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.usage import AgentUsage, UsageLimit
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import (
     AgentQuery,

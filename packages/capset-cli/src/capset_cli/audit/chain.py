@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast
 import typer
 
 from capset.clock import iso
-from capset.definitions.limits import window_seconds
-from capset.definitions.records import COLUMNS, NUMBERS
+from capset.definitions.calls.records import COLUMNS, NUMBERS
+from capset.definitions.governance.limits import window_seconds
 from capset.errors import Conflict, DefinitionError, counted
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, Unsound, checkpoints_in

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast, get_args
 
 import typer
 
-from capset.definitions.acts import ACTS, ActName
-from capset.definitions.records import Outcome, Phase, Record
+from capset.definitions.calls.records import Outcome, Phase, Record
+from capset.definitions.governance.acts import ACTS, ActName
 from capset.errors import DefinitionError, StoreError, counted, unknown
 from capset.ids import Ids
 from capset.kernel.governance.acts import act_entry

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from capset.definitions.allowances import Allowance, allowance_of
-from capset.definitions.limits import Budget, Limit, limit_of
-from capset.definitions.usage import UsageLimit, usage_limit_of
+from capset.definitions.governance.allowances import Allowance, allowance_of
+from capset.definitions.governance.limits import Budget, Limit, limit_of
+from capset.definitions.governance.usage import UsageLimit, usage_limit_of
 from capset.errors import DefinitionError
 from capset_cli.common.settings import FILE, read_settings
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from capset.definitions.messages import Progress
+from capset.definitions.calls.messages import Progress
 from capset_cli.common.output import cell
 from capset_cli.common.texts import one_line
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.definitions.allowances import Allowance, lowest_allowance
-from capset.definitions.governance import Governance
+from capset.definitions.governance.allowances import Allowance, lowest_allowance
+from capset.definitions.governance.settings import Governance
 from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.kernel import Kernel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from capset.definitions.agents import Agent
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, NotFound
 from capset.fingerprint.links import CapabilityLink

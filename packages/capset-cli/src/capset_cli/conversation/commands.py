@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 from pydantic_core import from_json
 
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import CapsetError, DefinitionError, TurnSuspended
 from capset.kernel.registry import Registry
 from capset.wire.turns import ENDINGS, EventShape

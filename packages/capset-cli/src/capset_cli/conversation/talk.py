@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from capset.definitions.approvals import Answer
 from capset.definitions.blocks import Block
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.approvals import Answer
+from capset.definitions.governance.hooks import Hooks
 from capset.definitions.principals import Principal
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel

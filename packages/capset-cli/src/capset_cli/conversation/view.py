@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from capset.definitions.messages import Progress
+from capset.definitions.calls.messages import Progress
 from capset.wire.turns import EventShape
 from capset_cli.common.bars import CallBars
 from capset_cli.common.exits import Exit

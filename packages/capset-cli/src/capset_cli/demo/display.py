@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from capset.definitions.records import Record
+from capset.definitions.calls.records import Record
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.stores.base import AuditPage

@@ -40,7 +40,7 @@ async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
     """Serve what is installed and the demo's own capabilities, from the database in ``folder``."""
     # Imported here because the demo also works without the server's dependencies.
     from capset_server.app import open_app
-    from capset_server.http.middleware import AllowedHosts
+    from capset_server.http.request_rules import AllowedHosts
     from capset_server.http.uvicorn_server import bind, make_server
     from capset_server.service import Service
 

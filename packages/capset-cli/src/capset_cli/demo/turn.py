@@ -9,9 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from capset.definitions.agents import Agent
-from capset.definitions.approvals import Answer
 from capset.definitions.capabilities import Capability
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.approvals import Answer
+from capset.definitions.governance.hooks import Hooks
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import tool
 from capset.extras import install_command

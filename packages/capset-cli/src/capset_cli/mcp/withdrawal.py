@@ -9,7 +9,7 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from capset.definitions.acts import ActName
+from capset.definitions.governance.acts import ActName
 from capset.errors import DefinitionError, unknown
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AuditQuery

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.settings import Governance
 from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.governance.acts import Actor
@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from capset_server.auth.callers import Identifies
     from capset_server.auth.open_id import OpenIdClient
     from capset_server.auth.tokens import Issuer
-    from capset_server.http.middleware import AllowedHosts
-    from capset_server.http.request_context import RequestLimits
+    from capset_server.http.request_rules import AllowedHosts, RequestLimits
     from capset_server.service import Service
 
 
@@ -173,8 +172,8 @@ def serve_command(
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset_server.auth.resources import PublicAddress
-    from capset_server.http.middleware import AllowedHosts
-    from capset_server.http.root_paths import root_path_of
+    from capset_server.http.request_rules import AllowedHosts
+    from capset_server.http.routes import root_path_of
 
     settings = load_settings(db=db, redis=redis, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):

@@ -5,46 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from capset.errors import DefinitionError, unknown
 
 if TYPE_CHECKING:
-    from capset_server.http.request_context import RequestLimits
+    from capset_server.http.request_rules import RequestLimits
 
 HttpLimit = Annotated[
     list[str] | None,
     typer.Option(
         "--http-limit",
-        metavar="NAME=NUMBER",
+        metavar="NAME=VALUE",
         envvar="CAPSET_HTTP_LIMIT",
-        help="Another limit of requests than the default, such as body=2097152; may be repeated.",
+        help="Another limit of requests than the default, such as body=2097152, or shield=off; may be repeated.",
     ),
 ]
 
 
 def request_limits(given: Sequence[str], *, file: int) -> RequestLimits:
-    """Return the limits with those that are given, each ``NAME=NUMBER``; ``file`` is the default of that one.
+    """Return the limits with those that are given, each ``NAME=VALUE``; ``file`` is the default of that one.
 
-    Raises ``DefinitionError`` for an unknown name, a name that is given twice, and a number that is not positive.
+    Raises ``DefinitionError`` for an unknown name, a name that is given twice, and a value that is not a positive
+    number, or for the shield ``on`` or ``off``.
     """
-    from capset_server.http.request_context import RequestLimits
+    from capset_server.http.request_rules import RequestLimits
 
-    kinds = {one.name: int if isinstance(one.default, int) else float for one in fields(RequestLimits)}
-    values: dict[str, int | float] = {}
+    kinds: dict[str, type[float]] = {limit.name: type(cast("float", limit.default)) for limit in fields(RequestLimits)}
+    values: dict[str, float] = {}
     for one in given:
         name, _, text = one.partition("=")
         if name not in kinds:
             raise DefinitionError(f"--http-limit: {unknown('limit', name, kinds)}")
         if name in values:
-            raise DefinitionError(f"--http-limit {name} is given twice: a limit has one number")
-        values[name] = _number(one, text, kinds[name])
+            raise DefinitionError(f"--http-limit {name} is given twice: a limit has one value")
+        values[name] = _switch(one, text) if kinds[name] is bool else _number(one, text, kinds[name])
     return RequestLimits(**{"file": file, **values})  # pyright: ignore[reportArgumentType]  # of the fields' own types
 
 
-def _number(option: str, text: str, kind: type[int | float]) -> int | float:
+def _switch(option: str, text: str) -> bool:
+    if text not in ("on", "off"):
+        raise DefinitionError(f"--http-limit shield must be on or off; got {option!r:.80}")
+    return text == "on"
+
+
+def _number(option: str, text: str, kind: type[float]) -> float:
     try:
         number = int(text) if kind is int else float(text)
     except ValueError:

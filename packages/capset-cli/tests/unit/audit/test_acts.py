@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from capset.definitions.acts import ACTS
+from capset.definitions.governance.acts import ACTS
 from capset_cli.app import app
 from tests.helpers.cli.support import ADD, Run
 

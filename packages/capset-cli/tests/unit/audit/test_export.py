@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from tests.helpers.cli.audit.changing import change
 from tests.helpers.cli.support import ADD, FILES, Run
 

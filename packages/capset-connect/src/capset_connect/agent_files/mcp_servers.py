@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from pydantic_core import from_json
 
 from capset.definitions.capabilities import Capability
-from capset.definitions.limits import checked_limits
+from capset.definitions.governance.limits import checked_limits
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import is_secret_name
 from capset.errors import DefinitionError, Field, InvalidArguments, NotFound, unknown

@@ -13,8 +13,8 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from capset.composition.compose import Composition
-from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
+from capset.definitions.governance.acts import ActName
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
 from capset.kernel.agent_definition import ONLY_IN_CODE, read_definition

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.governance.limits import Limit, checked_limits
 from capset.definitions.names import checked_permissions
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.retries import Retry, checked_retry

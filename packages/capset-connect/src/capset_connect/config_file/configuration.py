@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from capset.definitions.agents import Agent
-from capset.definitions.channels import NotificationChannel
-from capset.definitions.governance import Governance
+from capset.definitions.governance.channels import NotificationChannel
+from capset.definitions.governance.settings import Governance
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, Field

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar, cast
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.approvers import ApproverRule
 from capset.definitions.capabilities import narrowed
-from capset.definitions.channels import NotificationChannel
-from capset.definitions.governance import Governance, Roles
-from capset.definitions.limits import limit_of
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.channels import NotificationChannel
+from capset.definitions.governance.limits import limit_of
+from capset.definitions.governance.settings import Governance, Roles
 from capset.definitions.names import AGENT
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from capset.definitions.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
+from capset.definitions.calls.files import FILE_BYTES
 from capset.definitions.capabilities import Risk
-from capset.definitions.files import FILE_BYTES
+from capset.definitions.governance.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
 from capset.definitions.names import AGENT, TOOL
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS

@@ -9,8 +9,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypedDict
 
+from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import Capability
-from capset.definitions.contexts import Context
 from capset.definitions.names import checked_permissions
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.options import Effect

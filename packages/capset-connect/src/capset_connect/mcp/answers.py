@@ -30,7 +30,7 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from capset.definitions.contents import ABSENT
+from capset.definitions.calls.contents import ABSENT
 from capset.schemas.strict_json import copy_json
 from capset.schemas.validation_errors import SchemaMismatch, dotted_path
 

@@ -15,7 +15,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from capset.definitions.contents import Audio, Embedded, Image, Link, Text
+from capset.definitions.calls.contents import Audio, Embedded, Image, Link, Text
 from capset.errors import ToolError
 
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypedDict, cast
 from urllib.parse import unquote_to_bytes
 
-from capset.definitions.mcp_offers import read_template
 from capset.definitions.names import checked_flag, checked_text, mapped
+from capset.definitions.tools.mcp_offers import read_template
 from capset.errors import DefinitionError, unknown
 
 MAX_RESOURCES: Final = 100

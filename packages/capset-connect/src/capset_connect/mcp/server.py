@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from capset.definitions.acts import ActName
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.limits import checked_limits
+from capset.definitions.governance.policies import Policy
 from capset.definitions.identity import FrozenValue
-from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions
-from capset.definitions.policies import Policy
 from capset.definitions.secrets import Secrets
 from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, closest

@@ -13,15 +13,15 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import PromptMessage
 from typing_extensions import TypeVar
 
+from capset.definitions.calls.contents import ABSENT, Content, Embedded, ForeignResult, Text
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Progress, Reply
 from capset.definitions.capabilities import Capability
-from capset.definitions.contents import ABSENT, Content, Embedded, ForeignResult, Text
-from capset.definitions.contexts import Context
-from capset.definitions.mcp_offers import MAX_URI, McpOffer, McpPrompt, McpResource
-from capset.definitions.messages import Progress, Reply
+from capset.definitions.governance.policies import Decision, Policy, Request, deny
 from capset.definitions.model_context import ContextFunction
-from capset.definitions.policies import Decision, Policy, Request, deny
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.handlers import without_events
+from capset.definitions.tools.mcp_offers import MAX_URI, McpOffer, McpPrompt, McpResource
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
 from capset.errors import CapsetError, InternalError, PermissionDenied, ToolError, TransientError

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from capset.definitions.channels import EventName, NotificationChannel
+from capset.definitions.governance.channels import EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.wire.shapes import StrictShape
 from capset_connect.notifications.email import Email

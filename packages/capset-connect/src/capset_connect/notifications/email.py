@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import Any, Final
 
-from capset.definitions.channels import NotificationChannel
 from capset.definitions.fields import checked_field, requiring, within
+from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.names import listed
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import EventName, NotificationChannel
 from capset.definitions.fields import Check, requiring, within
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.channels import EventName, NotificationChannel
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import Allowed

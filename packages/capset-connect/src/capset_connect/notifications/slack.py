@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import EventName, NotificationChannel
 from capset.definitions.fields import checked_field
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.channels import EventName, NotificationChannel
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
 from capset.extras import install_command

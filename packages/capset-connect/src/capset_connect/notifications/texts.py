@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from capset.definitions.approvals import ApprovalStatus
-from capset.definitions.channels import EventName
+from capset.definitions.governance.approvals import ApprovalStatus
+from capset.definitions.governance.channels import EventName
 from capset.kernel.governance.file_arguments import described_file, files_of
 from capset.wire.deliveries import notified_request
 from capset_connect.legible_text import legible

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from capset.definitions.channels import NotificationChannel
 from capset.definitions.fields import checked_field
+from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.secrets import Secrets
 from capset.extras import install_command
 from capset.net.client import HttpClient

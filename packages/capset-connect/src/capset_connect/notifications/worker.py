@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 from capset.clock import iso
-from capset.definitions.channels import EventName, NotificationChannel
+from capset.definitions.governance.channels import EventName, NotificationChannel
 from capset.errors import CapsetError, StoreError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import DeliveryRow

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from capset.definitions.acts import ActName
 from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.limits import checked_limits
 from capset.definitions.identity import FrozenValue
-from capset.definitions.limits import checked_limits
 from capset.definitions.names import checked_flag, checked_permissions, checked_text, mapped
 from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, ToolError

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from typing import Any
 
+from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import Capability
-from capset.definitions.contexts import Context
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.schema_tools import returns_schema
 from capset.errors import DefinitionError, PermissionDenied

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from capset.definitions.contexts import Context
-from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.calls.contexts import Context
+from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
 from capset.errors import ToolError
 from capset.net.client import not_installed
 from capset.schemas.schema import session_file

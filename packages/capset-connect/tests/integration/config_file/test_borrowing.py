@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from capset import Capability, Context, Kernel, Preset, Principal, Registry, Toolkit, tool
 from capset.composition.compose import compose
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.errors import NotFound
 from capset.kernel.agent_definition import definition_of
 from capset_connect.config_file.shapes import BUILT_IN

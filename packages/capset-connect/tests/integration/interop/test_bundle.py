@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from capset import Principal, tool
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.errors import DefinitionError
 from capset_connect.interop import Bundle, BundledAgent, bundled_file, export_bundle
 from tests.helpers.connect.interop.support import seen

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.messages import Message as Command
+from capset.definitions.calls.messages import Message as Command
 from capset.errors import DeadlineExceeded, TransientError
 from capset_connect.mcp.connection import McpConnection
 from tests.helpers.connect.mcp.direct import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from capset import Kernel, Principal
-from capset.definitions.contents import Text
-from capset.definitions.mcp_offers import McpPrompt
+from capset.definitions.calls.contents import Text
+from capset.definitions.tools.mcp_offers import McpPrompt
 from capset.errors import InvalidArguments, PermissionDenied
 from capset.kernel.governance.acts import Actor
 from capset_connect.lock import import_lock, lock_text, read_lock

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Policy, Principal
-from capset.definitions.contents import Embedded
-from capset.definitions.mcp_offers import McpResource
-from capset.definitions.policies import deny
+from capset.definitions.calls.contents import Embedded
+from capset.definitions.governance.policies import deny
+from capset.definitions.tools.mcp_offers import McpResource
 from capset.errors import (
     DeadlineExceeded,
     DefinitionError,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from capset import Kernel
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.errors import (
     CapsetError,
     DefinitionError,

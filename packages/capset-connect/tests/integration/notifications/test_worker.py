@@ -10,7 +10,7 @@ import pytest
 
 from capset import Kernel
 from capset.clock import iso
-from capset.definitions.channels import NotificationChannel
+from capset.definitions.governance.channels import NotificationChannel
 from capset.errors import DefinitionError
 from capset_connect.notifications import worker
 from capset_connect.notifications.worker import ATTEMPTS, LEASE_SECONDS, DeliveryWorker, pause_after

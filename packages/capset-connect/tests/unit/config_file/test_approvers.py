@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from tests.helpers.connect.config_file.support import read, refused
 
 

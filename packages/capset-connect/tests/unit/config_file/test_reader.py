@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel, Principal, Registry
-from capset.definitions.files import FileQuota
-from capset.definitions.limits import Limit
+from capset.definitions.calls.files import FileQuota
+from capset.definitions.governance.limits import Limit
 from capset.definitions.tools.retries import Retry
 from capset.errors import DefinitionError, InvalidArguments, PermissionDenied
 from capset.ext import CheckpointKey

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcp_types import CallToolResult, ContentBlock
 from pydantic import TypeAdapter
 
-from capset.definitions.contents import ABSENT
+from capset.definitions.calls.contents import ABSENT
 from capset_connect.mcp.answers import answer_in, answer_of
 
 pytestmark = pytest.mark.spec("M96")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.kernel.governance.file_arguments import FileArgument, written_files
 from capset.stores.base import DeliveryRow
 from capset_connect.notifications.senders import Notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import StateError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AuditQuery, EventStore, MessageRow

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import InvalidArguments, NotFound, PermissionDenied
 from capset.wire.approvals import RejectInput
 from capset_server.auth.callers import Caller
-from capset_server.http.routes import APPROVAL_PAGE
+from capset_server.http.paths import APPROVAL_PAGE
 from capset_server.service import Service
 
 _REST: Final = "/v1/approvals"

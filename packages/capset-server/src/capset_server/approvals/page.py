@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import CapsetError, InvalidArguments, LimitExceeded, PermissionDenied, Unauthenticated
 from capset.kernel.governance.file_arguments import file_at
 from capset.wire.approvals import ApprovalShape, GivenApprovalShape, approval_shape
@@ -21,9 +21,10 @@ from capset_server.approvals.markup import Markup, headers, html, joined, page
 from capset_server.auth.callers import Caller
 from capset_server.auth.sign_ins import SignInKind, SignIns, cookie_name, cookie_of, is_foreign, set_cookie
 from capset_server.auth.signing_keys import KeySource
-from capset_server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
+from capset_server.http.paths import APPROVAL_PAGE
+from capset_server.http.request_context import RequestContext, note_refusal, request_context
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.http.responses import answer, answer_problem, hide_store_details
-from capset_server.http.routes import APPROVAL_PAGE
 from capset_server.service import Service
 
 _HTML: Final = b"text/html; charset=utf-8"

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import CapsetError, Conflict, NotFound, StoreError, Unauthenticated
 from capset.kernel.governance.acts import Actor, acting
 from capset.stores.base import ReplyRow
@@ -22,7 +22,8 @@ from capset_server.approvals.decisions import check_chat_answer, decide_approval
 from capset_server.approvals.people import callers_of_user
 from capset_server.auth.callers import Caller
 from capset_server.http.idempotency import forgotten_before
-from capset_server.http.request_context import HttpRefusal, RequestContext, request_context
+from capset_server.http.request_context import RequestContext, request_context
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.http.responses import answer, answer_problem
 from capset_server.service import Service
 

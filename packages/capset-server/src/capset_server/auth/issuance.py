@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from capset.definitions.allowances import lowest_allowance
+from capset.definitions.governance.allowances import lowest_allowance
 from capset.definitions.principals import Principal
 from capset.errors import Field, InvalidArguments, NotFound, PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Literal
 
-from capset.definitions.approvals import ApprovalScope, ApprovalStatus
+from capset.definitions.governance.approvals import ApprovalScope, ApprovalStatus
 from capset.wire.approvals import (
     ApprovalArgumentsShape,
     ApprovalConversationShape,

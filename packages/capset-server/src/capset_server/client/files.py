@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from capset.definitions.files import normalise_path
+from capset.definitions.calls.files import normalise_path
 from capset.errors import FileError
 from capset.wire.sessions import FileShape, FolderShape, WrittenShape
 from capset_server.client.answers import JSON, media_type_of

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 from pydantic_core import from_json
 from typing_extensions import Unpack
 
-from capset.definitions.acts import ActName
-from capset.definitions.records import Outcome
+from capset.definitions.calls.records import Outcome
+from capset.definitions.governance.acts import ActName
 from capset.definitions.tools.options import refuse_unknown
 from capset.stores.base.audit import Kind
 from capset.wire.audit import ChainPartShape, RecordPageShape, RecordProofShape, SummaryShape

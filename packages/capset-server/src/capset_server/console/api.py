@@ -16,10 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope
 from capset.errors import CapsetError, Field
 from capset_server.http.bodies import RequestBody
 from capset_server.http.request_context import KEY, RequestContext, request_context
+from capset_server.http.request_rules import BodyBounds
 from capset_server.http.routes import Routes
 
 _JSON: Final = "application/json"
 _PREFIX: Final = "/v1/"
+_ANY: Final = BodyBounds(sys.maxsize, None)
+"""The bounds of the body of a request that a page makes: its own form was bounded."""
 _WAITING: Final = 2
 """Parts of a streamed answer that wait for their reader; then its sender waits."""
 
@@ -204,13 +207,11 @@ class Api:
         if content is not None:
             fields = {"content-type": media_type, **fields}
         if not isinstance(content, RequestBody):
-            content = RequestBody(_whole(content or b""), len(content or b""), sys.maxsize, 0, None, arrived=True)
+            content = RequestBody(_whole(content or b""), len(content or b""), _ANY, 0, arrived=True)
         pairs = [
             (name.encode("latin-1"), value.encode("latin-1", "backslashreplace")) for name, value in fields.items()
         ]
-        inner = RequestContext(
-            outer.correlation, dict(pairs), outer.caller, memory=outer.memory, transfer=outer.transfer
-        )
+        inner = RequestContext(outer.correlation, dict(pairs), outer.caller, guard=outer.guard)
         inner.body = content
         inner.route = self._routes.of(path)
         root = self._scope.get("root_path", "")

@@ -27,7 +27,8 @@ from capset_server.console.login import Login
 from capset_server.console.markup import address, render
 from capset_server.console.page import HTML, MenuEntry, PageRequest, PageRoute, root_of
 from capset_server.console.pages import administration
-from capset_server.http.request_context import HttpRefusal, RequestContext, note_refusal, request_context
+from capset_server.http.request_context import RequestContext, note_refusal, request_context
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.http.responses import answer_problem, hide_store_details
 from capset_server.http.routes import Routes
 from capset_server.service import Service

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from capset.errors import InvalidArguments
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 
 _FIELDS: Final = 2_000
 _MEDIA_TYPE: Final = "application/x-www-form-urlencoded"

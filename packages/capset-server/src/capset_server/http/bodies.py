@@ -5,110 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from io import BytesIO
 from os import SEEK_END
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import BinaryIO, Final, Self, cast
-from weakref import WeakValueDictionary
 
 from starlette.types import Message, Receive, Send
 
-from capset.definitions.principals import Principal
-from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset.schemas.strict_json import ValueCounter
-from capset_server.http.request_context import HttpRefusal, overloaded
+from capset_server.http.request_rules import LARGE, BodyBounds, HttpRefusal, overloaded
+from capset_server.shield.guard import UNGUARDED, RequestGuard
 
 _log = logging.getLogger("capset.server")
 PATIENCE_SECONDS: Final = 0.05
 """How long work may take before it is watched: most calls finish sooner, and a watch would cost more than they do."""
 
 
-def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return the size of headers on the wire, in bytes."""
-    size = 0
-    for name, value in headers:
-        size += len(name) + len(value) + 4
-    return size
-
-
-LARGE: Final = 64 * 1024
-"""Larger bodies are read only when their sender may send them, and go to a temporary file as they come."""
 PART: Final = 256 * 1024
 """The size of the parts in which a longer answer is sent, each when its client has taken the one before."""
 BODY_RATE: Final = 16_000
 """Bytes of a body that have to come each second, once its first seconds are over."""
-OWN_TRANSFERS: Final = 2
-"""Large bodies and downloads of one principal at once."""
-ORG_TRANSFERS: Final = 8
-"""Those of one organisation."""
 JSON_COPIES: Final = 4
 """How often a JSON body is held: as it came, as its values, as text for the tool, and in what is made of that."""
-MEMORY_UNIT: Final = 64 * 1024
-"""Bytes of memory for JSON that one slot stands for."""
-
-
-class Transfers:
-    """The large bodies and downloads under way: a few of each principal, and of each organisation."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._of_owner = WeakValueDictionary[Owner, asyncio.Semaphore]()
-        self._of_org = WeakValueDictionary[tuple[str | None], asyncio.Semaphore]()
-
-    @asynccontextmanager
-    async def take(self, principal: Principal) -> AsyncGenerator[None]:
-        """Wait until one more may begin. Raises ``HttpRefusal`` if it may not in time."""
-        owner = owner_of(principal)
-        own = self._of_owner.setdefault(owner, asyncio.Semaphore(OWN_TRANSFERS))
-        shared = self._of_org.setdefault((owner.org,), asyncio.Semaphore(ORG_TRANSFERS))
-        async with AsyncExitStack() as taken:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await taken.enter_async_context(own)
-                    await taken.enter_async_context(shared)
-            except TimeoutError:
-                refusal = HttpRefusal(
-                    429,
-                    "too_many_transfers",
-                    f"At most {OWN_TRANSFERS} large bodies and downloads of a principal, and {ORG_TRANSFERS} of an "
-                    f"organisation, are under way at once; none ended in {self._seconds:g} seconds: retry later",
-                    retryable=True,
-                )
-                refusal.retry_after = 1.0
-                raise refusal from None
-            yield
-
-
-class Reservation:
-    """Memory that a request holds for JSON, in slots of ``MEMORY_UNIT`` bytes. It is given back at the end."""
-
-    def __init__(self, slots: FairSlots, principal: Principal, seconds: float) -> None:
-        self._slots = slots
-        self._owner = owner_of(principal)
-        self._seconds = seconds
-        self._units = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._units:
-            self._slots.release(self._owner, self._units)
-
-    async def grow(self, size: int) -> None:
-        """Hold this many bytes at least. Raises ``HttpRefusal`` if no memory becomes free in time."""
-        most = (self._slots.total + 1) // 2  # that a caller is ever given
-        more = min(-(-size // MEMORY_UNIT), most) - self._units
-        if more > 0 and not self._slots.take(self._owner, more):
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await self._slots.wait(self._owner, more)
-            except TimeoutError:
-                raise overloaded(f"Others hold the memory for JSON for {self._seconds:g} seconds: retry") from None
-        self._units += max(more, 0)
 
 
 def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
@@ -120,41 +41,37 @@ def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
 
 
 class RequestBody:
-    """A request's body of at most ``limit`` bytes: ``content``, or a ``file`` of it.
+    """A request's body within bounds: ``content``, or a ``file`` of it.
 
-    ``values`` is the maximum number of values in it, if it is JSON. After ``seconds``, ``BODY_RATE`` bytes a second
-    have to come; nothing limits the wait for a body that has ``arrived`` whole. ``transfer`` and ``memory`` are taken
-    for a large one, and ``take_turn`` is awaited with its size before it is used.
+    After ``seconds``, ``BODY_RATE`` bytes a second have to come; nothing limits the wait for a body that has
+    ``arrived`` whole. A large one takes memory and a transfer of ``guard``, and ``take_turn`` is awaited with its size
+    before it is used.
     """
 
     def __init__(
         self,
         receive: Receive,
         size: int | None,
-        limit: int,
+        bounds: BodyBounds,
         seconds: float,
-        values: int | None,
         *,
         arrived: bool = False,
-        transfer: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
-        memory: Reservation | None = None,
+        guard: RequestGuard = UNGUARDED,
         take_turn: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._receive = receive
         self._size = size
-        self._limit = limit
+        self._limit, self._values = bounds
         self._seconds = seconds
-        self._values = values
         self._has_arrived = arrived
-        self._transfer = transfer
-        self._memory = memory
+        self._guard = guard
         self._take_turn = take_turn
         self._content: bytes | None = None
         self._is_received = False
         self.is_large: Final = size is None or size > LARGE
         """Whether it is read when it is asked for, not before."""
-        if size is not None and size > limit:
-            raise _too_large(limit)
+        if size is not None and size > bounds.size:
+            raise _too_large(bounds.size)
 
     async def content(self) -> bytes:
         """Return the whole body.
@@ -168,8 +85,8 @@ class RequestBody:
                 return self._content
             async with self.file() as file:
                 size = file.seek(0, SEEK_END)
-                if self._memory is not None and size > LARGE:
-                    await self._memory.grow(size * (1 if self._values is None else JSON_COPIES))
+                if size > LARGE:
+                    await self._guard.grow(size * (1 if self._values is None else JSON_COPIES))
                 file.seek(0)
                 self._content = file.read()
         return self._content
@@ -181,7 +98,7 @@ class RequestBody:
             yield BytesIO(await self.content())
             return
         self._is_received = True
-        async with self._transfer():
+        async with self._guard.transfer():
             with SpooledTemporaryFile(max_size=LARGE) as file:
                 async for part in self._parts():
                     try:
@@ -194,7 +111,7 @@ class RequestBody:
                 yield cast("BinaryIO", file)
 
     async def _parts(self) -> AsyncGenerator[bytes]:
-        loop, received, counter = asyncio.get_running_loop(), 0, ValueCounter()
+        loop, received, counter = asyncio.get_running_loop(), 0, None
         began, more = loop.time(), True
         while more:
             until = None if self._has_arrived else began + self._seconds + received / BODY_RATE
@@ -204,8 +121,10 @@ class RequestBody:
             received += len(part)
             if received > self._limit:
                 raise _too_large(self._limit)
-            if self._values is not None and (more or received > self._values) and counter.feed(part) > self._values:
-                raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
+            if self._values is not None and (more or received > self._values):
+                counter = counter or ValueCounter()
+                if counter.feed(part) > self._values:
+                    raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
             yield part
 
     async def receive(self) -> Message:

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from starlette.responses import Response
 
 from capset.errors import Outdated
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 
 _TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients omit the quotes
 

@@ -18,7 +18,7 @@ from capset.kernel.streams.messages import Messages
 from capset.stores.base import ReplyRow
 from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
 from capset_server.auth.callers import Caller
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.service import Service
 
 SWEEP_SECONDS: Final = 600.0

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.records import COLUMNS, Record
+from capset.definitions.calls.records import COLUMNS, Record
 from capset.errors import CapsetError, Unauthenticated
 from capset.stores.base import AuditQuery
 from capset.wire.pages import PAGE_BYTES

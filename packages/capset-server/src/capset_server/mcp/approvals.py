@@ -10,8 +10,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from pydantic import BaseModel, Field
 
-from capset.definitions.approvals import Answer, ApprovalRow
-from capset.definitions.clients import ClientQuestion, question_of
+from capset.definitions.calls.clients import ClientQuestion, question_of
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.fingerprint.canonical import read
 from capset.kernel.call.client_questions import has_forms

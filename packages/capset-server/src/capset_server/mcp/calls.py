@@ -12,8 +12,8 @@ from anyio import CancelScope
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, InputRequiredResult
 
-from capset.definitions.clients import CallClient
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.clients import CallClient
+from capset.definitions.calls.messages import Json, Message
 from capset.errors import CapsetError, ClientCapabilityMissing, ClientInputRequired, StoreError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.session import Session

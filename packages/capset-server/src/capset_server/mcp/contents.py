@@ -18,7 +18,7 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from capset.definitions.contents import is_content, piece_of
+from capset.definitions.calls.contents import is_content, piece_of
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.session import Session
 

@@ -11,7 +11,7 @@ from anyio import CancelScope
 from mcp_types import RequestId
 
 from capset.composition.installation import Installed
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.kernel.call.session import Session
 from capset_server.mcp.kept_streams import KeptStream
 

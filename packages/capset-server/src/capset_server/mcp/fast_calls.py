@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.types import Receive, Send
 
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.messages import Json, Message
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
 from capset.evaluation.snapshot.snapshot import Snapshot

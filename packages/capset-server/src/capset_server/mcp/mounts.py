@@ -14,20 +14,14 @@ from starlette.types import Receive, Scope, Send
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset_server.approvals.decisions import decide_approval, may_approve_own, page_of, refusal_for
-from capset_server.auth.callers import Caller
-from capset_server.auth.credentials import check_tool
+from capset_server.auth.callers import Caller, check_tool
 from capset_server.auth.signing_keys import StoredKeys
-from capset_server.http.bodies import LARGE, replaying
-from capset_server.http.request_context import (
-    HttpRefusal,
-    RequestContext,
-    body_of,
-    caller_of,
-    path_of,
-    request_context,
-)
+from capset_server.http.bodies import replaying
+from capset_server.http.paths import MCP_PATHS
+from capset_server.http.request_context import RequestContext, body_of, caller_of, path_of, request_context
+from capset_server.http.request_rules import LARGE, HttpRefusal
 from capset_server.http.responses import answer_problem
-from capset_server.http.routes import MCP_PATHS, Endpoint
+from capset_server.http.routes import Endpoint
 from capset_server.service import Service
 
 if TYPE_CHECKING:
@@ -127,11 +121,6 @@ class _Entrance:
         session = await self._find(caller, asked)
         if called is not None:
             await check_tool(caller, session, called)
-        memory = request_info.memory
-
-        async def reserve(size: int) -> None:
-            if memory is not None:
-                await memory.grow(size)
 
         async def again() -> tuple[Session, Set[str] | None]:
             now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))
@@ -149,7 +138,7 @@ class _Entrance:
                 correlation=request_info.correlation,
                 notes=request_info.notes,
                 tools=caller.tools,
-                reserve=reserve,
+                reserve=request_info.guard.grow,
                 approvals=self._access(caller),
                 again=again,
             )

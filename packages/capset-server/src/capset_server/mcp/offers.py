@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from capset.composition.installation import Installed
-from capset.definitions.mcp_offers import McpPrompt, McpResource
+from capset.definitions.tools.mcp_offers import McpPrompt, McpResource
 from capset.evaluation.snapshot.snapshot import Snapshot
 
 TTL_MS: Final = 10_000

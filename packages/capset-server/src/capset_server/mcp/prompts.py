@@ -19,7 +19,7 @@ from mcp_types import (
 )
 
 from capset.composition.installation import Installed
-from capset.definitions.mcp_offers import McpPrompt
+from capset.definitions.tools.mcp_offers import McpPrompt
 from capset.errors import unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset_server.mcp.calls import Report, data_of, hashes, meta_of, question_in, run

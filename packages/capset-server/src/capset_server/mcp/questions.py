@@ -19,7 +19,7 @@ from mcp_types import InputResponseRequestParams as Answering
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import BaseModel, ValidationError
 
-from capset.definitions.clients import ClientAnswer, ClientQuestion
+from capset.definitions.calls.clients import ClientAnswer, ClientQuestion
 from capset.errors import ClientCapabilityMissing, ClientInputRequired, ToolError
 from capset.kernel.call.client_questions import FORMS
 from capset_server.mcp.kept_streams import KeptStream

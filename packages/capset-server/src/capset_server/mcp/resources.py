@@ -25,9 +25,9 @@ from mcp_types import (
 )
 
 from capset.composition.installation import Installed
-from capset.definitions.contents import pieces_of
-from capset.definitions.files import FileStat
-from capset.definitions.mcp_offers import McpResource
+from capset.definitions.calls.contents import pieces_of
+from capset.definitions.calls.files import FileStat
+from capset.definitions.tools.mcp_offers import McpResource
 from capset.errors import FileError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.session import Session

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from mcp_types import CallToolResult, TextContent
 
-from capset.definitions.contents import ABSENT, ForeignResult
-from capset.definitions.messages import Message
+from capset.definitions.calls.contents import ABSENT, ForeignResult
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.handlers import always_replies
 from capset.errors import CapsetError, ToolError

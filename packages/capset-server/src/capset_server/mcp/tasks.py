@@ -32,8 +32,8 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.clients import ClientAnswer, ClientQuestion
+from capset.definitions.calls.clients import ClientAnswer, ClientQuestion
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import CapsetError, ClientInputRequired, NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.call.suspended_calls import SuspendedCall

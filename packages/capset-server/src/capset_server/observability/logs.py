@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -13,9 +12,6 @@ import structlog
 from pydantic_core import PydanticSerializationError, to_json
 
 from capset_server.observability.log_writer import LogWriter, line_head
-
-FLUSH_SECONDS: Final = 0.1
-"""How long an access log line may wait to be written."""
 
 
 def _traced(_: object, method: str, line: dict[str, Any]) -> dict[str, Any]:  # plain data
@@ -79,26 +75,6 @@ class _Lines(logging.Handler):
 
     def flush(self) -> None:
         self._log.drain()
-
-
-class AccessLog:
-    """One line per request, given to the log in batches: a hand-over for each would cost as much as a call."""
-
-    def __init__(self, log: LogWriter) -> None:
-        self._log = log
-        self._lines: list[bytes] = []
-
-    def put(self, line: dict[str, Any]) -> None:  # plain data
-        """Queue a line, to be written within ``FLUSH_SECONDS``."""
-        if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-        self._lines.append(to_json(line, fallback=repr))
-
-    def flush(self) -> None:
-        """Give the queued lines to the log."""
-        lines, self._lines = self._lines, []
-        if lines:
-            self._log.put(lines)
 
 
 def _text(line: Any, **_: object) -> str:

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import Conflict, NotFound, TurnSuspended
 from capset.stores.base import SUSPENDED, EventRow, SessionRow
 from capset.wire.turns import ENDINGS

@@ -18,13 +18,14 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import InvalidArguments
 from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import SessionRow
 from capset.wire.shapes import Shape
 from capset_server.auth.callers import Caller
-from capset_server.http.request_context import HttpRefusal, request_context
+from capset_server.http.request_context import request_context
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.http.responses import misfit
 from capset_server.protocols.attachments import Attachment, decode_base64, store_attachments
 from capset_server.protocols.exchange import (

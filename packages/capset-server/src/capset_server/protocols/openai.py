@@ -25,7 +25,8 @@ from capset.stores.base import AgentQuery, SessionRow
 from capset.wire.pages import PAGE_BYTES
 from capset.wire.turns import ENDINGS
 from capset_server.auth.callers import Caller
-from capset_server.http.request_context import HttpRefusal, caller_of, request_context
+from capset_server.http.request_context import caller_of, request_context
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.protocols.exchange import (
     STOPS,
     AgentExchange,

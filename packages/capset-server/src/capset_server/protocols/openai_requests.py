@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast
 from pydantic import Field as At
 from pydantic import ValidationError
 
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import InvalidArguments
 from capset.schemas.validation_errors import validation_fields
 from capset.wire.shapes import Shape

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
-from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
+from capset.definitions.governance.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.errors import InvalidArguments, PermissionDenied
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime, BeforeValidator
 
 from capset.clock import iso_of
-from capset.definitions.acts import ActName
-from capset.definitions.limits import written_window
-from capset.definitions.records import Outcome
+from capset.definitions.calls.records import Outcome
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.limits import written_window
 from capset.errors import InvalidArguments, NotFound
 from capset.fingerprint.checkpoints import Checkpoint, PublicKey
 from capset.kernel.governance.acts import ActEntry

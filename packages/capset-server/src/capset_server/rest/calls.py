@@ -18,18 +18,18 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.messages import Json, Message
 from capset.errors import StoreError
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.kernel.streams.messages import Messages
 from capset.schemas.validation_errors import validation_fields
 from capset.wire.calls import CallInput, CallShape, approval_of, call_data, message_data
-from capset_server.auth.callers import Caller, InsufficientScope
-from capset_server.auth.credentials import check_tool
+from capset_server.auth.callers import Caller, InsufficientScope, check_tool
 from capset_server.http.bodies import ClientLeft, DisconnectWatch
 from capset_server.http.idempotency import Idempotency
-from capset_server.http.request_context import RequestContext, RequestLimits, body_of, caller_of, request_context
+from capset_server.http.request_context import RequestContext, body_of, caller_of, request_context
+from capset_server.http.request_rules import RequestLimits
 from capset_server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset_server.rest.routing import CallsSome, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset_server.service import Service

@@ -19,8 +19,8 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.types import Receive, Send
 from starlette.types import Scope as HttpScope
 
-from capset.definitions.acts import ActName
-from capset.definitions.files import FileStat, normalise_path
+from capset.definitions.calls.files import FileStat, normalise_path
+from capset.definitions.governance.acts import ActName
 from capset.errors import Conflict, FileError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.governance.acts import ActColumns, ActEntry
@@ -28,9 +28,10 @@ from capset.kernel.governance.file_arguments import ReadFile
 from capset.stores.base.files import sha256_of
 from capset.wire.sessions import FolderShape, WrittenShape, file_shape, folder_shape
 from capset_server.auth.callers import Caller
-from capset_server.http.bodies import LARGE, BrokenOff, DisconnectWatch
+from capset_server.http.bodies import BrokenOff, DisconnectWatch
 from capset_server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
 from capset_server.http.request_context import RequestContext, body_of, request_context
+from capset_server.http.request_rules import LARGE
 from capset_server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset_server.service import Service
 
@@ -105,7 +106,7 @@ class FileDownload(Response):
         self.background = None
         self._read = read
         self._stat = stat
-        self._transfer = request_info.transfer if stat.size_bytes > LARGE else nullcontext
+        self._transfer = request_info.guard.transfer if stat.size_bytes > LARGE else nullcontext
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         """Send the file. Breaks the answer off if the file changes, so that no client takes it for complete."""

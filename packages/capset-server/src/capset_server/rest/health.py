@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from capset.wire.capabilities import readiness_of
 from capset.wire.operations import HealthShape, ReadyShape, SigningShape
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
 from capset_server.observability.metrics import Exposition
 from capset_server.rest.routing import Measures, Served, StrictRoute, problems
 

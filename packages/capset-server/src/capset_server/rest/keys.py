@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from capset.definitions.limits import window_seconds
+from capset.definitions.governance.limits import window_seconds
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, Conflict, StoreError
 from capset.stores.base import KeyRow

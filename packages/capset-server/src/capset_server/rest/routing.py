@@ -21,7 +21,8 @@ from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 from capset_server.auth.callers import Caller
 from capset_server.auth.keys import Scope
-from capset_server.http.request_context import MAX_ID, HttpRefusal, body_of, caller_of, request_context
+from capset_server.http.request_context import body_of, caller_of, request_context
+from capset_server.http.request_rules import MAX_ID, HttpRefusal
 from capset_server.service import Service
 
 ANYONE: Final = Principal.anonymous()

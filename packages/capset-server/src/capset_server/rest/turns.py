@@ -30,7 +30,8 @@ from capset.wire.turns import (
 from capset_server.auth.callers import Caller
 from capset_server.followers import FollowerCredential, Gap, follow
 from capset_server.http.idempotency import Idempotency
-from capset_server.http.request_context import HttpRefusal, RequestContext, RequestLimits, request_context
+from capset_server.http.request_context import RequestContext, request_context
+from capset_server.http.request_rules import HttpRefusal, RequestLimits
 from capset_server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset_server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset_server.service import Service

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
 
-from capset.definitions.allowances import MAX_LIMITS, Allowance, allowance_of
+from capset.definitions.governance.allowances import MAX_LIMITS, Allowance, allowance_of
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.governance.consumption import Consumption, principal_consumption

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from capset.definitions.messages import Json, Meta
-from capset.definitions.records import UNTOUCHED
+from capset.definitions.calls.messages import Json, Meta
+from capset.definitions.calls.records import UNTOUCHED
 from capset.errors import CapsetError, Conflict, Interrupted, StoreError
 from capset.stores.base import Attempt, RunRow, RunState
 from capset.wire.calls import approval_of, call_data

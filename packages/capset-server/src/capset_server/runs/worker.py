@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from pydantic_core import from_json
 
 from capset.clock import iso
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
 from capset.errors import ApprovalExpired, CapsetError, Interrupted, StateError, StoreError, TurnRunning, TurnSuspended
 from capset.kernel.call.session import Session
 from capset.stores.base import RunRow, WorkerRow

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from capset import Capability, Record, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.stores.base import AuditQuery
 from capset.wire.approvals import MAX_TEXT, ApprovalConversationShape
 from capset_agents.playback.script_model import ScriptedModel

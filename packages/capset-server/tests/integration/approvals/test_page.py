@@ -11,8 +11,8 @@ import pytest
 from pydantic import Field
 
 from capset import Capability, Context, Principal, tool
-from capset.definitions.approvers import ApproverRule
-from capset.definitions.governance import Governance
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.settings import Governance
 from capset.definitions.secrets import MASK
 from capset.ext import session_file
 from capset.stores.base import AuditQuery

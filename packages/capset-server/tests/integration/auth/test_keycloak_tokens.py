@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset import Capability, tool
-from capset.definitions.governance import Governance, Roles
+from capset.definitions.governance.settings import Governance, Roles
 from scripts.packages import ROOT
 from tests.helpers.kernel.support import records_of
 from tests.helpers.server.auth.issuing import ISSUER, Issuing, issuing, key, token

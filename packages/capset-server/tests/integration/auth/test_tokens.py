@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from joserfc.jwk import OctKey
 
 from capset import Kernel, Principal
-from capset.definitions.governance import Roles
+from capset.definitions.governance.settings import Roles
 from capset.errors import DefinitionError, Unauthenticated
 from capset.ext import Governance
 from capset.kernel.ttl_cache import TtlCache

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, Conflict, InvalidArguments, NotFound, PermissionDenied
 from capset.ext import Governance
 from capset_server.client import Client, data_of

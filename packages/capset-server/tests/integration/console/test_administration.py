@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from capset import Principal
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.ext import Governance
 from capset_server.auth.callers import Caller
 from capset_server.auth.keys import create_key

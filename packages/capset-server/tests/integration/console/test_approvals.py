@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from capset import Principal
-from capset.definitions.allowances import Allowance
-from capset.definitions.limits import Limit
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.limits import Limit
 from capset_server.auth.keys import create_key
 from tests.helpers.server.console.auditing import auditing, called, reading
 from tests.helpers.server.support import Site

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from capset.errors import DefinitionError
-from capset_server.http.middleware import AllowedHosts, is_loopback
+from capset.net.addresses import is_loopback
+from capset_server.http.request_rules import AllowedHosts
 from tests.helpers.server.support import Site, checked_problem, problem, site
 from tests.helpers.server.wire import ask
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from capset import Capability, tool
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from tests.helpers.server.support import Site, call, checked_problem, make_session, problem, site
 from tests.helpers.server.wire import Line, ask, line, request
 from tests.waiting import moment, until

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from capset import Record
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from tests.helpers.server.support import Fountain, Site, Sleeper, call, make_session, site
 from tests.helpers.server.wire import line, request
 from tests.waiting import until

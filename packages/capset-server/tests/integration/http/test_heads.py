@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from tests.helpers.server.support import Site, Sleeper, checked_problem, make_session, site
 from tests.helpers.server.wire import ask, line, request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset_server.http.request_context import MAX_ID
+from capset_server.http.request_rules import MAX_ID
 from tests.helpers.server.support import Site, checked_problem, make_session
 from tests.helpers.server.wire import ask, line, request
 

@@ -10,8 +10,8 @@ import pytest
 from mcp_types import INVALID_PARAMS
 
 from capset import Agent, Capability, Principal, tool
-from capset.definitions.approvers import ApproverRule
-from capset.definitions.governance import Governance
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.settings import Governance
 from capset.ext import Answer
 from capset_server.mcp import approvals
 from tests.helpers.server.mcp.support import PREFIX

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 
 from capset import Kernel, Principal
 from capset.kernel.kernel import Kernel as AnyKernel
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from capset_server.mcp import changes
 from capset_server.mcp.exchanges import Exchange
 from capset_server.mcp.protocol import make_server

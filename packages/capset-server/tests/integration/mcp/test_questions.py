@@ -20,7 +20,7 @@ from mcp_types import (
 from pydantic import BaseModel, Field
 
 from capset import Context, Principal, tool
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.ext import Answer, McpPrompt, McpResource
 from capset.stores.base import ApprovalQuery
 from tests.helpers.server.mcp.person import Person, accept

@@ -20,8 +20,7 @@ import httpx2
 import pytest
 
 from capset_server.observability import log_writer, logs
-from capset_server.observability.log_writer import MAX_PENDING, LogWriter
-from capset_server.observability.logs import AccessLog
+from capset_server.observability.log_writer import MAX_PENDING, AccessLog, LogWriter
 from tests.helpers.cli.support import CAPSET, Command, clean_environment
 from tests.helpers.server.support import site
 from tests.waiting import until, wait_until
@@ -181,7 +180,7 @@ def test_a_server_whose_log_nobody_reads_answers_all_the_same(tmp_path: Path) ->
             long = "/v1/none/" + "a" * 25_000
             count = 2 * MAX_PENDING // len(long)
             assert {client.get(long).status_code for _ in range(count)} == {401}
-            time.sleep(4 * logs.FLUSH_SECONDS)  # until all lines have come to the log
+            time.sleep(4 * log_writer.FLUSH_SECONDS)  # until all lines have come to the log
             metrics = client.get("/v1/metrics", headers={"Authorization": f"Bearer {key}"}).text
             lost = re.search(r"^capset_log_lines_lost_total (\S+)$", metrics, re.MULTILINE)
             assert lost is not None

@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.definitions.approvers import ApproverRule
-from capset.definitions.governance import Governance
+from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.governance.settings import Governance
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner

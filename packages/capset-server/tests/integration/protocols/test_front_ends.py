@@ -13,7 +13,7 @@ from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner
 from capset_server.app import make_api
-from capset_server.http.routes import FRONT_END_PATHS, OPENAI_PATHS
+from capset_server.http.paths import FRONT_END_PATHS, OPENAI_PATHS
 from capset_server.protocols import front_ends, openai
 from tests.helpers.server.protocols.breaking import breaking_model
 from tests.helpers.server.protocols.front_ends import agent, bank, messages, run, run_input, user

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from capset.ext import Governance
 from capset.wire.approvals import ApprovalShape
 from capset_testing import FakeClock

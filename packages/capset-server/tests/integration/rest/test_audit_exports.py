@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.chain import link_payload
 from capset_server.auth.callers import Caller

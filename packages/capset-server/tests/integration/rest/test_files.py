@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from capset import Agent, Capability
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from tests.helpers.server.support import FILES, Site, checked_problem, make_session, problem, site
 from tests.helpers.server.wire import ask
 

@@ -12,7 +12,7 @@ from capset import Principal
 from capset.stores.sql.postgres import store as postgres_store
 from capset_server import followers
 from capset_server.auth.keys import create_key
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from tests.databases import require_scheme
 from tests.helpers.server.rest.turns import AS_EVENTS, send, turn
 from tests.helpers.server.runners import Parrot

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.ext import Governance
 from capset_server.auth.callers import Caller

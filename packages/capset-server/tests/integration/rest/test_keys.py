@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.definitions.allowances import Allowance
+from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset_server.auth.callers import Caller
 from capset_server.auth.keys import MAX_MAKERS, create_key, digest_of

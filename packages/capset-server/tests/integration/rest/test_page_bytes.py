@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import LinkRow, SessionRow
 from capset.wire.pages import PAGE_BYTES
 from capset_server.client import Client

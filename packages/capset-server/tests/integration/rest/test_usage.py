@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from capset import Agent, Capability, Principal, tool
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.usage import AgentUsage
 from capset.ext import Allowance, Budget, Governance, Limit
 from capset.kernel.governance.quotas import session_limits
 from capset.kernel.governance.usage import UsageMeter

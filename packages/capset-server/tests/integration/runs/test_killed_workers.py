@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.definitions.principals import Principal
 from capset.stores.base import ApprovalQuery, AuditQuery
 from tests.helpers.server.runs.working import Notes, await_start, ended, queued, service_on, working

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel, Principal
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.stores.base import ApprovalQuery, RunRow
 from capset_server.auth.keys import create_key
 from capset_server.runs.submission import submit

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from capset_server.http.paths import MCP_PATHS
 from capset_server.http.request_context import KEY, RequestContext
-from capset_server.http.routes import MCP_PATHS, DirectRoutes, Routes
+from capset_server.http.routes import DirectRoutes, Routes
 
 ROUTES = Routes(
     [

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from capset import ToolError, tool
-from capset.definitions.governance import RESULT_BYTES
+from capset.definitions.governance.settings import RESULT_BYTES
 from tests.helpers.server.mcp.support import PREFIX, Era, bench, echo, text_of
 
 

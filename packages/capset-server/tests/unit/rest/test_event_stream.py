@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from capset_server.http.request_context import RequestLimits
+from capset_server.http.request_rules import RequestLimits
 from capset_server.rest.calls import EventStream
 from tests.waiting import moment, until
 

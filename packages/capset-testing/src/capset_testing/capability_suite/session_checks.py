@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any, Final
 
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.resources import Documents, Resource
 from capset.errors import CapsetError, StateError
 from capset_testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, outcome_text

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 
 from capset.composition.compose import Composition, compose
 from capset.definitions.agents import Agent
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Json
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.contexts import Context
-from capset.definitions.messages import Json
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, tool

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset_testing.capability_suite.schema_fit import JsonSchema, resolved
 from capset_testing.processor_suite.subject import ProcessorSubject, Promise, expect
 

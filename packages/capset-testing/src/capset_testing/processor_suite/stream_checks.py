@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.errors import InternalError, InvalidOutput, counted
 from capset_testing.capability_suite.schema_fit import misfit
 from capset_testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, settle

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from capset.composition.compose import compose
 from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Json, Message
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.contexts import Context
-from capset.definitions.messages import Json, Message
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.contracts import Contract

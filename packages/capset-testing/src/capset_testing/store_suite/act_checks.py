@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
-from capset.definitions.acts import ActName
+from capset.definitions.governance.acts import ActName
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Entry, KeyRow, SessionRow, Store

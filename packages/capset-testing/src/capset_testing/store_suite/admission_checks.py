@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import (
     ApprovalQuery,
     ApprovalTaken,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from capset.definitions.files import FileQuota, FileStat
+from capset.definitions.calls.files import FileQuota, FileStat
 from capset.errors import FileError, QuotaExceeded
 from capset.stores.base import Store
 from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, with_sessions

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
-from capset.definitions.approvals import ApprovalStatus
+from capset.definitions.governance.approvals import ApprovalStatus
 from capset.errors import StateError, StoreError
 from capset.stores.base import (
     SUSPENDED,

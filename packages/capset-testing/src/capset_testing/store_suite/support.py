@@ -9,8 +9,8 @@ from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import TypeVar
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.records import NULLABLE, Columns
+from capset.definitions.calls.records import NULLABLE, Columns
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import ScopeKey, SessionRow, Store
 
 Make = Callable[[], Store]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from capset.definitions.usage import AgentUsage, UsageLimit
+from capset.definitions.governance.usage import AgentUsage, UsageLimit
 from capset.stores.base import Claim, Quota, StepClaim, Store, UsageWindow, Window, WindowUsage
 from capset_testing.store_suite.support import Make, expect, opened, session_row
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Session
-from capset.definitions.governance import RESULT_BYTES, Governance
+from capset.definitions.governance.settings import RESULT_BYTES, Governance
 from capset.errors import ToolError
 from capset_tools.session_file_system import session_file_system
 from capset_tools.session_file_system.content import ContentPart, PartReader, TextUnit, part_of

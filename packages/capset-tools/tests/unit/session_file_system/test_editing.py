@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Kernel, Principal
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import FileError, InvalidArguments, PermissionDenied, QuotaExceeded, ToolError, VersionMismatch
 from capset_tools.session_file_system import session_file_system
 from capset_tools.session_file_system.read import PART_BYTES

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from capset.composition.sources import ContributionSource
-from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
-from capset.definitions.limits import Limit
+from capset.definitions.governance.hooks import NO_HOOKS, Hooks, merge_hooks
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.policies import Policy
 from capset.definitions.names import TOOL, checked, with_tool_names
-from capset.definitions.policies import Policy
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.errors import DefinitionError, ToolNameConflict

@@ -15,9 +15,9 @@ from capset.composition.resolve import resolve
 from capset.composition.sources import Contributed, ContributionSource
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import Block, BlockKind
+from capset.definitions.governance.policies import Policy
 from capset.definitions.model_context import ContextEntry
 from capset.definitions.parts import Part, file_within_file
-from capset.definitions.policies import Policy
 from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope
 from capset.errors import DefinitionError, KindError, MountConflict, PolicyConflict, ResourceConflict, TargetConflict
 

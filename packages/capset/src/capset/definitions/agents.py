@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
 
-from capset.definitions.allowances import Allowance
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.policies import Policy
 from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import AGENT, checked, checked_text, copied, text_keyed
 from capset.definitions.parts import make_part
-from capset.definitions.policies import Policy
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.toolkits import Member

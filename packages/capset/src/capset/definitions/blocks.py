@@ -12,7 +12,7 @@ from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef, DynamicUses
 
 if TYPE_CHECKING:
-    from capset.definitions.contexts import Context
+    from capset.definitions.calls.contexts import Context
     from capset.schemas.schema import Schema
 
 BlockKind = Literal["handler", "generator", "sequencer", "router", "flow"]

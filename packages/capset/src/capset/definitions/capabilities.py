@@ -13,10 +13,10 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from capset.definitions.callables import is_async
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.limits import Limit, checked_limits
+from capset.definitions.governance.policies import Policy
 from capset.definitions.identity import Definition
-from capset.definitions.limits import Limit, checked_limits
-from capset.definitions.mcp_offers import McpOffer, checked_offers
 from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import (
     CAPABILITY,
@@ -31,17 +31,17 @@ from capset.definitions.names import (
     with_tool_names,
 )
 from capset.definitions.parts import Part, Preset, make_part
-from capset.definitions.policies import Policy
 from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.mcp_offers import McpOffer, checked_offers
 from capset.definitions.tools.options import Limits
 from capset.definitions.tools.toolkits import Member
 from capset.errors import DefinitionError, unknown
 from capset.schemas.schema import Schema, schema_of
 
 if TYPE_CHECKING:
-    from capset.definitions.contexts import Context
+    from capset.definitions.calls.contexts import Context
 
 _CACHED: Final = 1_000
 

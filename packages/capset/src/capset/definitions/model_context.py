@@ -14,7 +14,7 @@ from capset.definitions.names import checked_text, listed
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from capset.definitions.contexts import Context
+    from capset.definitions.calls.contexts import Context
 
 
 MAX_LEVELS: Final = 20

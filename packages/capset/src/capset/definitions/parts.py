@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from capset.definitions.files import normalise_path, parents_of
-from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.calls.files import normalise_path, parents_of
+from capset.definitions.governance.hooks import Hooks, checked_hooks
+from capset.definitions.governance.policies import Policy, distinct_policies
 from capset.definitions.identity import Definition
 from capset.definitions.model_context import ContextDeclaration, ContextEntry, checked_context
 from capset.definitions.names import BLOCK, checked, checked_texts, copied, mapped
-from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.resources import (
     AnyResource,
     Documents,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from capset.definitions.allowances import Allowance, lowest_allowance
 from capset.definitions.environments import MissingValue
+from capset.definitions.governance.allowances import Allowance, lowest_allowance
 from capset.definitions.names import ATTRIBUTE, checked_optional, checked_permissions, checked_text, listed
 from capset.definitions.secrets import MASK, is_secret_name
 from capset.errors import DefinitionError

@@ -17,8 +17,8 @@ from capset.definitions.names import TOOL, checked, checked_text, listed, mapped
 from capset.errors import DefinitionError, unknown
 
 if TYPE_CHECKING:
+    from capset.definitions.calls.contexts import Context
     from capset.definitions.capabilities import Capability
-    from capset.definitions.contexts import Context
 
 H = TypeVar("H", default=None)
 C = TypeVar("C", default=None)

@@ -10,10 +10,10 @@ from typing import Any, Final, TypedDict, cast
 
 from capset.composition.compose import Composition
 from capset.composition.installation import InstalledToolkit, PolicyBinding
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.environments import Environment
-from capset.definitions.hooks import Hooks, checked_hooks, merge_hooks
-from capset.definitions.policies import Decision, Policy, Request, allow
+from capset.definitions.governance.hooks import Hooks, checked_hooks, merge_hooks
+from capset.definitions.governance.policies import Decision, Policy, Request, allow
 from capset.definitions.principals import Principal
 from capset.definitions.tools.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed

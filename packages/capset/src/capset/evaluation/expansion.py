@@ -11,8 +11,8 @@ from typing import cast
 
 from capset.composition.compose import Composition, check_routes, compose
 from capset.composition.installation import Installed, InstalledToolkit, Installing, PolicyBinding
-from capset.definitions.contexts import Context
-from capset.definitions.policies import Policy
+from capset.definitions.calls.contexts import Context
+from capset.definitions.governance.policies import Policy
 from capset.definitions.references import AnyRef, DynamicUses, as_ref
 from capset.definitions.tools.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
 from capset.errors import CapsetError, ContextError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict

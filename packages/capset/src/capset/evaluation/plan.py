@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from capset.composition.compose import Composition
 from capset.composition.installation import Installed, InstalledToolkit, PolicyBinding
-from capset.definitions.policies import Decision, Policy, allow
+from capset.definitions.governance.policies import Decision, Policy, allow
 from capset.definitions.tools.toolkits import AnyToolkit
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash

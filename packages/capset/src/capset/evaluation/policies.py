@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from capset.definitions.environments import MissingValue
-from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
-from capset.definitions.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
+from capset.definitions.governance.hooks import NO_HOOKS, Hooks, PolicyEvaluated
+from capset.definitions.governance.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
 from capset.evaluation.containment import dispatch_hooks, is_contained
 
 PolicyMode = Literal["authoritative", "hint"]

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from capset.definitions.records import COLUMNS, NUMBERS
+from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import MAX_EXACT, NotCanonical, digest
 from capset.fingerprint.checkpoints import (
     GENESIS,

@@ -16,10 +16,10 @@ from pydantic_core import PydanticSerializationError
 
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.policies import Policy
 from capset.definitions.model_context import ContextEntry, ContextMessage
 from capset.definitions.parts import Part
-from capset.definitions.policies import Policy
 from capset.definitions.resources import AnyResource, Documents, state_schema
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit, toolkits_in

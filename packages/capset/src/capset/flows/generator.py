@@ -10,11 +10,11 @@ from typing_extensions import TypeForm
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.policies import Policy
 from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
-from capset.definitions.policies import Policy
 from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.toolkits import Member

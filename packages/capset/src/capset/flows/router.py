@@ -11,7 +11,7 @@ from typing_extensions import TypeForm
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.names import ROUTE, checked, checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 from typing_extensions import Unpack
 
 from capset.definitions.blocks import Block
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.names import TOOL, checked
 from capset.definitions.tools.definition import Tool, make_tool
 from capset.definitions.tools.handlers import adapting

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from capset.composition.installation import Installed
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError
 from capset.kernel.call.context import CallContext

@@ -16,13 +16,13 @@ from typing_extensions import Unpack
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
-from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
-from capset.definitions.channels import NotificationChannel
-from capset.definitions.governance import Governance
-from capset.definitions.limits import Budget, budget_of
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.channels import NotificationChannel
+from capset.definitions.governance.limits import Budget, budget_of
+from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from capset.definitions.contents import ForeignResult
+from capset.definitions.calls.contents import ForeignResult
 from capset.errors import CapsetError
 
 R = TypeVar("R")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
-from capset.definitions.channels import NotificationChannel
-from capset.definitions.governance import Governance
+from capset.definitions.governance.channels import NotificationChannel
+from capset.definitions.governance.settings import Governance
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, counted
 from capset.ids import Ids

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from capset.definitions.records import COLUMNS, NUMBERS
+from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart
 from capset.fingerprint.checkpoints import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
+from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
 from capset.errors import FileError, QuotaExceeded, VersionMismatch, counted
 from capset.stores.base.files import STANDARD
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from capset.definitions.allowances import MAX_LIMITS, Allowance
-from capset.definitions.limits import MAX_CALLS, MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, Budget, limit_of
-from capset.definitions.usage import COUNTS, MAX_COUNT, RESOURCES, usage_limit_of
+from capset.definitions.governance.allowances import MAX_LIMITS, Allowance
+from capset.definitions.governance.limits import MAX_CALLS, MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, Budget, limit_of
+from capset.definitions.governance.usage import COUNTS, MAX_COUNT, RESOURCES, usage_limit_of
 from capset.errors import DefinitionError
 from capset.wire.shapes import Shape, Whole, whole
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
-from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
 from capset.definitions.secrets import mask_urls
 from capset.errors import StoreError
 from capset.evaluation.code import known_code

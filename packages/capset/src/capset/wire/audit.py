@@ -14,7 +14,7 @@ from typing import Any, Final, get_type_hints
 from pydantic import Field, TypeAdapter, create_model
 
 from capset.clock import iso_of
-from capset.definitions.records import COLUMNS, Record
+from capset.definitions.calls.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall

@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, Field
 
-from capset.definitions.contents import ABSENT, ForeignResult
-from capset.definitions.messages import Kind, Message, Progress
+from capset.definitions.calls.contents import ABSENT, ForeignResult
+from capset.definitions.calls.messages import Kind, Message, Progress
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, Problem, error_shape

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from pydantic import Field
 from pydantic_core import to_json
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import EventName
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.channels import EventName
 from capset.kernel.governance.redaction import redacted
 from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, DeliveryState
 from capset.wire.approvals import ApprovalShape, approval_shape

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from capset.clock import Clock, SystemClock, iso
-from capset.definitions.messages import Json, Kind, Message, Meta
+from capset.definitions.calls.messages import Json, Kind, Message, Meta
 from capset.definitions.names import MESSAGE, TOOL
 from capset.errors import CapsetError
 from capset.errors import Field as Misfit

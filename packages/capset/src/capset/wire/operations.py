@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from capset.definitions.limits import written_window
+from capset.definitions.governance.limits import written_window
 from capset.definitions.principals import Attributes
 from capset.definitions.tools.options import Effect
 from capset.kernel.governance.consumption import Consumption

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
-from capset.definitions.files import FileStat
+from capset.definitions.calls.files import FileStat
 from capset.definitions.resources import Scope
 from capset.errors import StoreError
 from capset.stores.base import SessionQuery, SessionRow, SessionStore

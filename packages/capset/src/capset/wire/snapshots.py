@@ -9,7 +9,7 @@ from pydantic import Field
 from capset.composition.explain import Surface
 from capset.composition.installation import Installed
 from capset.composition.resolve import Chosen
-from capset.definitions.policies import DecisionKind
+from capset.definitions.governance.policies import DecisionKind
 from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE

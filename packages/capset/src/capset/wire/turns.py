@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 from pydantic_core import from_json, to_json
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.hooks import ToolExecuted
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.hooks import ToolExecuted
 from capset.errors import CapsetError, StoreError
 from capset.kernel.governance.approvals import to_event_data
 from capset.stores.base import EventRow, MessagePage, MessageRow, NewEvent

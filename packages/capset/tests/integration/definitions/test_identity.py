@@ -33,10 +33,10 @@ from capset import (
     policy,
     tool,
 )
-from capset.definitions.allowances import Allowance
-from capset.definitions.governance import Governance, Roles
-from capset.definitions.hooks import Hooks
-from capset.definitions.limits import Budget, Limit
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.limits import Budget, Limit
+from capset.definitions.governance.settings import Governance, Roles
 from capset.definitions.resources import Documents
 from capset.definitions.tools.retries import Retry
 from capset.ext import McpPrompt, McpResource

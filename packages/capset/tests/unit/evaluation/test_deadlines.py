@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Policy, Request, Tool, Toolkit, ToolkitContext
-from capset.definitions.hooks import Hooks, PolicyEvaluated
+from capset.definitions.governance.hooks import Hooks, PolicyEvaluated
 from capset.errors import ToolkitFailed
 from tests.helpers.evaluation.things import Trace, failing, made_by, make, of, says, seen
 from tests.virtual_time import anyio_backend

@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.fingerprint import chain
 from capset.fingerprint.canonical import canonical, walked
 from capset.fingerprint.chain import GENESIS, Verification, link_payload, seal, verify

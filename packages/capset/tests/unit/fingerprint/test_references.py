@@ -27,7 +27,7 @@ from capset import (
 )
 from capset.clock import SystemClock, elapsed_ms
 from capset.composition.statics import collect_tool_hashes
-from capset.definitions.hooks import PolicyEvaluated
+from capset.definitions.governance.hooks import PolicyEvaluated
 from capset.errors import NotFound
 from capset.evaluation.policies import evaluate_policy
 from capset.fingerprint.canonical import NotCanonical, digest

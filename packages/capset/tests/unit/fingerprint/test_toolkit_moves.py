@@ -23,7 +23,7 @@ from capset import (
     evaluate,
     tool,
 )
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.fingerprint.hashes import capability_hash, root_hash, tool_hash, toolkit_hash
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from capset.definitions.files import FileQuota, FileStat
+from capset.definitions.calls.files import FileQuota, FileStat
 from capset.errors import FileError, QuotaExceeded
 from capset.stores import file_tree as filetree
 from capset.stores.file_tree import TreeNode, Usage

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.definitions.files import FileQuota
+from capset.definitions.calls.files import FileQuota
 from capset.errors import FileError, QuotaExceeded
 from capset.stores import file_tree as filetree
 from capset.stores.file_tree import Usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jsonschema import Draft202012Validator
 
-from capset.definitions.limits import MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, limit_of
+from capset.definitions.governance.limits import MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, limit_of
 from capset.errors import DefinitionError
 from capset.wire.allowances import LIMIT_SCHEMA, USAGE_SCHEMA
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.definitions.files import FileStat
+from capset.definitions.calls.files import FileStat
 from capset.errors import CapsetError, Field, InvalidArguments, NotFound, StoreError, ToolError
 from capset.stores.base import KeyRow
 from capset.wire.errors import Problem, problem_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.records import COLUMNS, NULLABLE, NUMBERS, Record
+from capset.definitions.calls.records import COLUMNS, NULLABLE, NUMBERS, Record
 from capset.stores.sql.schema.tables import records
 from capset.wire.audit import record_data, record_shape
 

@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 from starlette.responses import Response, StreamingResponse
 
 from capset.clock import iso_of
-from capset.definitions.acts import ActName
-from capset.definitions.records import COLUMNS, Outcome
+from capset.definitions.calls.records import COLUMNS, Outcome
+from capset.definitions.governance.acts import ActName
 from capset.wire.audit import record_shape
 from capset_server.console.api import RestRefusal
 from capset_server.console.forms import number

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from capset import Agent, Capability, Principal, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.kernel import kernel
 from capset.stores.base import ApprovalQuery
 from capset_server.mcp import tasks

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_PARAMS
 
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.ext import Answer
 from capset_server.mcp import tasks
 from capset_testing import FakeClock

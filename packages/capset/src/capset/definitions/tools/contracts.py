@@ -12,7 +12,7 @@ from pydantic import BaseModel, PlainSerializer, SerializeAsAny, WrapSerializer
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from capset.definitions.messages import Kind, Message
+from capset.definitions.calls.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_own_schema

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from pydantic import ValidationError
 from typing_extensions import TypeVar, Unpack
 
-from capset.definitions.contexts import Context
-from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Progress, Reply, message_schema, progress_schema
+from capset.definitions.governance.hooks import NO_HOOKS, Hooks
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.policies import Policy
 from capset.definitions.identity import Definition
-from capset.definitions.limits import Limit
-from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
 from capset.definitions.names import TOOL, checked, checked_optional, checked_text, listed, mapped
-from capset.definitions.policies import Policy
 from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
 from capset.definitions.tools.options import (
     ARGUMENT_BYTES,

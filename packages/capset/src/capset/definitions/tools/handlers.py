@@ -29,8 +29,8 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from capset.definitions.callables import bound_names, inner_function
-from capset.definitions.contexts import Context
-from capset.definitions.messages import Progress, Reply
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Progress, Reply
 from capset.definitions.names import copied
 from capset.errors import DefinitionError
 from capset.schemas.generators import CopiedDefault

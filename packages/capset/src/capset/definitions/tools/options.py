@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, TypedDict, cast, get_args
 
 from capset.definitions.callables import checked_function
 from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
-from capset.definitions.hooks import Hooks, checked_hooks
-from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.governance.hooks import Hooks, checked_hooks
+from capset.definitions.governance.limits import Limit, checked_limits
+from capset.definitions.governance.policies import Decision, Policy, Request, distinct_policies
 from capset.definitions.names import checked_flag, checked_optional, checked_permissions, checked_texts
-from capset.definitions.policies import Decision, Policy, Request, distinct_policies
 from capset.definitions.tools.retries import Retry, checked_retry
 from capset.errors import DefinitionError, closest
 

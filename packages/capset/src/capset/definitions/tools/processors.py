@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from capset.definitions.contexts import Context
-from capset.definitions.messages import Message
+from capset.definitions.calls.contexts import Context
+from capset.definitions.calls.messages import Message
 from capset.definitions.names import TOOL, checked
 from capset.definitions.tools.contracts import Shown, contract_of
 from capset.definitions.tools.handlers import adapting

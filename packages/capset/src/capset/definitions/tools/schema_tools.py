@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from typing_extensions import Unpack
 
 from capset.definitions.callables import inner_function
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.names import TOOL, checked, checked_optional
 from capset.definitions.tools.handlers import Shape, adapting
 from capset.definitions.tools.options import ToolOptions, refuse_unknown

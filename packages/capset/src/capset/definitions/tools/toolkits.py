@@ -10,10 +10,10 @@ from typing import Any, Final, TypedDict, cast, overload
 from typing_extensions import Unpack
 
 from capset.definitions.callables import checked_function
-from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.governance.hooks import Hooks, checked_hooks
+from capset.definitions.governance.policies import Policy, distinct_policies
 from capset.definitions.identity import Definition
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
-from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.options import refuse_unknown

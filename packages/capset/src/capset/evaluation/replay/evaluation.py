@@ -9,7 +9,7 @@ from typing import Any
 
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, Field, HydrationRefused, counted
 from capset.evaluation.compare.comparison import diff_sides

@@ -13,7 +13,7 @@ from capset.composition.compose import Composition, compose
 from capset.composition.installation import Installed
 from capset.composition.statics import static_parts
 from capset.definitions.blocks import Block
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.definitions.principals import Attributes, Principal
 from capset.definitions.secrets import is_secret_name
 from capset.errors import InvalidArguments

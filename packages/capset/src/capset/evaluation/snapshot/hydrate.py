@@ -12,11 +12,11 @@ from capset.composition.compose import Composition, compose
 from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
+from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import Capability
-from capset.definitions.contexts import Context
-from capset.definitions.hooks import Hooks
+from capset.definitions.governance.hooks import Hooks
+from capset.definitions.governance.policies import Decision
 from capset.definitions.names import AGENT
-from capset.definitions.policies import Decision
 from capset.definitions.principals import Attributes, Principal
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, Field, HydrationRefused, unknown

@@ -12,8 +12,8 @@ from capset.composition.compose import Composition
 from capset.composition.context import render_system
 from capset.composition.installation import Installed
 from capset.composition.statics import static_parts
-from capset.definitions.hooks import NO_HOOKS, Hooks
-from capset.definitions.policies import Decision, Policy
+from capset.definitions.governance.hooks import NO_HOOKS, Hooks
+from capset.definitions.governance.policies import Decision, Policy
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown
 from capset.evaluation.plan import Group, Plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from capset.definitions.agents import Agent
-from capset.definitions.messages import Json, Message
+from capset.definitions.calls.messages import Json, Message
 from capset.definitions.model_context import ContextMessage
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError

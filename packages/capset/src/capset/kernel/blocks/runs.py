@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from capset.definitions.blocks import Block
 from capset.definitions.callables import is_async
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.containment import is_contained
 from capset.kernel.blocks.generation import GeneratorRunner, Journal, Turn

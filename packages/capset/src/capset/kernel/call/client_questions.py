@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from capset.definitions.clients import CallClient, ClientAnswer, ClientQuestion
+from capset.definitions.calls.clients import CallClient, ClientAnswer, ClientQuestion
 from capset.errors import ClientCapabilityMissing
 
 FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}

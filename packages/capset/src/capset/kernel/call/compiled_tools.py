@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.governance.hooks import NO_HOOKS, Hooks
 from capset.definitions.tools.definition import AnyTool
 
 if TYPE_CHECKING:
@@ -53,10 +53,14 @@ class CompiledTool:
     """Whether its calls may need an approval, which is then the first step of the phase ``admit``."""
     plain: PlainCall | None = None
     """How its plain calls begin; ``None`` where the phases are not those that it is of."""
+    kind: Literal["command", "query"] = field(init=False)
+    """The kind of message that calls it: a query if it only reads."""
     steps: tuple[Step, ...] = field(init=False)
     """The steps of all phases, in order."""
 
     def __post_init__(self) -> None:
+        only_reads = self.tool is not None and not self.has_side_effects
+        object.__setattr__(self, "kind", "query" if only_reads else "command")
         object.__setattr__(self, "steps", self.steps_of(PHASES))
         if self.plain is not None and self.plain.phases is not self.phases:
             object.__setattr__(self, "plain", None)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from typing_extensions import TypeVar
 
-from capset.definitions.contexts import Context
+from capset.definitions.calls.contexts import Context
 from capset.errors import DefinitionError
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.fair_slots import FairSlots, owner_of

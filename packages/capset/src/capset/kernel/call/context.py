@@ -12,10 +12,10 @@ from typing import Any, Final, ParamSpec
 from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
+from capset.definitions.calls.clients import ClientAnswer, question_of
+from capset.definitions.calls.contexts import DocumentsHandle, ResourceHandle, StateHandle
+from capset.definitions.calls.files import Files
 from capset.definitions.capabilities import Capability
-from capset.definitions.clients import ClientAnswer, question_of
-from capset.definitions.contexts import DocumentsHandle, ResourceHandle, StateHandle
-from capset.definitions.files import Files
 from capset.definitions.principals import Principal
 from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Documents, Resource, Scope

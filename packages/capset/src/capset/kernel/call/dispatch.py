@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from capset.definitions.clients import CallClient
-from capset.definitions.messages import Json
+from capset.definitions.calls.clients import CallClient
+from capset.definitions.calls.messages import Json
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError
 from capset.kernel.call.compiled_tools import CompiledTool

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from capset.composition.resolve import Chosen
 from capset.definitions.blocks import Block
+from capset.definitions.calls.clients import CallClient
 from capset.definitions.capabilities import AnyCapability, Capability
-from capset.definitions.clients import CallClient
 from capset.definitions.references import AnyRef, CapabilityRef
 from capset.definitions.resources import AnyResource, Documents, Resource, Scope
 from capset.errors import DefinitionError, NotFound, StateError, unknown

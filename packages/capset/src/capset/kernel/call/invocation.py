@@ -6,10 +6,10 @@ from asyncio import Timeout
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never, Protocol
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.contents import ForeignResult
-from capset.definitions.messages import Json, Message
-from capset.definitions.records import Outcome
+from capset.definitions.calls.contents import ForeignResult
+from capset.definitions.calls.messages import Json, Message
+from capset.definitions.calls.records import Outcome
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.tools.contracts import Contract
 from capset.errors import CapsetError, NoOutcome
 from capset.evaluation.policies import Ruling

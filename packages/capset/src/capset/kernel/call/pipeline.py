@@ -10,9 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
-from capset.definitions.messages import Json
-from capset.definitions.records import Outcome
+from capset.definitions.calls.messages import Json
+from capset.definitions.calls.records import Outcome
+from capset.definitions.governance.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.errors import (
     ApprovalVoid,
     Cancelled,

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from capset.clock import iso
-from capset.definitions.clients import CallClient
-from capset.definitions.limits import Budget
-from capset.definitions.messages import Json, Message, Meta, message_of
+from capset.definitions.calls.clients import CallClient
+from capset.definitions.calls.messages import Json, Message, Meta, message_of
+from capset.definitions.governance.limits import Budget
 from capset.definitions.names import checked_text
 from capset.definitions.resources import Resource, Scope
 from capset.definitions.tools.definition import AnyTool, Tool
@@ -290,8 +290,7 @@ class Session:
         def resolve_checked(context: SessionContext) -> CompiledTool:
             compiled = named(context)
             is_added = message.type not in self._context.compiled.by_name
-            wrong = compiled.tool and _misfit(compiled.tool, message, is_added=is_added)
-            if wrong:
+            if wrong := _misfit(compiled, message, is_added=is_added):
                 return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}"))
             return checked_tool(compiled) if is_checked else compiled
 
@@ -312,7 +311,7 @@ class Session:
         """
         compiled, runtime = resolve_name(tool)(self._context), self._context.runtime
         meta = Meta(runtime.ids.new(), iso(runtime.clock.time_ns()), correlation) if correlation is not None else None
-        return Message(compiled.tool.kind if compiled.tool else "command", tool, data, meta)
+        return Message(compiled.kind, tool, data, meta)
 
     def _call(self, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
         compiled = self._compiled.get(tool)
@@ -344,14 +343,15 @@ def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated argu
     return {} if data is None else data
 
 
-def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
+def _misfit(compiled: CompiledTool, message: Message, *, is_added: bool) -> str | None:
     """Return the error of a message as a whole, or ``None``.
 
     A tool that dynamic ``uses`` add accepts a command too: its caller cannot know that it only reads.
     """
-    expected = tool.kind
-    if message.kind != expected and not (is_added and message.kind == "command"):
-        return f"{tool.name!r} takes a {expected}, not a {message.kind}"
+    if compiled.tool is None:
+        return None  # the call is refused by its own reason
+    if message.kind != compiled.kind and not (is_added and message.kind == "command"):
+        return f"{compiled.tool.name!r} takes a {compiled.kind}, not a {message.kind}"
     if (meta := message.meta) is None:
         return None
     for name in ("id", "correlation"):

@@ -18,7 +18,7 @@ from capset.kernel.state.files import SessionFiles
 from capset.stores.base import ScopeKey, StoredScope
 
 if TYPE_CHECKING:
-    from capset.definitions.records import Columns
+    from capset.definitions.calls.records import Columns
     from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools
 
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import LimitExceeded, NotFound
 from capset.fingerprint.canonical import as_json
 from capset.kernel.call.session_context import SessionContext

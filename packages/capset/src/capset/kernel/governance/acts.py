@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypedDict
 from typing_extensions import Unpack
 
 from capset.clock import iso
-from capset.definitions.acts import ActName
+from capset.definitions.calls.records import NULLABLE, Columns, Outcome
+from capset.definitions.governance.acts import ActName
 from capset.definitions.principals import Principal, PrincipalKind
-from capset.definitions.records import NULLABLE, Columns, Outcome
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import Ids, time_of
 from capset.kernel.governance.redaction import MAX_RECORDED_BYTES, Redactor, redacted, storable_text

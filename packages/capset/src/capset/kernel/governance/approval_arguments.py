@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import ArgumentsTooLarge, DefinitionError, Field, InvalidArguments
 from capset.fingerprint.canonical import NotCanonical, canonical, read
 from capset.kernel.governance.file_arguments import files_of, normalised

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
-from capset.definitions.governance import Governance
+from capset.definitions.governance.approvals import Answer, ApprovalRow, ApprovalStatus
+from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, InvalidArguments, PermissionDenied
 from capset.kernel.governance.approval_arguments import written_arguments

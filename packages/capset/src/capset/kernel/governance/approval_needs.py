@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Self, get_args
 
 from capset.clock import iso_of
-from capset.definitions.approvals import ApprovalRow, ApprovalScope
-from capset.definitions.approvers import written
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope
+from capset.definitions.governance.approvers import written
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import StoreError, counted
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from capset.clock import iso
 from capset.composition.installation import Installed
-from capset.definitions.approvals import ApprovalRow, EqualCall
-from capset.definitions.approvers import ApprovalSubject, ApproverRule, written
 from capset.definitions.capabilities import Risk
+from capset.definitions.governance.approvals import ApprovalRow, EqualCall
+from capset.definitions.governance.approvers import ApprovalSubject, ApproverRule, written
 from capset.definitions.principals import Attributes, Principal
 from capset.errors import ArgumentsTooLarge, FileError, LimitExceeded
 from capset.evaluation.code import code_of

@@ -10,9 +10,9 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import iso
-from capset.definitions.acts import ActName
-from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
-from capset.definitions.files import FileStat
+from capset.definitions.calls.files import FileStat
+from capset.definitions.governance.acts import ActName
+from capset.definitions.governance.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, FileError, InvalidArguments, NotFound, PermissionDenied
 from capset.evaluation.code import known_code

@@ -9,8 +9,8 @@ from json import dumps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from capset.clock import iso
-from capset.definitions.messages import Json
-from capset.definitions.records import Columns, Outcome
+from capset.definitions.calls.messages import Json
+from capset.definitions.calls.records import Columns, Outcome
 from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import (

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.limits import window_seconds
+from capset.definitions.governance.limits import window_seconds
 from capset.errors import CapsetError, DefinitionError
 from capset.fingerprint.checkpoints import CheckpointKey, PublicKey, succession
 from capset.ids import Ids

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from capset.clock import Clock
-from capset.definitions.allowances import Allowance
-from capset.definitions.limits import LimitScope, Per
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.limits import LimitScope, Per
 from capset.definitions.principals import Principal
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.limits import CallLimits

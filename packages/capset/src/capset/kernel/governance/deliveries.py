@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from capset.clock import Clock, iso
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.channels import ENDINGS, EventName, NotificationChannel
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.channels import ENDINGS, EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.ids import Ids
 from capset.stores.base import DeliveryRow

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.files import FileStat, normalise_path
+from capset.definitions.calls.files import FileStat, normalise_path
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import FileError, NotFound, StoreError
 
 

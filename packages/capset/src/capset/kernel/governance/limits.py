@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from capset.composition.installation import Installed
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.limits import Limit, LimitScope
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.limits import Limit, LimitScope
 from capset.definitions.principals import Principal
 from capset.errors import BudgetExceeded, LimitExceeded, counted
 from capset.kernel.call.invocation import Invocation

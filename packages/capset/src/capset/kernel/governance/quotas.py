@@ -9,10 +9,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from capset.definitions.allowances import Allowance
-from capset.definitions.limits import Budget, Limit, Per, lowest
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.limits import Budget, Limit, Per, lowest
+from capset.definitions.governance.usage import UsageLimit
 from capset.definitions.principals import Principal
-from capset.definitions.usage import UsageLimit
 from capset.fingerprint.canonical import canonical
 from capset.stores.base import Quota, UsageWindow, Window
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.definitions.principals import Principal
 from capset.errors import StoreError, counted
 from capset.kernel.governance.quotas import seconds_left

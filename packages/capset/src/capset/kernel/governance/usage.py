@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 from capset.clock import Clock
-from capset.definitions.limits import written_window
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.limits import written_window
+from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError
 from capset.kernel.governance.quotas import CountedUsage
 from capset.stores.base import StepClaim, Store

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from inspect import isawaitable, signature
 from typing import Any, Final, TypeVar
 
-from capset.definitions.hooks import checked_functions
+from capset.definitions.governance.hooks import checked_functions
 from capset.errors import DefinitionError, InvalidOutput
 from capset.evaluation.containment import name_of
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted

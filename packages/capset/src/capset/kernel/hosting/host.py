@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from capset.definitions.blocks import Block
-from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.governance.hooks import Hooks, checked_hooks
 from capset.definitions.names import checked_optional
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown

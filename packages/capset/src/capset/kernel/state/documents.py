@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.contexts import Document
+from capset.definitions.calls.contexts import Document
 from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, StateError
 from capset.kernel.runtime import KernelRuntime

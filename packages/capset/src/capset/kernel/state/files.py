@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from capset.clock import iso
-from capset.definitions.files import FileStat, normalise_path, parents_of
+from capset.definitions.calls.files import FileStat, normalise_path, parents_of
 from capset.errors import FileError
 from capset.kernel.runtime import KernelRuntime
 from capset.stores.base import Entry

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 
 Turn = asyncio.Future[None]
 """Done when a sender beyond the buffer may continue; cancelled when there is no receiver any more."""

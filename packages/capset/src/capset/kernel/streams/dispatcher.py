@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.runtime import KernelRuntime

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.errors import InvalidArguments
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.invocation import CallStream, Invocation
@@ -66,8 +66,7 @@ class Duplex:
             raise RuntimeError(
                 "messages are sent inside of async with session.open(…), before finish(), and before it has ended"
             )
-        kind = self._compiled.tool.kind if self._compiled.tool else "command"
-        await self._inside.send(Message(kind, self._compiled.type, data) if message is None else message)
+        await self._inside.send(Message(self._compiled.kind, self._compiled.type, data) if message is None else message)
 
     def finish(self) -> None:
         """End the input: the processor's input ends, and the stream ends when all outcomes are read."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from capset.clock import iso
-from capset.definitions.messages import Kind, Message, Meta
+from capset.definitions.calls.messages import Kind, Message, Meta
 from capset.definitions.tools.contracts import Contract
 from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
 from capset.ids import time_of

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Self
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.dispatch import to_result
 from capset.kernel.call.invocation import CallStream, Invocation

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from capset.definitions.messages import Message
+from capset.definitions.calls.messages import Message
 from capset.definitions.tools.contracts import Contract
 from capset.errors import ToolError
 from capset.evaluation.containment import Deadline, is_contained

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.stores.base.audit import Entry
 from capset.stores.base.deliveries import DeliveryRow
 

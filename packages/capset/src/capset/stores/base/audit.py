@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
+from capset.definitions.calls.records import Columns, Outcome, Phase, Record
 from capset.definitions.names import checked_optional
-from capset.definitions.records import Columns, Outcome, Phase, Record
 from capset.fingerprint.chain import Verification, VerifiedPart
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
 

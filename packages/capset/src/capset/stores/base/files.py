@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import BinaryIO, Final, Protocol
 
-from capset.definitions.files import FileQuota, FileStat
+from capset.definitions.calls.files import FileQuota, FileStat
 from capset.stores.base.audit import Entry
 
 STANDARD: Final = FileQuota()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.usage import AgentUsage, UsageLimit
+from capset.definitions.governance.usage import AgentUsage, UsageLimit
 
 PARTS: Final = 60
 """In how many parts a window is counted: one that moves has up to a sixtieth more than its length."""

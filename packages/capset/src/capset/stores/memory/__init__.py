@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
 from capset.stores.base import EventFeed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, DeliveryRow, PendingSummary
 from capset.stores.base.admissions import (

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from capset.clock import iso
-from capset.definitions.records import Record
+from capset.definitions.calls.records import Record
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart, seal, verify, verify_part
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey, signed

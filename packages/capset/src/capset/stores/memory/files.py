@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from capset.definitions.files import FileQuota, FileStat, parent_of
+from capset.definitions.calls.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry

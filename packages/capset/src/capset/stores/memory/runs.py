@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import StoreError
 from capset.stores.base import RunPage, RunQuery, RunRow, WorkerRow
 from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from capset.definitions.usage import AgentUsage
+from capset.definitions.governance.usage import AgentUsage
 from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsage
 from capset.stores.memory.lifecycle import Lifecycle
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, DeliveryRow, Entry, PendingSummary
 from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused, Window

@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from capset.definitions.files import FileQuota, FileStat, parent_of
+from capset.definitions.calls.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
-from capset.definitions.usage import RESOURCES, AgentUsage, usage_of
+from capset.definitions.governance.usage import RESOURCES, AgentUsage, usage_of
 from capset.errors import StoreError
 from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsage
 from capset.stores.sql.reader import ReadConnections

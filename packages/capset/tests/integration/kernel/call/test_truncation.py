@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, ToolError, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.flows import Generator
 from capset_testing import Call, Say, ScriptedRunner
 from tests.helpers.kernel.support import Desk, opened

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from capset import Agent, Kernel, Principal, Session, Tool, tool
-from capset.definitions.allowances import Allowance
-from capset.definitions.limits import Budget, Limit
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.limits import Budget, Limit
 from capset.errors import BudgetExceeded, DefinitionError, InvalidArguments, LimitExceeded, NotFound, StoreError
 from capset.ext import Governance
 from capset.kernel.blocks.generation import Turn

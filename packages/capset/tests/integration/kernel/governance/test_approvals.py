@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from capset import Principal, Request, allow, ask, deny, policy, tool
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,

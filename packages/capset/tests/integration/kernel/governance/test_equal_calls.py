@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, PlainSerializer
 
 from capset import Agent, Capability, Context, Kernel, Principal, Request, policy, tool
-from capset.definitions.limits import Budget, Limit
+from capset.definitions.governance.limits import Budget, Limit
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,

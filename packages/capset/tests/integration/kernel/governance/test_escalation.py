@@ -10,7 +10,7 @@ import pytest
 
 from capset import Kernel, Principal
 from capset.clock import iso_of
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from capset.errors import PermissionDenied
 from capset.ext import ApprovalRow, Governance
 from capset.stores.base import AuditQuery

@@ -27,7 +27,7 @@ from capset import (
     tool,
 )
 from capset import ask as asks
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import Field
 from capset.kernel.governance.redaction import MASK, redactor_of
 from tests.helpers.kernel.governance.approving import till

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from capset import Agent, Capability, CapsetError, Kernel, Principal, Record, Session, ToolError, tool
-from capset.definitions.governance import Governance
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.settings import Governance
 from capset.errors import NotFound, PermissionDenied, TooManyRefusals
 from capset.kernel.governance.refusals import GATHER_SECONDS
 from capset_testing import FakeClock

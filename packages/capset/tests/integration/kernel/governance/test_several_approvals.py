@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capset import Principal
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from capset.errors import (
     ApprovalExpired,
     ApprovalRejected,

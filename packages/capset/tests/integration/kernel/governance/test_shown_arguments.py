@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.definitions.secrets import MASK
 from capset.errors import ApprovalRequired
 from capset.ext import Answer, ApprovalRow

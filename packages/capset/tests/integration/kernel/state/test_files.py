@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Principal, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import FileError, QuotaExceeded
 from tests.helpers.kernel.support import opened
 

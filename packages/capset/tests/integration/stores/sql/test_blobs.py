@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from capset.definitions.files import FileQuota
+from capset.definitions.calls.files import FileQuota
 from capset.errors import FileError, QuotaExceeded, StoreError
 from capset.stores.sql.blobs import PART_BYTES
 from capset.stores.sql.store import SqlStore

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from capset.definitions.usage import AgentUsage, UsageLimit
+from capset.definitions.governance.usage import AgentUsage, UsageLimit
 from capset.errors import StoreError
 from capset.stores.base import StepClaim, UsageWindow, WindowUsage
 from tests.helpers.stores.sql.support import opened, opened_at, raw

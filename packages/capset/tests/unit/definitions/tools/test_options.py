@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from capset import DefinitionError, Hooks, Tool, Toolkit, ToolkitContext, dynamic_toolkit, tool
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.definitions.tools import options
 from capset.definitions.tools.options import BlockToolOptions, CommonOptions, ProcessorOptions, ToolOptions
 from capset.definitions.tools.retries import Retry

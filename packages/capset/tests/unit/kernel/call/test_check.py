@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Context, Decision, Principal, Request, allow, ask, policy, tool
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import ApprovalRejected, ApprovalRequired, InvalidArguments, NotFound, PermissionDenied
 from tests.helpers.kernel.support import Desk, desk, opened
 

@@ -10,8 +10,8 @@ import pytest
 
 from capset import Agent, Capability, Context, Session, ToolError, tool
 from capset.definitions.blocks import Block
-from capset.definitions.governance import Governance
-from capset.definitions.hooks import Hooks, ToolExecuted
+from capset.definitions.governance.hooks import Hooks, ToolExecuted
+from capset.definitions.governance.settings import Governance
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, Field, TransientError
 from capset.flows import Handler

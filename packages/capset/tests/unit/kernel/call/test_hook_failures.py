@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Hooks, Kernel, Policy, Principal, ToolError, tool
-from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
+from capset.definitions.governance.hooks import PolicyEvaluated, ToolExecuted
 from capset.evaluation import containment as telling
 from tests.helpers.evaluation.things import Trace
 from tests.helpers.kernel.support import records_of, turns

@@ -26,7 +26,7 @@ from capset import (
     policy,
     tool,
 )
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.stages.phases import STAGES
 from tests.helpers.kernel.call.hot_path import asking, functions_of

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Principal
-from capset.definitions.approvals import Answer
+from capset.definitions.governance.approvals import Answer
 from capset.errors import Conflict, PermissionDenied, StoreError
 from capset.ext import Governance
 from capset.kernel.governance.approval_decisions import answered, refusal_of, repetition

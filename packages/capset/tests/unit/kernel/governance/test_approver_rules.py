@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, tool
-from capset.definitions.approvers import ApproverRule
+from capset.definitions.governance.approvers import ApproverRule
 from capset.errors import ApprovalRequired, ApprovalVoid, PermissionDenied
 from capset.ext import Answer, ApprovalRow, Governance
 from capset.flows import Generator, Sequencer

@@ -9,7 +9,7 @@ import pytest
 
 from capset import Agent, Capability, Kernel, Preset, Principal, Tool, tool
 from capset.definitions.capabilities import AnyCapability, narrowed
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.definitions.tools.toolkits import Toolkit
 from capset.errors import DefinitionError, InvalidArguments, LimitExceeded
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from capset import Agent, Kernel, Principal, tool
-from capset.definitions.limits import Limit
+from capset.definitions.governance.limits import Limit
 from capset.errors import LimitExceeded
 from capset.kernel.governance import quotas
 from capset_testing import FakeClock

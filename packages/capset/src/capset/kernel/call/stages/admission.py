@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from capset.composition.installation import Installed
-from capset.definitions.messages import Json
+from capset.definitions.calls.messages import Json
 from capset.errors import ApprovalVoid, TurnLost
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import NOT_ADMITTED, Admitted, Invocation

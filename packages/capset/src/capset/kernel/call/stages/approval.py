@@ -9,9 +9,9 @@ from typing import cast
 from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed
-from capset.definitions.approvals import ApprovalRow
-from capset.definitions.messages import Json
-from capset.definitions.policies import Decision, Policy, ask
+from capset.definitions.calls.messages import Json
+from capset.definitions.governance.approvals import ApprovalRow
+from capset.definitions.governance.policies import Decision, Policy, ask
 from capset.errors import (
     ApprovalExpired,
     ApprovalRejected,

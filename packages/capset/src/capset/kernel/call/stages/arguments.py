@@ -12,9 +12,9 @@ from pydantic import Secret, ValidationError
 from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed, PolicyBinding
-from capset.definitions.hooks import merge_hooks
-from capset.definitions.messages import Json
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.calls.messages import Json
+from capset.definitions.governance.hooks import merge_hooks
+from capset.definitions.governance.policies import Decision, Policy, Request
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import ArgumentsTooLarge, DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked

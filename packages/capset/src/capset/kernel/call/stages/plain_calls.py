@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from capset.composition.installation import Installed
-from capset.definitions.messages import Json
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.calls.messages import Json
+from capset.definitions.governance.policies import Decision, Policy, Request
 from capset.evaluation.policies import ask_at_once
 from capset.kernel.call.compiled_tools import Phase, PlainCall, Step
 from capset.kernel.call.invocation import ALLOWED, CallArguments, Invocation

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.composition.installation import Installed
-from capset.definitions.contents import ForeignResult, is_content, pieces_of
+from capset.definitions.calls.contents import ForeignResult, is_content, pieces_of
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field, InvalidOutput
 from capset.kernel.call.compiled_tools import Step

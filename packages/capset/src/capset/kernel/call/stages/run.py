@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from capset.composition.installation import Installed
-from capset.definitions.messages import Progress, Reply
+from capset.definitions.calls.messages import Progress, Reply
 from capset.definitions.tools.handlers import UNHEARD, Shape
 from capset.definitions.tools.retries import Retry
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, TransientError

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, text
 
-from capset.definitions.records import COLUMNS, NUMBERS, Record
+from capset.definitions.calls.records import COLUMNS, NUMBERS, Record
 from capset.errors import DefinitionError, StoreError
 from capset.fingerprint.chain import GENESIS, Verification, VerifiedPart, verify, verify_part
 from capset.fingerprint.checkpoints import (

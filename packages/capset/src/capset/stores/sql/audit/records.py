@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.errors import StoreError
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, seal

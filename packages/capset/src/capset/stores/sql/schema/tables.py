@@ -25,8 +25,8 @@ from sqlalchemy import (
     text,
 )
 
-from capset.definitions.records import COLUMNS, NULLABLE, NUMBERS
-from capset.definitions.usage import COUNTS, RESOURCES
+from capset.definitions.calls.records import COLUMNS, NULLABLE, NUMBERS
+from capset.definitions.governance.usage import COUNTS, RESOURCES
 
 metadata: Final = MetaData()
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
-from capset.definitions.approvals import ApprovalRow
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base.admissions import (
     ApprovalTaken,
     Claim,

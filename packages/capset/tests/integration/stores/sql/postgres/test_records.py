@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AgentQuery, AuditQuery, SessionQuery

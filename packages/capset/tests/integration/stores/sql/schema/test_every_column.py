@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete, insert, update
 
-from capset.definitions.records import COLUMNS, NUMBERS
+from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.fingerprint.chain import Verification
 from capset.stores.sql.schema.tables import records
 from capset.stores.sql.store import SqlStore

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery, SessionRow
 from capset.stores.sql.postgres import engines

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Context, Kernel, Principal, Session, Tool, ToolError, deny, policy, tool
-from capset.definitions.limits import Budget, Limit
+from capset.definitions.governance.limits import Budget, Limit
 from capset.errors import BudgetExceeded, InvalidArguments, LimitExceeded, PermissionDenied, StoreError
 from capset_testing import FakeClock
 from tests.helpers.kernel.support import records_of

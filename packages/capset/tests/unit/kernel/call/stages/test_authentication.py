@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Context, Json, Kernel, Message, Meta, Principal, compose, evaluate, tool
-from capset.definitions.governance import Governance
+from capset.definitions.governance.settings import Governance
 from capset.errors import PermissionDenied, Unauthenticated
 from tests.helpers.kernel.streams.support import Done, made
 from tests.helpers.kernel.support import Desk, read

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Tool, tool
-from capset.definitions.contents import ForeignResult
-from capset.definitions.governance import Governance
+from capset.definitions.calls.contents import ForeignResult
+from capset.definitions.governance.settings import Governance
 from capset.errors import InvalidArguments, InvalidOutput, ToolError
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.stages.result import MAX_NOTE

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, deny, policy, tool
-from capset.definitions.governance import Governance
-from capset.definitions.limits import Limit
-from capset.definitions.policies import Policy
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.policies import Policy
+from capset.definitions.governance.settings import Governance
 from capset.errors import ToolError
 from capset.kernel.call import compilation
 

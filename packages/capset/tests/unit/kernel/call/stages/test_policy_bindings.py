@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Hooks, Kernel, Policy, Principal, Request, Tool, allow, ask, deny, tool
-from capset.definitions.hooks import PolicyEvaluated
+from capset.definitions.governance.hooks import PolicyEvaluated
 from capset.errors import ApprovalRequired, PermissionDenied
 from capset.evaluation.policies import gate_tool
 from capset.evaluation.snapshot.capture import capture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Context, DefinitionError, Message, Principal, Progress, Reply, ToolError, tool
-from capset.definitions.limits import Budget
+from capset.definitions.governance.limits import Budget
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.retries import Retry
 from capset.errors import DeadlineExceeded, InternalError, InvalidOutput, LimitExceeded, TransientError

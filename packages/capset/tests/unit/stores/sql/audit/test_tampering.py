@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.calls.records import COLUMNS
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditQuery

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from capset import Agent, Capability, DefinitionError, Preset, Toolkit, compose, tool
 from capset.definitions.capabilities import narrowed
-from capset.definitions.mcp_offers import read_template
+from capset.definitions.tools.mcp_offers import read_template
 from capset.ext import McpPrompt, McpResource
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from capset.definitions.governance.policies import Decision, Policy, Request
 from capset.definitions.names import listed
-from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 

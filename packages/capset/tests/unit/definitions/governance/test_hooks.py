@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, DefinitionError, Hooks, Preset, tool
-from capset.definitions.hooks import NO_HOOKS, PolicyEvaluated, ToolExecuted, checked_hooks, merge_hooks
+from capset.definitions.governance.hooks import NO_HOOKS, PolicyEvaluated, ToolExecuted, checked_hooks, merge_hooks
 
 
 def one(event: ToolExecuted) -> None: ...

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.definitions.allowances import Allowance, allowance_of, lowest_allowance
-from capset.definitions.usage import COUNTS, RESOURCES, AgentUsage, UsageLimit, usage_limit_of, usage_of
+from capset.definitions.governance.allowances import Allowance, allowance_of, lowest_allowance
+from capset.definitions.governance.usage import COUNTS, RESOURCES, AgentUsage, UsageLimit, usage_limit_of, usage_of
 from capset.errors import DefinitionError
 
 amounts = st.fixed_dictionaries(

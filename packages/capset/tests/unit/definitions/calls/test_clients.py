@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from capset import DefinitionError
-from capset.definitions.clients import question_of
+from capset.definitions.calls.clients import question_of
 
 
 class Everything(BaseModel):

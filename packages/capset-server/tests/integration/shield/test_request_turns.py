@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from capset import Capability, Principal, tool
-from capset_server.http.fair_shares import Turns
-from capset_server.http.request_context import HttpRefusal
+from capset_server.http.request_rules import HttpRefusal
+from capset_server.shield.fair_shares import Turns
 from tests.helpers.server.support import make_session, site
 from tests.waiting import moment, until
 
@@ -57,9 +57,10 @@ async def test_work_that_takes_turns_is_let_in_when_what_came_before_it_is_done(
             await gate.wait()
 
     async def work() -> None:
-        async with turns.take(hog, admit=admit):
-            await asyncio.sleep(0)
-            done.append(len(done))
+        end = await turns.begin(hog, admit=admit)
+        await asyncio.sleep(0)
+        done.append(len(done))
+        end()
 
     working = [asyncio.create_task(work()) for _ in range(4)]
     async with asyncio.timeout(60):
@@ -78,15 +79,15 @@ async def test_a_turn_that_is_not_let_in_is_the_next_ones() -> None:
         raise HttpRefusal(503, "overloaded", "no")
 
     with pytest.raises(HttpRefusal, match="no"):
-        async with turns.take(who, admit=refuse):
-            raise AssertionError("it is not let in")
+        await turns.begin(who, admit=refuse)
     async with turns.take(who):
         pass
 
 
 async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
     turns, who = Turns(3_600), Principal("a", org="a")
-    async with turns.take(who, most=0.01), turns.take(who):
+    await turns.begin(who, most=0.01)
+    async with turns.take(who):
         pass
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset_server.http.connections import Connections
+from capset_server.shield.connections import Connections
 
 LIMIT = 6
 steps = st.tuples(st.sampled_from(["open", "open", "work", "rest", "end"]), st.sampled_from("abc"), st.integers(0, 20))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from capset import DefinitionError
-from capset.definitions.files import FileQuota
-from capset.definitions.governance import Governance, Roles
-from capset.definitions.limits import Limit
+from capset.definitions.calls.files import FileQuota
+from capset.definitions.governance.limits import Limit
+from capset.definitions.governance.settings import Governance, Roles
 
 
 @pytest.mark.spec("G8", "G15", "G17", "G26", "P25")

@@ -10,7 +10,7 @@ from sys import float_info
 from typing import Any, Final, cast, get_args
 
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
-from capset.definitions.limits import Per, window_seconds, written_window
+from capset.definitions.governance.limits import Per, window_seconds, written_window
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 MAX_COUNT: Final = 2**53

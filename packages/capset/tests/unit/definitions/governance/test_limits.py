@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Tool, tool
-from capset.definitions.allowances import Allowance, allowance_of, lowest_allowance
-from capset.definitions.limits import Budget, Limit, window_seconds
+from capset.definitions.governance.allowances import Allowance, allowance_of, lowest_allowance
+from capset.definitions.governance.limits import Budget, Limit, window_seconds
 
 
 def limited(limits: Any) -> Tool[[], None]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
-from capset.definitions.clients import ClientAnswer
-from capset.definitions.files import Files
+from capset.definitions.calls.clients import ClientAnswer
+from capset.definitions.calls.files import Files
 from capset.definitions.principals import Principal
 from capset.definitions.resources import Documents, Resource
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError
-from capset.definitions.approvers import MAX_RULES, ApprovalSubject, ApproverRule
 from capset.definitions.capabilities import Risk
+from capset.definitions.governance.approvers import MAX_RULES, ApprovalSubject, ApproverRule
 from capset.definitions.tools.options import Effect
 from capset.ext import Governance
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal, cast, get_args
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus
 from capset.definitions.fields import checked_field, store_checked
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus
 from capset.definitions.identity import FrozenValue
 from capset.definitions.names import CHANNEL, checked_text, listed
 from capset.errors import DefinitionError, unknown

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from capset.definitions.fields import checked_field, instance_of, requiring, store_checked
-from capset.definitions.limits import Budget, Limit, budget_of, checked_limits, lowest
-from capset.definitions.usage import UsageLimit, usage_limit_of
+from capset.definitions.governance.limits import Budget, Limit, budget_of, checked_limits, lowest
+from capset.definitions.governance.usage import UsageLimit, usage_limit_of
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 MAX_LIMITS: Final = 20

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of, parents_of
+from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of, parents_of
 from capset.errors import FileError
 
 

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from capset import Capability, Principal, tool
-from capset_server.http.fair_shares import (
+from capset_server.http.request_rules import HttpRefusal, RequestLimits
+from capset_server.shield.fair_shares import (
     ACTIVE_SECONDS,
     HUNGRY,
     MEMORY_SECONDS,
     FairShares,
+    LoopIterations,
     Share,
+    TimedCoroutine,
+    timed_tasks,
 )
-from capset_server.http.request_context import HttpRefusal, RequestLimits
-from capset_server.http.timed_tasks import LoopIterations, TimedCoroutine, timed_tasks
 from tests.helpers.server.support import make_session, site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35", "T31"), pytest.mark.realtime]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from capset import DefinitionError, Principal
-from capset.definitions.governance import Roles
+from capset.definitions.governance.settings import Roles
 
 STAFF = Roles(
     {

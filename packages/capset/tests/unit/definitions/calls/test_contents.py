@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from capset import tool
-from capset.definitions.contents import is_content, pieces_of
+from capset.definitions.calls.contents import is_content, pieces_of
 from capset.ext import Audio, Content, Embedded, Image, Link, Text
 
 

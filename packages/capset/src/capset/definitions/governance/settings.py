@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, cast
 
-from capset.definitions.allowances import Allowance
-from capset.definitions.approvals import Approver
-from capset.definitions.approvers import ApproverRule, checked_approver_rules
+from capset.definitions.calls.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
 from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
-from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
+from capset.definitions.governance.allowances import Allowance
+from capset.definitions.governance.approvals import Approver
+from capset.definitions.governance.approvers import ApproverRule, checked_approver_rules
+from capset.definitions.governance.limits import Limit
 from capset.definitions.identity import FrozenValue
-from capset.definitions.limits import Limit
 from capset.definitions.names import PERMISSION, checked_flag, checked_permissions, checked_text, listed, mapped
 from capset.errors import DefinitionError, unknown
 

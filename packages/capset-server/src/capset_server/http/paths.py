@@ -1,0 +1,28 @@
+"""The paths that the server has rules for, as templates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from capset_server.auth.resources import WELL_KNOWN
+
+CALLS_PATH: Final = "/v1/sessions/{id}/calls"
+MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
+FRONT_END_PATHS: Final = (
+    *("/v1/agents/{id}/ag-ui", "/v1/agents/{id}/ai-sdk"),
+    *("/v1/agents/{id}/ai-sdk/{thread}", "/v1/agents/{id}/ai-sdk/{thread}/stream"),
+)
+OPENAI_PATHS: Final = (
+    *("/v1/models", "/v1/models/{id}"),
+    *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/cancel"),
+    *("/v1/chat/completions", "/v1/chat/completions/{id}"),
+)
+"""The paths whose answers have OpenAI's shapes, also those of errors."""
+METADATA_PATHS: Final = tuple(f"{WELL_KNOWN}{path}" for path in ("", "/v1", *MCP_PATHS))
+"""The paths of the metadata of the server as a resource of OAuth."""
+APPROVAL_PAGE: Final = "/approve/{id}"
+"""The page of a request for an approval, for people; it is not in the OpenAPI document either."""
+SLACK_INTERACTIONS: Final = "/slack/interactions"
+"""The path of decisions from Slack, which signs them; it is not in the OpenAPI document either."""
+PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)
+"""The paths that speak the protocols of others, and are not in the OpenAPI document."""
